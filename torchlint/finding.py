@@ -1,0 +1,82 @@
+"""Findings and fixes: what a rule says of a script, free of any syntax tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from torchlint.edit import Edit, Span
+
+__all__ = ["Finding", "Fix", "Note", "Safety"]
+
+
+class Safety(IntEnum):
+    """How far a fix can be trusted; a higher one promises more."""
+
+    SHOW = 0
+    UNSAFE = 1
+    CLOSE = 2
+    EXACT = 3
+
+    @property
+    def word(self) -> str:
+        """The class as users write it: `exact`, `close`, `unsafe` or `show`."""
+        return self.name.lower()
+
+    @property
+    def applicability(self) -> str:
+        """Ruff's word for it: `safe`, `unsafe` or `display`."""
+        return _APPLICABILITY[self]
+
+
+_APPLICABILITY: Final = {
+    Safety.SHOW: "display",
+    Safety.UNSAFE: "unsafe",
+    Safety.CLOSE: "safe",
+    Safety.EXACT: "safe",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that are made together or not at all; `because` says why not exact."""
+
+    title: str
+    edits: tuple[Edit, ...]
+    safety: Safety
+    because: str = ""
+
+    @classmethod
+    def exact(cls, title: str, *edits: Edit) -> Fix:
+        """Give a fix after which losses and parameters are bit for bit what they were."""
+        return cls(title, edits, Safety.EXACT)
+
+    @classmethod
+    def close(cls, title: str, *edits: Edit, because: str) -> Fix:
+        """Give a fix that keeps the mathematics and rounds otherwise."""
+        return cls(title, edits, Safety.CLOSE, because)
+
+    @classmethod
+    def unsafe(cls, title: str, *edits: Edit, because: str) -> Fix:
+        """Give a fix that changes what `because` names."""
+        return cls(title, edits, Safety.UNSAFE, because)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place that a finding speaks of ("loader made here")."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place where a rule has something to say."""
+
+    code: str
+    span: Span
+    message: str
+    fix: Fix | None = None
+    notes: tuple[Note, ...] = ()

@@ -1,0 +1,1 @@
+"""What a script means: names, kinds, loops, layers, calls, devices."""

@@ -1,0 +1,117 @@
+"""A source file as text that can be written back byte for byte."""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import io
+import tokenize
+from dataclasses import dataclass, field
+from functools import cached_property
+
+__all__ = ["Position", "Source", "SourceError"]
+
+
+class SourceError(Exception):
+    """Bytes that are no Python source text: the message says why, `position` where."""
+
+    def __init__(self, message: str, position: Position | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position or Position(1, 1)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Position:
+    """A place in a text: both numbers count from 1, columns count characters."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one file, with what is needed to write it back unchanged."""
+
+    path: str
+    text: str
+    encoding: str = "utf-8"
+    bom: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> Source:
+        """Decode `data` as Python does, keeping its line ends; raises `SourceError`."""
+        if b"\0" in data:
+            before = data[: data.index(b"\0")]
+            row = before.count(b"\n") + 1
+            raise SourceError("the file holds a NUL byte", Position(row, 1))
+        bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        except SyntaxError as error:
+            raise SourceError(str(error)) from None
+        if encoding == "utf-8-sig":
+            encoding = "utf-8"
+        body = data[len(bom) :]
+        try:
+            text = body.decode(encoding)
+        except UnicodeDecodeError as error:
+            row = body[: error.start].count(b"\n") + 1
+            raise SourceError(
+                f"byte 0x{body[error.start]:02x} is not {encoding} text", Position(row, 1)
+            ) from None
+        if text.encode(encoding) != body:
+            raise SourceError(f"the text does not survive a round trip through {encoding}")
+        return cls(path, text, encoding, bom)
+
+    def to_bytes(self) -> bytes:
+        """Give the bytes of the file; raises `SourceError` for text its encoding lacks."""
+        try:
+            return self.bom + self.text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise SourceError(f"{error.object[error.start]!r} is not {self.encoding} text") from None
+
+    def with_text(self, text: str) -> Source:
+        """Give the same file with another text."""
+        return Source(self.path, text, self.encoding, self.bom)
+
+    @cached_property
+    def newline(self) -> str:
+        """The line end that the file uses first, `"\\n"` for a file of one line."""
+        for line in self.text.splitlines(keepends=True):
+            for end in ("\r\n", "\n", "\r"):
+                if line.endswith(end):
+                    return end
+        return "\n"
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """The offset at which each line begins, as CPython counts lines."""
+        starts = [0]
+        text = self.text
+        at = 0
+        while True:
+            feed = text.find("\n", at)
+            carriage = text.find("\r", at, feed if feed >= 0 else len(text))
+            if carriage >= 0 and text[carriage : carriage + 2] != "\r\n":
+                at = carriage + 1
+            elif feed >= 0:
+                at = feed + 1
+            else:
+                return starts
+            starts.append(at)
+
+    def position(self, offset: int) -> Position:
+        """Give the row and column of a character offset."""
+        row = bisect.bisect_right(self.line_starts, offset)
+        return Position(row, offset - self.line_starts[row - 1] + 1)
+
+    def offset(self, position: Position) -> int:
+        """Give the character offset of a row and column."""
+        return self.line_starts[position.row - 1] + position.column - 1
+
+    def line(self, row: int) -> str:
+        """Give the text of a line, counted from 1, without its end."""
+        start = self.line_starts[row - 1]
+        end = self.line_starts[row] if row < len(self.line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
