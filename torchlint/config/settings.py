@@ -1,0 +1,126 @@
+"""The Settings of one directory, and the error of a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = [
+    "DEFAULT_EXCLUDE",
+    "ConfigError",
+    "Settings",
+    "key_of",
+    "nearest",
+    "option_names",
+    "target_version",
+]
+
+DEFAULT_EXCLUDE: Final = (
+    ".bzr",
+    ".direnv",
+    ".eggs",
+    ".git",
+    ".git-rewrite",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".nox",
+    ".pants.d",
+    ".pyenv",
+    ".pytest_cache",
+    ".pytype",
+    ".ruff_cache",
+    ".svn",
+    ".torchlint_cache",
+    ".tox",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "__pypackages__",
+    "_build",
+    "buck-out",
+    "build",
+    "dist",
+    "node_modules",
+    "site-packages",
+    "venv",
+)
+"""Names of folders that hold other people's code or what tools have made."""
+
+
+class ConfigError(Exception):
+    """A setting that cannot be followed; the message names its place and the nearest word."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every option of `check` and `fix` that configuration may set, for one directory.
+
+    `root` is the folder that relative patterns count from. `sources` says for each option where
+    its value came from: `default`, `command line`, or the path of a file.
+    """
+
+    root: Path = field(default_factory=Path.cwd)
+    config_file: Path | None = None
+    select: tuple[str, ...] | None = None
+    """None selects the rules that are on by default."""
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    extend_ignore: tuple[str, ...] = ()
+    fixable: tuple[str, ...] = ("ALL",)
+    unfixable: tuple[str, ...] = ()
+    extend_safe_fixes: tuple[str, ...] = ()
+    extend_unsafe_fixes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    extend_exclude: tuple[str, ...] = ()
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target_torch: tuple[int, int] | None = None
+    """None where nothing says which versions of torch the project allows."""
+    target_device: str = "auto"
+    unsafe_fixes: bool = False
+    ignore_suppressions: bool = False
+    respect_gitignore: bool = True
+    force_exclude: bool = False
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The options of single rules, by the name of the rule."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def source_of(self, option: str) -> str:
+        """Say where the value of an option came from."""
+        return self.sources.get(option, "default")
+
+
+NOT_OPTIONS: Final = frozenset({"root", "config_file", "sources"})
+
+
+def option_names() -> tuple[str, ...]:
+    """Give the options by the names of their fields."""
+    return tuple(each.name for each in fields(Settings) if each.name not in NOT_OPTIONS)
+
+
+def key_of(option: str) -> str:
+    """Give the key of an option in a configuration file: dashes for underscores."""
+    return option.replace("_", "-")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Give `", did you mean `x`?"` for the known word most like `word`, or nothing."""
+    folded = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f", did you mean `{folded[found[0]]}`?" if found else ""
+
+
+def target_version(text: str) -> tuple[int, int]:
+    """Read a version of torch such as `2.4`; raises `ValueError`."""
+    match = re.fullmatch(r"\s*([0-9]+)\.([0-9]+)(?:\.[0-9]+)?\s*", text)
+    if match is None:
+        raise ValueError(f"`{text}` is no version of torch such as `2.4`")
+    return int(match[1]), int(match[2])
