@@ -1,0 +1,57 @@
+# The two commands: `make demo` and `make test`. Each makes .venv on its first run.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+FIND_EXIT := || test $$? -eq 1
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/demo.stamp
+	@set -e; \
+	PATH="$$PWD/$(BIN):$$PATH"; \
+	folder=$$(mktemp -d); \
+	trap 'rm -rf "$$folder"' EXIT; \
+	cp fixtures/scripts/image_classifier/before.py "$$folder/train.py"; \
+	cd "$$folder"; \
+	echo '$$ torchlint check train.py'; \
+	torchlint check train.py $(FIND_EXIT); \
+	echo; echo '$$ torchlint fix --unsafe-fixes train.py'; \
+	torchlint fix --unsafe-fixes train.py $(FIND_EXIT); \
+	echo; echo '$$ torchlint verify train.py'; \
+	torchlint verify train.py $(FIND_EXIT)
+
+test: lint
+	@$(BIN)/torchlint check torchlint rules fixtures/quiet
+	@$(BIN)/torchlint check --quiet fixtures/scripts > /dev/null; test $$? -eq 1
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/test.stamp
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) dist build
+
+$(VENV)/bin/python:
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "torchlint needs Python 3.10 or newer; say which: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV)
+
+# hatchling and editables are the build's own needs: installed here so that they are pinned too.
+$(VENV)/torch.stamp: constraints.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing torch and torchlint (the first run takes some minutes)"
+	@$(PIP) torch
+	@$(PIP) hatchling editables
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/torch.stamp
+	@$(PIP) --no-build-isolation -e '.[verify]'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/torch.stamp
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@ $(VENV)/demo.stamp
