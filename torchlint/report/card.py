@@ -1,0 +1,66 @@
+"""A rule as reports name it: what is printed of a rule, without its code."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from torchlint.rule import Rule
+
+__all__ = ["Card", "card_of"]
+
+_CATEGORIES: Final = {
+    "TL0": "torchlint",
+    "TL1": "input pipeline",
+    "TL2": "host and device",
+    "TL3": "precision and kernels",
+    "TL4": "model and memory",
+    "TL5": "optimisation step",
+    "TL6": "evaluation",
+    "TL7": "distributed",
+    "TL8": "left on",
+    "TL9": "checkpoints",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The words of one rule."""
+
+    code: str
+    name: str
+    summary: str
+    impact: str
+    safety: str | None = None
+    """The best class that a fix of the rule can earn, None where it only reports."""
+    default: bool = True
+    since: tuple[int, int] = (1, 0)
+    page: str = ""
+    """The rule's page in Markdown."""
+    link: str | None = None
+    """Where a terminal opens the page."""
+
+    @property
+    def category(self) -> str | None:
+        """The heading of the catalogue that the rule stands under, None outside of it."""
+        return _CATEGORIES.get(self.code[:3])
+
+
+def card_of(rule: type[Rule]) -> Card:
+    """Give the words of a rule class."""
+    file = getattr(sys.modules.get(rule.__module__), "__file__", None)
+    return Card(
+        code=rule.code,
+        name=rule.name,
+        summary=rule.summary,
+        impact=rule.impact,
+        safety=None if rule.safety is None else rule.safety.word,
+        default=rule.default,
+        since=rule.since,
+        page=inspect.cleandoc(rule.__doc__ or ""),
+        link=Path(file).absolute().as_uri() if file else None,
+    )

@@ -1,0 +1,88 @@
+"""Text laid out in the columns of a terminal: tabs, wide characters, lines that are too long."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from torchlint.report.escape import shown
+
+__all__ = ["Cells", "Window"]
+
+_TAB: Final = 4
+
+
+def _width(character: str) -> int:
+    if character.isascii():
+        return 1
+    if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+class Cells:
+    """One line of source as it is printed, with the column at which each character stands."""
+
+    def __init__(self, line: str) -> None:
+        self.shown: list[str] = []
+        self.starts: list[int] = []
+        """The display column of each character, and of the end of the line."""
+        at = 0
+        for character in line:
+            if character == "\t":
+                text = " " * (_TAB - at % _TAB)
+                width = len(text)
+            else:
+                text = shown(character)
+                width = len(text) if len(text) > 1 else _width(character)
+            self.shown.append(text)
+            self.starts.append(at)
+            at += width
+        self.starts.append(at)
+
+    @property
+    def width(self) -> int:
+        """How many columns the line takes."""
+        return self.starts[-1]
+
+    def column(self, column: int) -> int:
+        """Give the display column, from 0, of a character column, from 1."""
+        return self.starts[min(column - 1, len(self.shown))]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The display columns of an excerpt that are printed: `left` of them are left out."""
+
+    left: int
+    width: int
+
+    @classmethod
+    def around(cls, start: int, end: int, width: int) -> Window:
+        """Give a window of `width` columns that shows what lies from `start` to `end`."""
+        if end <= width - 1:
+            return cls(0, width)
+        return cls(max(0, min(start - width // 4, end - width // 2)), width)
+
+    def clip(self, cells: Cells) -> str:
+        """Give the part of a line that is in the window, cuts marked."""
+        if self.left == 0 and cells.width <= self.width:
+            return "".join(cells.shown).rstrip()
+        first = self.left + (1 if self.left else 0)
+        last = self.left + self.width - (1 if cells.width > self.left + self.width else 0)
+        parts = ["…" if self.left else ""]
+        at = first
+        for text, start, end in zip(cells.shown, cells.starts, cells.starts[1:], strict=False):
+            if start < first or end > last:
+                continue
+            parts.append(" " * (start - at) + text)
+            at = end
+        if last < self.left + self.width:
+            parts.append(" " * (last - at) + "…")
+        text = "".join(parts)
+        return "" if text == "…" else text.rstrip()
+
+    def place(self, column: int) -> int:
+        """Give where in the window a display column stands, at its border when outside."""
+        return min(max(column - self.left, 0), self.width)

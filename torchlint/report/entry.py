@@ -1,0 +1,70 @@
+"""A finding with all that a report needs to print it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from torchlint.finding import Finding, Fix, Safety
+from torchlint.report.card import Card
+from torchlint.source import Position, Source
+
+__all__ = ["Entry", "Report"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One finding, the file it stands in and the rule that made it."""
+
+    path: str
+    source: Source
+    finding: Finding
+    card: Card
+    threshold: Safety = Safety.CLOSE
+    """The least safety of the fixes that the settings of the file apply."""
+
+    @cached_property
+    def start(self) -> Position:
+        """Where the finding begins."""
+        return self.source.position(self.finding.span.start)
+
+    @cached_property
+    def end(self) -> Position:
+        """Where the finding ends: the place after its last character."""
+        return self.source.position(self.finding.span.end)
+
+    @property
+    def fix(self) -> Fix | None:
+        """The fix, None where the rule only reports."""
+        return self.finding.fix
+
+    @property
+    def fixable(self) -> bool:
+        """Whether `fix` makes the fix under these settings."""
+        return self.fix is not None and self.fix.safety >= self.threshold
+
+    @property
+    def withheld(self) -> bool:
+        """Whether `fix` would make the fix if unsafe ones were allowed."""
+        return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a run found, in order."""
+
+    entries: tuple[Entry, ...]
+    files: int = 0
+    """How many files were looked at."""
+    failed: bool = False
+    """Whether the run itself failed somewhere."""
+    quiet: bool = False
+    """Whether text formats leave out the last line."""
+
+    def by_path(self) -> Iterator[tuple[str, list[Entry]]]:
+        """Give each path that has findings, with them."""
+        groups: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            groups.setdefault(entry.path, []).append(entry)
+        yield from groups.items()

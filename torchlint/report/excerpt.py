@@ -1,0 +1,115 @@
+"""Source lines with a range marked under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from torchlint.edit import Span
+from torchlint.report.columns import Cells, Window
+from torchlint.report.paint import Paint
+from torchlint.source import Position, Source
+
+__all__ = ["Excerpt", "gutter_width"]
+
+_CONTEXT: Final = 2
+_HEAD: Final = 4
+_TAIL: Final = 2
+_WIDTH: Final = 160
+_LEAST: Final = 20
+
+
+def gutter_width(*rows: int) -> int:
+    """Give the columns that line numbers up to the greatest of `rows` take."""
+    return len(str(max(rows)))
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The lines around a range, the range marked by `sign`."""
+
+    source: Source
+    start: Position
+    end: Position
+    sign: str = "^"
+    context: int = _CONTEXT
+
+    @classmethod
+    def of(cls, source: Source, span: Span, sign: str = "^", context: int = _CONTEXT) -> Excerpt:
+        """Give the excerpt of a span; a range that ends in a line end is cut back to it."""
+        start, end = source.position(span.start), source.position(span.end)
+        if end.column == 1 and end.row > start.row:
+            last = source.line(end.row - 1)
+            end = Position(end.row - 1, len(last) + 1)
+        return cls(source, start, end, sign, context)
+
+    @property
+    def last_row(self) -> int:
+        """The last line that is printed."""
+        return self._rows()[-1]
+
+    def lines(self, paint: Paint, gutter: int, mark: Callable[[str], str]) -> Iterator[str]:
+        """Give the printed lines; `gutter` is the width of the line numbers."""
+        multi = self.end.row > self.start.row
+        margin = gutter + 3 + (2 if multi else 0)
+        window = self._window(max((paint.width or _WIDTH) - margin, _LEAST))
+        edge = " " * gutter + " " + paint.gutter("|")
+        yield edge
+        previous = 0
+        for row in self._rows():
+            if previous and row > previous + 1:
+                yield paint.gutter("." * max(gutter, 3))
+            previous = row
+            number = paint.gutter(f"{row:>{gutter}} |")
+            text = window.clip(Cells(self.source.line(row)))
+            bar = self._bar(row, mark) if multi else ""
+            yield f"{number} {bar}{text}".rstrip()
+            below = self._below(row, window, multi)
+            if below:
+                yield f"{edge} {mark(below)}"
+        yield edge
+
+    def _rows(self) -> list[int]:
+        first, last = self.start.row, self.end.row
+        before = list(range(max(first - self.context, 1), first))
+        end = min(last + self.context, len(self.source.line_starts))
+        after = list(range(last + 1, end + 1))
+        while before and not self.source.line(before[0]).strip():
+            del before[0]
+        while after and not self.source.line(after[-1]).strip():
+            del after[-1]
+        inside = list(range(first, last + 1))
+        if len(inside) > _HEAD + _TAIL + 1:
+            inside = inside[:_HEAD] + inside[-_TAIL:]
+        return before + inside + after
+
+    def _window(self, width: int) -> Window:
+        start = Cells(self.source.line(self.start.row)).column(self.start.column)
+        if self.end.row > self.start.row:
+            return Window.around(start, start + 1, width)
+        end = Cells(self.source.line(self.end.row)).column(self.end.column)
+        return Window.around(start, end, width)
+
+    def _starts_line(self) -> bool:
+        return not self.source.line(self.start.row)[: self.start.column - 1].strip()
+
+    def _bar(self, row: int, mark: Callable[[str], str]) -> str:
+        if row == self.start.row and self._starts_line():
+            return mark("/") + " "
+        return mark("|") + " " if self.start.row < row <= self.end.row else "  "
+
+    def _below(self, row: int, window: Window, multi: bool) -> str:
+        cells = Cells(self.source.line(row))
+        if not multi:
+            if row != self.start.row:
+                return ""
+            left = window.place(cells.column(self.start.column))
+            right = window.place(cells.column(self.end.column))
+            return " " * left + self.sign * max(right - left, 1)
+        if row == self.start.row and not self._starts_line():
+            return " " + "_" * (window.place(cells.column(self.start.column)) + 1) + self.sign
+        if row == self.end.row:
+            last = max(self.end.column - 1, 1)
+            return "|" + "_" * (window.place(cells.column(last)) + 1) + self.sign
+        return ""

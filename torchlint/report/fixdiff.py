@@ -1,0 +1,135 @@
+"""One fix as a small diff: only the lines that its edits touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from torchlint.edit import Edit, apply_edits
+from torchlint.finding import Fix
+from torchlint.report.columns import Cells, Window
+from torchlint.report.paint import Paint
+from torchlint.source import Source
+
+__all__ = ["FixDiff"]
+
+_CONTEXT: Final = 1
+_MOST: Final = 24
+_WIDTH: Final = 160
+_LEAST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    row: int
+    sign: str
+    text: str
+
+
+class FixDiff:
+    """The lines of a source text before and after one fix."""
+
+    def __init__(self, source: Source, fix: Fix) -> None:
+        self._source = source
+        self._hunks: list[list[_Line]] = []
+        shift = 0
+        for rows, edits in _row_groups(source, fix.edits):
+            hunk, moved = self._hunk(rows, edits, shift)
+            shift += moved
+            if hunk:
+                self._hunks.append(hunk)
+
+    @property
+    def last_row(self) -> int:
+        """The greatest line number that is printed."""
+        return max((line.row for hunk in self._hunks for line in hunk), default=1)
+
+    def lines(self, paint: Paint, gutter: int) -> Iterator[str]:
+        """Give the printed lines; `gutter` is the width of the line numbers."""
+        width = max((paint.width or _WIDTH) - gutter - 3, _LEAST)
+        left = _MOST
+        for index, hunk in enumerate(self._hunks):
+            if index and left > 0:
+                yield paint.gutter("." * max(gutter, 3))
+            for line in hunk[:left]:
+                yield _printed(line, paint, gutter, width)
+            left -= len(hunk)
+        if left < 0:
+            lines = "1 more line" if left == -1 else f"{-left} more lines"
+            yield " " * gutter + f" … {lines}: `torchlint fix` prints them all"
+
+    def _hunk(self, rows: range, edits: list[Edit], shift: int) -> tuple[list[_Line], int]:
+        """Give the diff of a block of lines, and by how many lines it moves what follows."""
+        source = self._source
+        start, end = source.line_starts[rows.start - 1], _line_end(source, rows.stop - 1)
+        old = _split(source.text[start:end])
+        new = _split(_replaced(source.text, start, end, edits))
+        moved = len(new) - len(old)
+        head = 0
+        while head < min(len(old), len(new)) and old[head] == new[head]:
+            head += 1
+        tail = 0
+        while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+            tail += 1
+        first = rows.start + head
+        last = rows.start + len(old) - tail
+        if first == last and len(new) - tail == head:
+            return [], moved
+        before = _worth_showing(source, range(max(first - _CONTEXT, 1), first))
+        end = min(last + _CONTEXT, len(source.line_starts) + 1)
+        after = _worth_showing(source, range(last, end))
+        return [
+            *(_Line(row + shift, " ", source.line(row)) for row in before),
+            *(_Line(first + at, "-", text) for at, text in enumerate(old[head : len(old) - tail])),
+            *(
+                _Line(first + shift + at, "+", text)
+                for at, text in enumerate(new[head : len(new) - tail])
+            ),
+            *(_Line(row + shift + moved, " ", source.line(row)) for row in after),
+        ], moved
+
+
+def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
+    cells = Cells(line.text)
+    text = f"{line.sign} {Window(0, width).clip(cells)}".rstrip()
+    if line.sign == " ":
+        return f"{paint.gutter(f'{line.row:>{gutter}}')} {text}".rstrip()
+    colour = paint.added if line.sign == "+" else paint.removed
+    return f"{paint.gutter(f'{line.row:>{gutter}}')} {colour(text)}"
+
+
+def _worth_showing(source: Source, rows: Iterable[int]) -> list[int]:
+    return [row for row in rows if source.line(row).strip()]
+
+
+def _line_end(source: Source, row: int) -> int:
+    return source.line_starts[row] if row < len(source.line_starts) else len(source.text)
+
+
+def _replaced(text: str, start: int, end: int, edits: list[Edit]) -> str:
+    whole = apply_edits(text, edits)
+    return whole[start : len(whole) - (len(text) - end)]
+
+
+def _split(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _row_groups(source: Source, edits: tuple[Edit, ...]) -> Iterator[tuple[range, list[Edit]]]:
+    """Give the blocks of lines that edits touch; blocks that would share context are one."""
+    rows = range(0)
+    group: list[Edit] = []
+    for edit in sorted(edits):
+        first = source.position(edit.span.start).row
+        last = source.position(edit.span.end).row
+        if group and first <= rows.stop + 2 * _CONTEXT - 1:
+            rows = range(rows.start, max(rows.stop, last + 1))
+            group.append(edit)
+        else:
+            if group:
+                yield rows, group
+            rows, group = range(first, last + 1), [edit]
+    if group:
+        yield rows, group

@@ -1,0 +1,41 @@
+"""The output formats by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final
+
+from torchlint.report.entry import Report
+from torchlint.report.paint import Paint
+
+__all__ = ["FORMATS", "STATISTICS", "TEXT", "render"]
+
+_FORMATTERS: Final[Mapping[str, str]] = {
+    "full": "torchlint.report.full:full",
+    "concise": "torchlint.report.lists:concise",
+    "grouped": "torchlint.report.lists:grouped",
+    "json": "torchlint.report.ruffjson:as_json",
+    "json-lines": "torchlint.report.ruffjson:as_json_lines",
+    "sarif": "torchlint.report.sarif:sarif",
+    "github": "torchlint.report.github:github",
+}
+_STATISTICS: Final[Mapping[str, str]] = {
+    "full": "torchlint.report.statistics:statistics",
+    "concise": "torchlint.report.statistics:statistics",
+    "grouped": "torchlint.report.statistics:statistics",
+    "json": "torchlint.report.statistics:statistics_json",
+}
+
+FORMATS: Final = tuple(_FORMATTERS)
+TEXT: Final = frozenset({"full", "concise", "grouped"})
+"""The formats for people: only these have colours and a last line."""
+STATISTICS: Final = frozenset(_STATISTICS)
+"""The formats that statistics come in."""
+
+
+def render(report: Report, paint: Paint, name: str, *, statistics: bool = False) -> str:
+    """Give a report in the format `name`."""
+    module, function = (_STATISTICS if statistics else _FORMATTERS)[name].split(":")
+    formatter: Callable[[Report, Paint], str] = getattr(import_module(module), function)
+    return formatter(report, paint)

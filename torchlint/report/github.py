@@ -1,0 +1,28 @@
+"""Annotations of a GitHub workflow."""
+
+from __future__ import annotations
+
+from torchlint.report.entry import Entry, Report
+from torchlint.report.escape import github_message, github_property
+from torchlint.report.header import plain_header
+from torchlint.report.paint import Paint
+
+__all__ = ["github"]
+
+
+def github(report: Report, paint: Paint) -> str:
+    """Give one workflow command for each finding."""
+    return "".join(_command(entry) + "\n" for entry in report.entries)
+
+
+def _command(entry: Entry) -> str:
+    properties = {
+        "title": f"torchlint ({entry.finding.code})",
+        "file": entry.path,
+        "line": entry.start.row,
+        "col": entry.start.column,
+        "endLine": entry.end.row,
+        "endColumn": entry.end.column,
+    }
+    listed = ",".join(f"{key}={github_property(str(value))}" for key, value in properties.items())
+    return f"::error {listed}::{github_message(plain_header(entry))}"

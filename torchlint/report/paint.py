@@ -1,0 +1,63 @@
+"""Colours and links, or the plain text where the reader is no terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+__all__ = ["Paint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """How the parts of a report look."""
+
+    color: bool = False
+    links: bool = False
+    width: int | None = None
+    """The columns of the terminal, None where the reader is none."""
+
+    def _style(self, text: str, fg: str | None = None, bold: bool = False) -> str:
+        return click.style(text, fg=fg, bold=bold or None) if self.color and text else text
+
+    def path(self, text: str) -> str:
+        """Style the path of a file."""
+        return self._style(text, bold=True)
+
+    def code(self, text: str, link: str | None = None) -> str:
+        """Style the code of a rule; a terminal that can opens `link`."""
+        styled = self._style(text, "red", bold=True)
+        return f"\x1b]8;;{link}\x1b\\{styled}\x1b]8;;\x1b\\" if self.links and link else styled
+
+    def gutter(self, text: str) -> str:
+        """Style line numbers and the rule beside the source."""
+        return self._style(text, "blue")
+
+    def mark(self, text: str) -> str:
+        """Style the marks under the range of a finding."""
+        return self._style(text, "red", bold=True)
+
+    def note(self, text: str) -> str:
+        """Style a note and the marks of its range."""
+        return self._style(text, "cyan", bold=True)
+
+    def help(self, text: str) -> str:
+        """Style the word before what a fix does."""
+        return self._style(text, "green", bold=True)
+
+    def removed(self, text: str) -> str:
+        """Style a line that a fix takes away."""
+        return self._style(text, "red")
+
+    def added(self, text: str) -> str:
+        """Style a line that a fix brings."""
+        return self._style(text, "green")
+
+    def strong(self, text: str) -> str:
+        """Style what must be seen first."""
+        return self._style(text, bold=True)
+
+    def warn(self, text: str) -> str:
+        """Style a caution."""
+        return self._style(text, "yellow")

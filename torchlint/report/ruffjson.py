@@ -1,0 +1,78 @@
+"""JSON in the field names of Ruff's, with the fields of torchlint beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torchlint.edit import Span
+from torchlint.finding import Fix
+from torchlint.report.entry import Entry, Report
+from torchlint.report.paint import Paint
+from torchlint.source import Position, Source
+
+__all__ = ["as_json", "as_json_lines", "dumps"]
+
+
+def as_json(report: Report, paint: Paint) -> str:
+    """Give one list of all findings."""
+    return dumps([_finding(entry) for entry in report.entries], indent=2) + "\n"
+
+
+def as_json_lines(report: Report, paint: Paint) -> str:
+    """Give one object on a line for each finding."""
+    return "".join(dumps(_finding(entry)) + "\n" for entry in report.entries)
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """Give JSON in visible ASCII, so that nothing in it reaches a terminal as a control."""
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+
+
+def _finding(entry: Entry) -> dict[str, Any]:
+    finding = entry.finding
+    return {
+        "cell": None,
+        "code": finding.code,
+        "name": entry.card.name,
+        "message": finding.message,
+        "filename": _filename(entry.path),
+        "location": _place(entry.start),
+        "end_location": _place(entry.end),
+        "fix": None if finding.fix is None else _fix(entry.source, finding.fix),
+        "notes": [
+            {"message": note.message, **_range(entry.source, note.span)} for note in finding.notes
+        ],
+        "url": None,
+        "category": entry.card.category,
+        "impact": entry.card.impact,
+        "evidence": None,
+    }
+
+
+def _filename(path: str) -> str:
+    return path if path == "-" else str(Path(path).absolute())
+
+
+def _place(position: Position) -> dict[str, int]:
+    return {"row": position.row, "column": position.column}
+
+
+def _range(source: Source, span: Span) -> dict[str, Any]:
+    return {
+        "location": _place(source.position(span.start)),
+        "end_location": _place(source.position(span.end)),
+    }
+
+
+def _fix(source: Source, fix: Fix) -> dict[str, Any]:
+    return {
+        "applicability": fix.safety.applicability,
+        "message": fix.title,
+        "edits": [
+            {"content": edit.text, **_range(source, edit.span)} for edit in sorted(fix.edits)
+        ],
+        "safety": fix.safety.word,
+        "because": fix.because or None,
+    }

@@ -1,0 +1,132 @@
+"""SARIF 2.1.0, the exchange format of static analysis."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path, PurePath
+from typing import Any, Final
+from urllib.parse import quote_from_bytes
+
+from torchlint import __version__
+from torchlint.edit import Span
+from torchlint.finding import Fix
+from torchlint.report.card import Card
+from torchlint.report.entry import Entry, Report
+from torchlint.report.paint import Paint
+from torchlint.report.ruffjson import dumps
+from torchlint.source import Source
+
+__all__ = ["sarif"]
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Final = {"high": "error", "medium": "warning", "low": "note"}
+
+
+def sarif(report: Report, paint: Paint) -> str:
+    """Give one SARIF log with one run."""
+    cards = {entry.card.code: entry.card for entry in report.entries}
+    codes = sorted(cards)
+    seen: Counter[str] = Counter()
+    run = {
+        "tool": {
+            "driver": {
+                "name": "torchlint",
+                "semanticVersion": __version__,
+                "rules": [_rule(cards[code]) for code in codes],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": not report.failed}],
+        "results": [_result(entry, codes.index(entry.card.code), seen) for entry in report.entries],
+    }
+    return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(card: Card) -> dict[str, Any]:
+    return {
+        "id": card.code,
+        "name": card.name,
+        "shortDescription": {"text": card.summary},
+        "help": {"text": card.page or card.summary, "markdown": card.page or card.summary},
+        "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
+        "properties": {"category": card.category, "impact": card.impact},
+    }
+
+
+def _level(card: Card) -> str:
+    return _LEVELS.get(card.impact, "warning")
+
+
+def _result(entry: Entry, index: int, seen: Counter[str]) -> dict[str, Any]:
+    finding = entry.finding
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": index,
+        "level": _level(entry.card),
+        "message": {"text": finding.message},
+        "locations": [_location(entry, finding.span)],
+        "partialFingerprints": {"torchlint/v1": _fingerprint(entry, seen)},
+    }
+    if finding.notes:
+        result["relatedLocations"] = [
+            {**_location(entry, note.span), "message": {"text": note.message}}
+            for note in finding.notes
+        ]
+    if finding.fix is not None and finding.fix.edits:
+        result["fixes"] = [_fix(entry, finding.fix)]
+    return result
+
+
+def _artifact(path: str) -> dict[str, str]:
+    if PurePath(path).is_absolute():
+        return {"uri": Path(path).as_uri()}
+    posix = PurePath(path).as_posix()
+    return {"uri": quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")}
+
+
+def _region(source: Source, span: Span) -> dict[str, int]:
+    start, end = source.position(span.start), source.position(span.end)
+    return {
+        "startLine": start.row,
+        "startColumn": start.column,
+        "endLine": end.row,
+        "endColumn": end.column,
+    }
+
+
+def _location(entry: Entry, span: Span) -> dict[str, Any]:
+    return {
+        "physicalLocation": {
+            "artifactLocation": _artifact(entry.path),
+            "region": _region(entry.source, span),
+        }
+    }
+
+
+def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
+    because = f" ({fix.safety.word}: {fix.because})" if fix.because else f" ({fix.safety.word})"
+    return {
+        "description": {"text": fix.title + because},
+        "artifactChanges": [
+            {
+                "artifactLocation": _artifact(entry.path),
+                "replacements": [
+                    {
+                        "deletedRegion": _region(entry.source, edit.span),
+                        "insertedContent": {"text": edit.text},
+                    }
+                    for edit in sorted(fix.edits)
+                ],
+            }
+        ],
+    }
+
+
+def _fingerprint(entry: Entry, seen: Counter[str]) -> str:
+    """Give a hash that other lines of the file do not change."""
+    line = entry.source.line(entry.start.row).strip()
+    key = "\0".join((entry.finding.code, PurePath(entry.path).as_posix(), line))
+    seen[key] += 1
+    data = f"{key}\0{seen[key]}".encode(errors="surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:32]

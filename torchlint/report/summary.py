@@ -1,0 +1,42 @@
+"""The last line: how much was found and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchlint.finding import Safety
+from torchlint.report.entry import Report
+from torchlint.report.paint import Paint
+
+__all__ = ["plural", "summary"]
+
+
+def plural(count: int, noun: str) -> str:
+    """Give `1 finding`, `2 findings`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def summary(report: Report, paint: Paint) -> Iterator[str]:
+    """Give the last line of a text report, none where a failed run found nothing."""
+    count = len(report.entries)
+    if report.quiet:
+        return
+    if count:
+        yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n"
+    elif not report.failed:
+        yield f"{paint.help('Nothing found')} in {plural(report.files, 'file')}.\n"
+
+
+def _next(report: Report) -> str:
+    fixable = [entry.fix for entry in report.entries if entry.fix and entry.fixable]
+    more = sum(entry.withheld for entry in report.entries)
+    unsafe = any(fix.safety is Safety.UNSAFE for fix in fixable)
+    if unsafe or not fixable:
+        apply = "`torchlint fix --apply --unsafe-fixes`"
+    else:
+        apply = "`torchlint fix --apply`"
+    if fixable and more:
+        return f"{len(fixable)} fixable with {apply}, {more} more with `--unsafe-fixes`"
+    if fixable or more:
+        return f"{len(fixable) or more} fixable with {apply}"
+    return "no automatic fix, the messages say what to do"

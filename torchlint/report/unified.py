@@ -1,0 +1,81 @@
+"""The unified diff of a file, in the bytes that patch tools need."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from torchlint.report.columns import Cells
+from torchlint.report.escape import printable
+from torchlint.report.paint import Paint
+from torchlint.source import Source
+
+__all__ = ["diff_bytes", "diff_lines"]
+
+_CONTEXT: Final = 3
+_NO_NEWLINE: Final = "\\ No newline at end of file"
+_QUOTED: Final = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r"}
+
+
+def diff_bytes(before: Source, after: Source) -> bytes:
+    """Give a diff that `patch` and `git apply` take; empty where nothing differs."""
+    head = [os.fsencode(line) for line in _head(before)]
+    body = [line.encode(before.encoding) for line in _body(before, after)]
+    return b"".join(line + b"\n" for line in head + body) if body else b""
+
+
+def diff_lines(before: Source, after: Source, paint: Paint) -> Iterator[str]:
+    """Give the same diff as lines to look at, escapes written out."""
+    body = list(_body(before, after))
+    if body:
+        yield from (paint.strong(printable(line)) for line in _head(before))
+    for line in body:
+        sign, text = line[0], line[1:].removesuffix("\r")
+        if sign in "@\\":
+            yield paint.note(line)
+        else:
+            shown = sign + "".join(Cells(text).shown)
+            yield {"+": paint.added, "-": paint.removed}.get(sign, str)(shown)
+
+
+def _head(source: Source) -> list[str]:
+    name = source.path.replace(os.sep, "/").lstrip("/")
+    return [f"--- {_quoted(f'a/{name}')}", f"+++ {_quoted(f'b/{name}')}"]
+
+
+def _body(before: Source, after: Source) -> Iterator[str]:
+    """Give the hunks, line by line, without the ends of lines but with what stands before them."""
+    mark = before.bom.decode("utf-8")
+    old, new = _split(mark + before.text), _split(mark + after.text)
+    for index, line in enumerate(difflib.unified_diff(old, new, n=_CONTEXT)):
+        if index >= 2:
+            yield line.removesuffix("\n")
+            if not line.endswith("\n"):
+                yield _NO_NEWLINE
+
+
+def _split(text: str) -> list[str]:
+    lines = text.split("\n")
+    ended = [line + "\n" for line in lines[:-1]]
+    return ended + ([lines[-1]] if lines[-1] else [])
+
+
+def _quoted(path: str) -> str:
+    """Quote a path as git does where it has characters that a diff cannot hold."""
+    if not any(
+        character in '"\\' or ord(character) < 32 or character == "\x7f" for character in path
+    ):
+        return path
+    escaped = []
+    for character in path:
+        if character in '"\\':
+            escaped.append("\\" + character)
+        elif character in _QUOTED:
+            escaped.append("\\" + _QUOTED[character])
+        elif ord(character) < 32 or character == "\x7f":
+            escaped.append(f"\\{ord(character):03o}")
+        else:
+            escaped.append(character)
+    return '"' + "".join(escaped) + '"'
