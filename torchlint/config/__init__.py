@@ -2,5 +2,6 @@
 
 from torchlint.config.loading import load
 from torchlint.config.settings import ConfigError, Settings, nearest, target_version
+from torchlint.config.values import DEVICES, place
 
-__all__ = ["ConfigError", "Settings", "load", "nearest", "target_version"]
+__all__ = ["DEVICES", "ConfigError", "Settings", "load", "nearest", "place", "target_version"]

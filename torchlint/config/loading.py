@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchlint.config.settings import Settings
+from torchlint.config.requirement import lowest_torch
+from torchlint.config.settings import ConfigError, Settings
+from torchlint.config.toml import parse, read_text
+from torchlint.config.values import read_table
 
 __all__ = ["load"]
 
@@ -24,4 +28,73 @@ def load(
     `Settings` and in their types; what was not given must be left out. `isolated` reads no file,
     `config_file` reads this one. Raises `ConfigError`.
     """
-    raise NotImplementedError
+    settings = Settings()
+    if not isolated:
+        folder = _folder(path)
+        found = (config_file, _table(config_file)) if config_file else _nearest_table(folder)
+        if found is not None:
+            file, table = found
+            settings = replace(read_table(table, file), root=file.parent.absolute())
+        if settings.target_torch is None:
+            settings = _with_own_torch(settings, folder)
+    return _overridden(settings, overrides or {})
+
+
+def _folder(path: Path) -> Path:
+    path = path.absolute()
+    return path if path.is_dir() else path.parent
+
+
+def _nearest_table(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Give the nearest configuration upwards from a folder, and its file."""
+    for parent in (folder, *folder.parents):
+        own = parent / "torchlint.toml"
+        if own.is_file():
+            return own, _table(own)
+        shared = parent / "pyproject.toml"
+        if shared.is_file() and "torchlint" in read_text(shared):
+            table = _table_in_pyproject(shared)
+            if table is not None:
+                return shared, table
+    return None
+
+
+def _table(file: Path) -> dict[str, Any]:
+    """Give the settings of a file that is named or that is ours alone."""
+    if file.name == "pyproject.toml":
+        return _table_in_pyproject(file) or {}
+    return parse(read_text(file), file)
+
+
+def _table_in_pyproject(file: Path) -> dict[str, Any] | None:
+    tool = parse(read_text(file), file).get("tool", {})
+    table = tool.get("torchlint") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise ConfigError(f"{file}: `tool.torchlint` must be a table")
+    return table
+
+
+def _with_own_torch(settings: Settings, folder: Path) -> Settings:
+    """Take the target from what the project around `folder` requires of torch."""
+    for parent in (folder, *folder.parents):
+        project = parent / "pyproject.toml"
+        if project.is_file():
+            text = read_text(project)
+            version = lowest_torch(parse(text, project)) if "torch" in text else None
+            if version is None:
+                return settings
+            sources = {**settings.sources, "target_torch": f"{project} (torch requirement)"}
+            return replace(settings, target_torch=version, sources=sources)
+    return settings
+
+
+def _overridden(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """Lay the command line over a file: lists that extend go on, all else is replaced."""
+    values = dict(overrides)
+    for option in ("extend_select", "extend_ignore", "extend_exclude"):
+        if option in values:
+            values[option] = (*getattr(settings, option), *values[option])
+    if "select" in values:
+        values["extend_select"] = overrides.get("extend_select", ())
+    sources = {**settings.sources, **dict.fromkeys(overrides, "command line")}
+    return replace(settings, **values, sources=sources)

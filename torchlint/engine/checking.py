@@ -2,19 +2,174 @@
 
 from __future__ import annotations
 
-from torchlint.config import Settings
-from torchlint.engine.results import FileResult
-from torchlint.registry import Selection
-from torchlint.source import Source
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["check_bytes", "check_source"]
+from torchlint import suppress
+from torchlint.config import Settings
+from torchlint.edit import Span
+from torchlint.engine.grading import Grades
+from torchlint.engine.parsing import UnparsableError, parse_script, syntax_problem
+from torchlint.engine.patterns import ignored_here
+from torchlint.engine.results import FileResult
+from torchlint.finding import Finding, Fix
+from torchlint.registry import RegistryError, RuleHead, Selection
+from torchlint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from torchlint.semantic.script import Script
+
+__all__ = ["check_bytes", "check_source", "matters"]
+
+UNPARSABLE: Final = "TL001"
+UNUSED: Final = "TL002"
+OWN: Final = frozenset({UNPARSABLE, UNUSED})
+"""The codes of the two rules that the engine itself speaks for."""
 
 
 def check_source(source: Source, rules: Selection, settings: Settings) -> FileResult:
     """Give what the selected rules find in `source`."""
-    raise NotImplementedError
+    rules = rules.without(ignored_here(source.path, settings, rules.known))
+    if not matters(source.text, rules):
+        return FileResult(source.path, source)
+    problem = syntax_problem(source)
+    if problem is not None:
+        return _unparsable(source, rules, problem)
+    return _Check(source, rules, settings).result()
 
 
 def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) -> FileResult:
     """Give what the selected rules find in a file; bytes that are no text are one TL001."""
-    raise NotImplementedError
+    try:
+        source = Source.from_bytes(data, path)
+    except SourceError as error:
+        shown = Source(path, data.decode("latin-1"), "latin-1")
+        rules = rules.without(ignored_here(path, settings, rules.known))
+        return _unparsable(shown, rules, UnparsableError(error.message, error.position))
+    return check_source(source, rules, settings)
+
+
+def matters(text: str, rules: Selection) -> bool:
+    """Whether any rule may have something to say of a text: decided by words alone."""
+    return any(_needed(head, text, rules) for head in rules)
+
+
+def _needed(head: RuleHead, text: str, rules: Selection) -> bool:
+    if head.code == UNUSED:
+        return suppress.speaks_of_rules(text, rules.known)
+    return any(word in text for word in head.needs)
+
+
+def _unparsable(source: Source, rules: Selection, problem: UnparsableError) -> FileResult:
+    """Give the one finding of a text that does not parse."""
+    if UNPARSABLE not in rules.codes:
+        return FileResult(source.path, source)
+    if suppress.silences_unparsed(source.text, UNPARSABLE, rules.known):
+        return FileResult(source.path, source, suppressed=1)
+    start = source.offset(problem.position)
+    span = Span(start, min(start + 1, len(source.text)))
+    finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}")
+    return FileResult(source.path, source, (finding,))
+
+
+class _Check:
+    """One check of one text that CPython can parse."""
+
+    def __init__(self, source: Source, rules: Selection, settings: Settings) -> None:
+        self.source = source
+        self.rules = rules
+        self.settings = settings
+        self.errors: list[str] = []
+        self.failed: set[str] = set()
+
+    def result(self) -> FileResult:
+        """Run the rules and leave out what comments silence."""
+        heads = [head for head in self.rules if head.code not in OWN]
+        asked = [head for head in heads if _needed(head, self.source.text, self.rules)]
+        try:
+            found = self._findings(asked)
+        except UnparsableError as problem:
+            return _unparsable(self.source, self.rules, problem)
+        kept, suppressed = self._unsilenced(found)
+        if kept:
+            grades = Grades.of(self.settings, self.rules.known)
+            kept = [grades.graded(finding) for finding in kept]
+            kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
+        return FileResult(
+            self.source.path, self.source, tuple(kept), suppressed, tuple(self.errors)
+        )
+
+    def _findings(self, heads: list[RuleHead]) -> list[Finding]:
+        """Give what the rules find, each once; raises `UnparsableError`."""
+        if not heads:
+            return []
+        from torchlint.semantic.target import Target
+
+        target = Target(self.settings.target_torch, self.settings.target_device)
+        try:
+            script = parse_script(self.source, target)
+        except UnparsableError:
+            raise
+        except Exception as error:
+            self.failed.update(head.code for head in heads)
+            self.errors.append(self._internal("the analysis", error, "no rule could be asked"))
+            return []
+        return list(
+            dict.fromkeys(finding for head in heads for finding in self._asked(head, script))
+        )
+
+    def _asked(self, head: RuleHead, script: Script) -> list[Finding]:
+        """Ask one rule; one that fails is named and has found nothing."""
+        options = self.settings.rules.get(head.name) or self.settings.rules.get(head.code)
+        try:
+            found = list(head.load()(options).check(script))
+            for finding in found:
+                self._refuse_wrong(finding, head)
+        except RegistryError as error:
+            self.errors.append(str(error))
+        except Exception as error:
+            self.errors.append(self._internal(head.code, error, "the other rules went on"))
+        else:
+            return found
+        self.failed.add(head.code)
+        return []
+
+    def _refuse_wrong(self, finding: Finding, head: RuleHead) -> None:
+        if finding.code != head.code:
+            raise ValueError(f"a finding has the code {finding.code}")
+        edits = finding.fix.edits if finding.fix is not None else ()
+        if max([finding.span.end, *(edit.span.end for edit in edits)]) > len(self.source.text):
+            raise ValueError("a place behind the end of the file")
+
+    def _internal(self, who: str, error: Exception, rest: str) -> str:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+        said = " ".join(str(error).split())
+        return (
+            f"INTERNAL ERROR in {who}: it failed on {self.source.path} with "
+            f"{type(error).__name__}: {said}{place}; {rest}; please report"
+        )
+
+    def _unsilenced(self, found: list[Finding]) -> tuple[list[Finding], int]:
+        """Give the findings that no comment silences, those about comments too, and a count."""
+        judging = UNUSED in self.rules.codes
+        if self.settings.ignore_suppressions or not (found or judging):
+            return found, 0
+        marks = suppress.find_suppressions(self.source, self.rules.known)
+        kept = [finding for finding in found if not marks.silence(finding)]
+        if judging:
+            about = list(self._about_comments(marks))
+            found = found + about
+            kept += [finding for finding in about if not marks.silence(finding)]
+        return kept, len(found) - len(kept)
+
+    def _about_comments(self, marks: suppress.Suppressions) -> Iterator[Finding]:
+        """Yield a finding for each suppression that silenced nothing."""
+        ran = frozenset(self.rules.codes) - self.failed
+        for unused in marks.unused(ran, self.rules.complete and not self.failed):
+            where = "in this file" if unused.mark.kind == "ignore-file" else "here"
+            message = f"{unused.what} suppresses nothing {where}: remove it"
+            fix = Fix.exact("Remove the unused suppression", unused.edit)
+            yield Finding(UNUSED, unused.span, message, fix)

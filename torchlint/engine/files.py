@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchlint.config import Settings
+from torchlint.engine.gitignore import Ignored
+from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import Project
 
 __all__ = ["Discovery", "discover"]
@@ -21,4 +26,108 @@ class Discovery:
 
 def discover(paths: Iterable[Path], project: Project) -> Discovery:
     """Find the Python files under `paths`; a file that is named is taken whatever its name."""
-    raise NotImplementedError
+    search = _Search(project)
+    for path in paths:
+        search.add(path)
+    return Discovery(search.unique(), tuple(search.errors))
+
+
+class _Search:
+    """One walk over the paths of a run."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.found: dict[str, None] = {}
+        self.errors: list[str] = []
+        self.patterns: dict[int, Patterns] = {}
+
+    def add(self, path: Path) -> None:
+        """Take a path of the command line."""
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            self.errors.append(_out_of_reach(path, error))
+            return
+        settings = self.project.settings(path)
+        if settings.force_exclude and self._excluded_with_parents(path, settings):
+            return
+        if stat.S_ISDIR(mode):
+            self._walk(str(path), settings)
+        elif not stat.S_ISREG(mode):
+            self.errors.append(f"{path} is no file that can be read twice")
+        elif path.suffix == ".ipynb":
+            self.errors.append(f"{path} is a notebook: export it as a script first")
+        elif path.suffix != ".pyi":
+            self.found[str(path)] = None
+
+    def unique(self) -> tuple[Path, ...]:
+        """Give each file once: a link to a file that is there itself is left out."""
+        real = {path for path in self.found if not os.path.islink(path)}  # noqa: PTH114
+        targets = {os.path.realpath(path) for path in real}
+        links: dict[str, str] = {}
+        for path in self.found.keys() - real:
+            target = os.path.realpath(path)
+            if target not in targets:
+                links[target] = min(path, links.get(target, path))
+        by_place = {os.path.realpath(path): path for path in sorted(real, reverse=True)}
+        return tuple(sorted(Path(path) for path in (*by_place.values(), *links.values())))
+
+    def _walk(self, top: str, settings: Settings) -> None:
+        """Collect the files below a folder; links to folders are not followed."""
+        ignored = Ignored.above(top) if settings.respect_gitignore else Ignored()
+        folders = [(top, ignored)]
+        while folders:
+            folder, ignored = folders.pop()
+            try:
+                with os.scandir(folder) as scan:
+                    entries = sorted(scan, key=lambda entry: entry.name)
+            except OSError as error:
+                self.errors.append(_out_of_reach(Path(folder), error))
+                continue
+            settings = self.project.settings(Path(folder))
+            if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
+                ignored = ignored.below(folder)
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if not self._left_out(entry, True, settings, ignored):
+                        folders.append((entry.path, ignored))
+                elif entry.name.endswith(".py"):
+                    self._take(entry, settings, ignored)
+
+    def _take(self, entry: os.DirEntry[str], settings: Settings, ignored: Ignored) -> None:
+        if self._left_out(entry, False, settings, ignored):
+            return
+        path = os.path.normpath(entry.path)
+        try:
+            mode = entry.stat().st_mode
+        except OSError as error:
+            self.errors.append(_out_of_reach(Path(path), error))
+            return
+        if stat.S_ISREG(mode):
+            self.found[path] = None
+
+    def _left_out(
+        self, entry: os.DirEntry[str], is_folder: bool, settings: Settings, ignored: Ignored
+    ) -> bool:
+        if self._excluding(settings).match(entry.path):
+            return True
+        return settings.respect_gitignore and ignored.match(entry.path, is_folder)
+
+    def _excluding(self, settings: Settings) -> Patterns:
+        if id(settings) not in self.patterns:
+            self.patterns[id(settings)] = excluded_by(settings)
+        return self.patterns[id(settings)]
+
+    def _excluded_with_parents(self, path: Path, settings: Settings) -> bool:
+        absolute = path.absolute()
+        inside = [each for each in absolute.parents if each.is_relative_to(settings.root)]
+        patterns = self._excluding(settings)
+        return any(patterns.match(str(each)) for each in (absolute, *inside))
+
+
+def _out_of_reach(path: Path, error: OSError) -> str:
+    if path.is_symlink() and not path.exists():
+        return f"{path} is a link to {os.readlink(path)}, which does not exist"  # noqa: PTH115
+    if isinstance(error, FileNotFoundError):
+        return f"{path} does not exist"
+    return f"{path} cannot be read: {error.strerror}"

@@ -2,36 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from torchlint.config import Settings
-from torchlint.engine.results import FixResult
+from torchlint.edit import Edit, apply_edits, touch
+from torchlint.engine.checking import check_bytes, check_source
+from torchlint.engine.grading import applies
+from torchlint.engine.results import FileResult, FixResult
+from torchlint.engine.trust import harm
 from torchlint.finding import Finding
 from torchlint.registry import Selection
-from torchlint.source import Source
+from torchlint.source import Source, SourceError
 
-__all__ = ["fix_bytes", "fix_source"]
+__all__ = ["MAX_PASSES", "Accept", "fix_bytes", "fix_source"]
+
+MAX_PASSES: Final = 10
+
+Accept = Callable[[Source, Finding], bool]
+"""Is asked whether the fix of a finding of a source may be made."""
 
 
 def fix_source(
-    source: Source,
-    rules: Selection,
-    settings: Settings,
-    accept: Callable[[Source, Finding], bool] | None = None,
+    source: Source, rules: Selection, settings: Settings, accept: Accept | None = None
 ) -> FixResult:
     """Apply every enabled fix, again and again until there is none.
 
     `accept` is asked once for each finding whose fix is about to be made, with the text it is in.
     """
-    raise NotImplementedError
+    return _Fixing(source, rules, settings, accept).result()
 
 
 def fix_bytes(
-    data: bytes,
-    path: str,
-    rules: Selection,
-    settings: Settings,
-    accept: Callable[[Source, Finding], bool] | None = None,
+    data: bytes, path: str, rules: Selection, settings: Settings, accept: Accept | None = None
 ) -> FixResult:
     """Fix a file; bytes that are no text are left as they are with one TL001."""
-    raise NotImplementedError
+    try:
+        source = Source.from_bytes(data, path)
+    except SourceError:
+        return unchanged(check_bytes(data, path, rules, settings))
+    return fix_source(source, rules, settings, accept)
+
+
+def unchanged(result: FileResult) -> FixResult:
+    """Give the outcome of a check as that of a fix that made nothing."""
+    source = result.source or Source(result.path, "")
+    return FixResult(source, source, (), result.findings, result.suppressed, result.errors)
+
+
+class _Fixing:
+    """The passes over one file."""
+
+    def __init__(
+        self, source: Source, rules: Selection, settings: Settings, accept: Accept | None
+    ) -> None:
+        self.before = self.source = source
+        self.rules = rules
+        self.settings = settings
+        self.accept = accept
+        self.answers: dict[tuple[str, str, str], bool] = {}
+        self.applied: list[Finding] = []
+        self.withheld: set[str] = set()
+        self.errors: dict[str, None] = {}
+
+    def result(self) -> FixResult:
+        """Run the passes; the text of the last one that did no harm stays."""
+        for _ in range(MAX_PASSES):
+            checked = self._check()
+            chosen = self._harmless(checked)
+            if not chosen:
+                return self._done(checked)
+            self.source = self._with(chosen)
+            self.applied += chosen
+        checked = self._check()
+        endless = self._candidates(checked)
+        if endless:
+            codes = ", ".join(sorted({finding.code for finding in endless}))
+            self._report(
+                f"INTERNAL ERROR in {codes}: fixes of {self.source.path} do not settle within "
+                f"{MAX_PASSES} passes; what they made so far was kept; please report"
+            )
+        return self._done(checked)
+
+    def _done(self, checked: FileResult) -> FixResult:
+        return FixResult(
+            self.before,
+            self.source,
+            tuple(self.applied),
+            checked.findings,
+            checked.suppressed,
+            tuple(self.errors),
+        )
+
+    def _check(self) -> FileResult:
+        checked = check_source(self.source, self.rules, self.settings)
+        for error in checked.errors:
+            self._report(error)
+        return checked
+
+    def _report(self, error: str) -> None:
+        self.errors[error] = None
+
+    def _candidates(self, checked: FileResult) -> list[Finding]:
+        """Give the findings whose fixes are due: in the order of codes, then of places."""
+        due = [
+            finding
+            for finding in checked.findings
+            if applies(finding, self.settings) and finding.code not in self.withheld
+        ]
+        return sorted(due, key=lambda finding: (finding.code, finding.span))
+
+    def _harmless(self, checked: FileResult) -> list[Finding]:
+        """Choose the fixes of a pass; a rule whose fix does harm is named and left out."""
+        while chosen := self._chosen(checked):
+            reason = self._harm(chosen)
+            if reason is None:
+                return chosen
+            self._withhold(chosen)
+        return []
+
+    def _chosen(self, checked: FileResult) -> list[Finding]:
+        """Choose fixes that do not touch; the others wait for the next pass."""
+        chosen: list[Finding] = []
+        made: list[Edit] = []
+        for finding in self._candidates(checked):
+            edits = finding.fix.edits if finding.fix is not None else ()
+            if any(touch(edit, other) for edit in edits for other in made):
+                continue
+            if self._accepted(finding):
+                chosen.append(finding)
+                made += edits
+        return chosen
+
+    def _accepted(self, finding: Finding) -> bool:
+        """Ask once for a finding, which later passes find at other places."""
+        if self.accept is None:
+            return True
+        line = self.source.line(self.source.position(finding.span.start).row)
+        asked = (finding.code, finding.message, line)
+        if asked not in self.answers:
+            self.answers[asked] = self.accept(self.source, finding)
+        return self.answers[asked]
+
+    def _with(self, chosen: Sequence[Finding]) -> Source:
+        """Give the text with these fixes made; raises `ValueError` if edits of one fix clash."""
+        return self.source.with_text(apply_edits(self.source.text, _edits(chosen)))
+
+    def _harm(self, chosen: Sequence[Finding]) -> str | None:
+        if not chosen:
+            return None
+        try:
+            after = self._with(chosen)
+        except ValueError:
+            return "has edits that clash"
+        if after.text == self.source.text:
+            return "changes nothing"
+        return harm(self.source, after, _edits(chosen))
+
+    def _withhold(self, chosen: Sequence[Finding]) -> None:
+        """Find the first fix with which the text comes to harm, and withhold its rule."""
+        good, bad = 0, len(chosen)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            if self._harm(chosen[:middle]) is None:
+                good = middle
+            else:
+                bad = middle
+        culprit = chosen[bad - 1]
+        row = self.source.position(culprit.span.start).row
+        self.withheld.add(culprit.code)
+        self._report(
+            f"INTERNAL ERROR in {culprit.code}: its fix of {self.source.path}:{row} "
+            f"{self._harm(chosen[:bad])}; it was not made; please report"
+        )
+
+
+def _edits(findings: Sequence[Finding]) -> list[Edit]:
+    return [edit for finding in findings if finding.fix is not None for edit in finding.fix.edits]

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
+from torchlint.registry.selection import winners
 
-__all__ = ["applies"]
+__all__ = ["Grades", "applies"]
 
 
 def applies(finding: Finding, settings: Settings) -> bool:
     """Whether `fix` makes the fix of this finding under these settings."""
     gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
     return finding.fix is not None and finding.fix.safety >= gate
+
+
+@dataclass(frozen=True)
+class Grades:
+    """What the settings say of the fixes of each rule."""
+
+    fixable: frozenset[str]
+    safe: frozenset[str]
+    unsafe: frozenset[str]
+
+    @classmethod
+    def of(cls, settings: Settings, known: Mapping[str, str]) -> Grades:
+        """Resolve the words of the settings to codes."""
+        safe, unsafe = settings.extend_safe_fixes, settings.extend_unsafe_fixes
+        return cls(
+            winners(known, settings.fixable, settings.unfixable, ()),
+            winners(known, safe, unsafe, ()),
+            winners(known, unsafe, safe, ()),
+        )
+
+    def graded(self, finding: Finding) -> Finding:
+        """Give a finding with its fix graded as the user wants it, or without it."""
+        fix = finding.fix
+        if fix is None:
+            return finding
+        if finding.code not in self.fixable:
+            return replace(finding, fix=None)
+        if finding.code in self.unsafe and fix.safety > Safety.UNSAFE:
+            because = fix.because or "the configuration says so"
+            return replace(finding, fix=replace(fix, safety=Safety.UNSAFE, because=because))
+        if finding.code in self.safe and fix.safety is Safety.UNSAFE:
+            return replace(finding, fix=replace(fix, safety=Safety.CLOSE))
+        return finding

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchlint.config import Settings
+from torchlint.config import Settings, load
 from torchlint.registry import Registry, Selection
 
 __all__ = ["Project"]
@@ -30,11 +30,32 @@ class Project:
         self.overrides = dict(overrides or {})
         self.isolated = isolated
         self.config_file = config_file
+        self._settings: dict[Path, Settings] = {}
+        self._selections: dict[int, Selection] = {}
 
     def settings(self, path: Path) -> Settings:
         """Give the settings that hold for a file or folder."""
-        raise NotImplementedError
+        path = path.absolute()
+        return self._of_folder(path if path.is_dir() else path.parent)
 
     def selection(self, path: Path) -> Selection:
-        """Give the rules that are applied to a file, without what is ignored for it alone."""
-        raise NotImplementedError
+        """Give the rules that the settings of a file or folder select."""
+        settings = self.settings(path)
+        if id(settings) not in self._selections:
+            self._selections[id(settings)] = self.registry.select(settings)
+        return self._selections[id(settings)]
+
+    def _of_folder(self, folder: Path) -> Settings:
+        """Give the settings of a folder: those of its parent unless it has files of its own."""
+        if folder not in self._settings:
+            own = any((folder / name).is_file() for name in ("torchlint.toml", "pyproject.toml"))
+            if own or folder.parent == folder:
+                self._settings[folder] = load(
+                    folder,
+                    self.overrides,
+                    isolated=self.isolated,
+                    config_file=self.config_file,
+                )
+            else:
+                self._settings[folder] = self._of_folder(folder.parent)
+        return self._settings[folder]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from pathlib import Path
 
-from torchlint.source import Source
+from torchlint.source import Source, SourceError
 
 __all__ = ["WriteError", "write_atomic"]
 
@@ -14,5 +17,48 @@ class WriteError(Exception):
 
 
 def write_atomic(path: Path, source: Source, expected: bytes) -> None:
-    """Put `source` in the place of a file that still holds `expected`; raises `WriteError`."""
-    raise NotImplementedError
+    """Put `source` in the place of a file that still holds `expected`; raises `WriteError`.
+
+    The text goes to a new file beside the target, which then takes its name; a link stays a link
+    and its target is written.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        data = source.to_bytes()
+    except SourceError as error:
+        raise WriteError(f"{path} was not written: {error.message}") from None
+    temporary: Path | None = None
+    try:
+        _refuse_read_only(target)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _take_after(temporary, target)
+        if target.read_bytes() != expected:
+            raise WriteError(f"{path} was not written: it has changed since it was read")
+        temporary.replace(target)
+        temporary = None
+    except OSError as error:
+        raise WriteError(f"{path} was not written: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _refuse_read_only(target: Path) -> None:
+    if not os.access(target, os.W_OK):
+        with target.open("rb"):
+            raise PermissionError(13, "Permission denied")
+
+
+def _take_after(temporary: Path, target: Path) -> None:
+    """Give the new file the mode of the old one, and its owner where that is allowed."""
+    status = target.stat()
+    if hasattr(os, "chown"):
+        with contextlib.suppress(OSError):
+            os.chown(temporary, status.st_uid, status.st_gid)
+    temporary.chmod(status.st_mode & 0o7777)

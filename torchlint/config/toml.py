@@ -1,0 +1,54 @@
+"""TOML files: reading them, and finding the line of a key or a word for an error."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from torchlint.config.settings import ConfigError
+
+__all__ = ["line_of", "parse", "read_text"]
+
+
+def read_text(path: Path) -> str:
+    """Give the text of a configuration file; raises `ConfigError`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        row = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{row}: not UTF-8 text") from None
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """Give the tables of a TOML text; raises `ConfigError` with the line."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error)
+        place = re.search(r"\s*\(at line (\d+), column (\d+)\)", reason)
+        if place is None:
+            raise ConfigError(f"{path}: not valid TOML: {reason}") from None
+        reason = reason.replace(place[0], "")
+        raise ConfigError(f"{path}:{place[1]}:{place[2]}: not valid TOML: {reason}") from None
+
+
+def line_of(text: str, key: str, word: str | None = None) -> int | None:
+    """Give the row on which `key` is set (or named by a table), or `word` after it."""
+    quoted = rf"""(?:["']{re.escape(key)}["']|{re.escape(key)})"""
+    for pattern in (rf"^\s*{quoted}\s*[=.]", rf"^\s*\[.*?{quoted}\s*[\].]", rf"{quoted}\s*="):
+        found = re.search(pattern, text, re.MULTILINE)
+        if found is not None:
+            start = found.end() - len(found[0].lstrip())
+            if word is not None:
+                later = re.search(rf"""["']{re.escape(word)}["']""", text[start:])
+                start += later.start() if later is not None else 0
+            return text.count("\n", 0, start) + 1
+    return None

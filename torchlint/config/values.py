@@ -1,0 +1,104 @@
+"""Reading a table of settings: known keys, right types, clear errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint.config.settings import (
+    ConfigError,
+    Settings,
+    key_of,
+    nearest,
+    option_names,
+    target_version,
+)
+from torchlint.config.toml import line_of, read_text
+
+__all__ = ["DEVICES", "place", "place_of", "read_table"]
+
+DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
+"""The values of `target-device`."""
+
+
+def read_table(table: Mapping[str, Any], file: Path) -> Settings:
+    """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`."""
+    options = {key_of(option): option for option in option_names()}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in options:
+            place = place_of(file, key)
+            raise ConfigError(f"{place}: unknown key `{key}`{nearest(key, options)}")
+        option = options[key]
+        read: Callable[[Any], Any] = _READERS.get(option, _words)
+        try:
+            values[option] = read(value)
+        except ValueError as error:
+            raise ConfigError(f"{place_of(file, key)}: `{key}`: {error}") from None
+    return Settings(**values, config_file=file, sources=dict.fromkeys(values, str(file)))
+
+
+def place_of(file: Path, key: str, word: str | None = None) -> str:
+    """Give `file:row` for a key, or for a word in the value of that key."""
+    row = line_of(read_text(file), key, word)
+    return str(file) if row is None else f"{file}:{row}"
+
+
+def place(settings: Settings, option: str, word: str | None = None) -> str:
+    """Say where an option was set: `pyproject.toml:12`, or the option of the command line."""
+    if option in settings.rules or option not in option_names():
+        file = settings.config_file
+        return place_of(file, option) if file is not None else option
+    if settings.source_of(option) == "command line" or settings.config_file is None:
+        return f"--{key_of(option)}"
+    return place_of(settings.config_file, key_of(option), word)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError("must be a list of strings")
+    return tuple(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _torch(value: Any) -> tuple[int, int]:
+    if not isinstance(value, str):
+        raise ValueError('must be a version in quotes such as "2.4"')
+    return target_version(value)
+
+
+def _device(value: Any) -> str:
+    if not isinstance(value, str) or value not in DEVICES:
+        hint = nearest(value, DEVICES) if isinstance(value, str) else ""
+        raise ValueError(f"must be one of {', '.join(DEVICES)}{hint}")
+    return value
+
+
+def _by_pattern(value: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise ValueError("must be a table of patterns, each with a list of codes")
+    return {pattern: _words(codes) for pattern, codes in value.items()}
+
+
+def _by_rule(value: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise ValueError("must hold one table for each rule, by its name")
+    return {name: dict(options) for name, options in value.items()}
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "per_file_ignores": _by_pattern,
+    "target_torch": _torch,
+    "target_device": _device,
+    "unsafe_fixes": _flag,
+    "ignore_suppressions": _flag,
+    "respect_gitignore": _flag,
+    "force_exclude": _flag,
+    "rules": _by_rule,
+}

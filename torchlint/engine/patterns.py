@@ -1,0 +1,59 @@
+"""Glob patterns of the settings: excluded paths and codes ignored for some files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from pathlib import Path
+
+from torchlint.config import Settings
+from torchlint.registry.selection import covers
+
+__all__ = ["Patterns", "excluded_by", "ignored_here"]
+
+
+class Patterns:
+    """Globs that speak of a path by its name, or by its place below a root folder."""
+
+    def __init__(self, patterns: Iterable[str], root: Path) -> None:
+        self.root = str(root)
+        globs = [pattern.rstrip("/").removeprefix("./") for pattern in patterns]
+        self._names = _any_of(glob for glob in globs if "/" not in glob)
+        placed = [glob for glob in globs if "/" in glob]
+        self._places = _any_of([*placed, *(glob.removeprefix("**/") for glob in placed)])
+
+    def match(self, path: str) -> bool:
+        """Whether any of the patterns speaks of a path."""
+        if self._names is not None and self._names.match(os.path.basename(path)):  # noqa: PTH119
+            return True
+        if self._places is None:
+            return False
+        absolute = os.path.abspath(path)  # noqa: PTH100
+        places = (os.path.relpath(absolute, self.root), absolute)
+        return any(self._places.match(place.replace(os.sep, "/")) for place in places)
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
+    parts = [translate(glob.replace("**", "*")) for glob in globs]
+    return re.compile("|".join(parts)) if parts else None
+
+
+def excluded_by(settings: Settings) -> Patterns:
+    """Give the patterns of the paths that settings leave out."""
+    return Patterns((*settings.exclude, *settings.extend_exclude), settings.root)
+
+
+def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> frozenset[str]:
+    """Give the codes that the settings ignore for one file."""
+    words = [
+        word
+        for pattern, words in settings.per_file_ignores.items()
+        if Patterns([pattern.removeprefix("!")], settings.root).match(path)
+        is not pattern.startswith("!")
+        for word in words
+    ]
+    return frozenset(
+        code for code, name in known.items() if any(covers(word, code, name) for word in words)
+    )

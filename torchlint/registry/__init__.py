@@ -1,0 +1,7 @@
+"""The rules there are: packs found by entry point, listed cheaply, imported when wanted."""
+
+from torchlint.registry.catalogue import Registry, load_registry
+from torchlint.registry.heads import RegistryError, RuleHead
+from torchlint.registry.selection import Selection
+
+__all__ = ["Registry", "RegistryError", "RuleHead", "Selection", "load_registry"]

@@ -1,0 +1,146 @@
+"""The catalogue of all rules, and what settings select from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from torchlint.config import ConfigError, Settings, nearest, place
+from torchlint.registry.heads import RegistryError, RuleHead
+from torchlint.registry.packs import installed_packs, rules_of
+from torchlint.registry.selection import ALL, Selection, covers, winners
+
+__all__ = ["Registry", "load_registry"]
+
+_ALWAYS: Final = ("TL001",)
+"""On whatever is selected, unless ignored: a file that nobody could check is no clean file."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Every rule of every pack, in the order of codes; `errors` name packs that failed."""
+
+    rules: tuple[RuleHead, ...]
+    errors: tuple[str, ...] = ()
+
+    @cached_property
+    def known(self) -> Mapping[str, str]:
+        """The name of every rule by its code."""
+        return {head.code: head.name for head in self.rules}
+
+    def find(self, word: str) -> RuleHead:
+        """Give the rule of a code or a name; raises `ConfigError` with the nearest one."""
+        for head in self.rules:
+            if word.upper() == head.code or word.lower() == head.name:
+                return head
+        raise ConfigError(f"unknown rule `{word}`{nearest(word, self._words())}")
+
+    def select(self, settings: Settings) -> Selection:
+        """Give the rules that `settings` select; raises `ConfigError` for an unknown word."""
+        self._refuse_unknown(settings)
+        default = frozenset(head.code for head in self.rules if head.default)
+        codes = winners(
+            self.known,
+            (*(settings.select or ()), *settings.extend_select),
+            (*settings.ignore, *settings.extend_ignore),
+            start=default if settings.select is None else _ALWAYS,
+        )
+        heads = [head for head in self.rules if head.code in codes]
+        target = settings.target_torch
+        fitting = [head for head in heads if target is None or head.since <= target]
+        return Selection(tuple(fitting), self.known, complete=default <= codes)
+
+    def covered(self, words: Iterable[str]) -> frozenset[str]:
+        """Give the codes that any of these words speaks of."""
+        words = tuple(words)
+        return frozenset(
+            code
+            for code, name in self.known.items()
+            if any(covers(word, code, name) for word in words)
+        )
+
+    def _words(self) -> list[str]:
+        return [*self.known, *self.known.values()]
+
+    def _refuse_unknown(self, settings: Settings) -> None:
+        for option in (
+            "select",
+            "extend_select",
+            "ignore",
+            "extend_ignore",
+            "fixable",
+            "unfixable",
+            "extend_safe_fixes",
+            "extend_unsafe_fixes",
+        ):
+            for word in getattr(settings, option) or ():
+                self._refuse_word(word, option, settings)
+        for words in settings.per_file_ignores.values():
+            for word in words:
+                self._refuse_word(word, "per_file_ignores", settings)
+        for name, options in settings.rules.items():
+            self._refuse_options(name, options, settings)
+
+    def _refuse_word(self, word: str, option: str, settings: Settings) -> None:
+        if not word or not self.covered([word]):
+            known = [ALL, *self._words()]
+            raise ConfigError(
+                f"{place(settings, option, word)}: unknown code or name `{word}`"
+                f"{nearest(word, known)}"
+            )
+
+    def _refuse_options(self, name: str, options: Mapping[str, Any], settings: Settings) -> None:
+        """Refuse options of a rule that does not exist or does not have them."""
+        head = next((head for head in self.rules if name in (head.name, head.code)), None)
+        if head is None:
+            raise ConfigError(
+                f"{place(settings, name)}: unknown rule `{name}`{nearest(name, self._words())}"
+            )
+        known = head.load().options if options else {}
+        for key, value in options.items():
+            if key not in known:
+                hint = nearest(key, known) or (", it has none" if not known else "")
+                raise ConfigError(
+                    f"{place(settings, key)}: rule `{name}` has no option `{key}`{hint}"
+                )
+            if type(value) is not type(known[key]):
+                raise ConfigError(
+                    f"{place(settings, key)}: option `{key}` of rule `{name}` must be "
+                    f"{_kind(known[key])}, such as {known[key]!r}"
+                )
+
+
+def _kind(value: Any) -> str:
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+    return kinds.get(type(value), "a list" if isinstance(value, (list, tuple)) else "a table")
+
+
+def load_registry() -> Registry:
+    """List the built-in pack and every installed one; raises `RegistryError`."""
+    heads: dict[str, RuleHead] = {}
+    names: dict[str, RuleHead] = {}
+    errors: list[str] = []
+    for pack, package in installed_packs().items():
+        try:
+            found = list(rules_of(pack, package))
+        except RegistryError as error:
+            errors.append(str(error))
+            continue
+        if not found:
+            errors.append(f"rule pack `{pack}`: the package {package} holds no rules")
+        for head in found:
+            _refuse_clash(heads.get(head.code) or names.get(head.name), head)
+            heads[head.code] = names[head.name] = head
+    if not heads:
+        raise RegistryError("; ".join(("no rules found", *errors)))
+    return Registry(tuple(heads[code] for code in sorted(heads)), tuple(errors))
+
+
+def _refuse_clash(first: RuleHead | None, second: RuleHead) -> None:
+    if first is not None:
+        raise RegistryError(
+            f"rule packs `{first.pack}` and `{second.pack}` clash: {first.code} "
+            f"{first.name} and {second.code} {second.name}"
+        )

@@ -1,0 +1,87 @@
+"""Rule packs: which are installed, and which rules each holds.
+
+`importlib.metadata` takes as long to import as a whole run over a small project, so a look at
+the installed metadata decides first whether there is any pack besides the built-in one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from torchlint.registry.heads import RegistryError, RuleHead
+
+__all__ = ["BUILT_IN", "GROUP", "installed_packs", "rules_of"]
+
+GROUP: Final = "torchlint.rules"
+"""The entry-point group: each entry point names a package of rule modules."""
+
+BUILT_IN: Final = ("torchlint", "torchlint_rules")
+"""The entry point of the pack that comes with torchlint."""
+
+_RULE_FILE: Final = re.compile(r"([a-z]{2,5}[0-9]{3})_([a-z0-9_]+)\.py")
+
+
+def installed_packs() -> dict[str, str]:
+    """Give the package of every pack by the name of its entry point, the built-in one first."""
+    packs = dict([BUILT_IN])
+    if any(_speaks_of_rules(folder) for folder in sys.path):
+        from importlib.metadata import entry_points
+
+        for point in sorted(entry_points(group=GROUP)):
+            packs.setdefault(point.name, point.value)
+            if packs[point.name] != point.value:
+                raise RegistryError(
+                    f"two rule packs are called `{point.name}`: "
+                    f"{packs[point.name]} and {point.value}"
+                )
+    return packs
+
+
+def _speaks_of_rules(folder: str) -> bool:
+    """Whether metadata on this part of the path may hold a pack that is not the built-in one."""
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            return any(map(_has_pack, entries))
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+
+
+def _has_pack(entry: os.DirEntry[str]) -> bool:
+    if not entry.name.endswith((".dist-info", ".egg-info")) or entry.name.startswith("torchlint-"):
+        return False
+    try:
+        with open(os.path.join(entry.path, "entry_points.txt"), "rb") as points:  # noqa: PTH118, PTH123
+            return f"[{GROUP}]".encode() in points.read()
+    except OSError:
+        return False
+
+
+def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
+    """List the rules of a pack by its file names; raises `RegistryError`."""
+    try:
+        spec = find_spec(package)
+    except Exception as error:
+        raise RegistryError(
+            f"rule pack `{pack}`: {package} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if spec is None or not spec.submodule_search_locations:
+        raise RegistryError(f"rule pack `{pack}`: there is no package {package}")
+    for location in spec.submodule_search_locations:
+        for file in sorted(Path(location).glob("*.py")):
+            match = _RULE_FILE.fullmatch(file.name)
+            if match is not None:
+                yield RuleHead(
+                    code=match[1].upper(),
+                    name=match[2].replace("_", "-"),
+                    pack=pack,
+                    module=f"{package}.{file.stem}",
+                    file=str(file),
+                )
