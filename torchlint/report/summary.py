@@ -12,8 +12,9 @@ __all__ = ["plural", "summary"]
 
 
 def plural(count: int, noun: str) -> str:
-    """Give `1 finding`, `2 findings`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Give `1 finding`, `2 findings`, `2 fixes`."""
+    ending = "" if count == 1 else "es" if noun.endswith("x") else "s"
+    return f"{count} {noun}{ending}"
 
 
 def summary(report: Report, paint: Paint) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""The command `config`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchlint.cli.options import color_option, configuration_options, overrides
+from torchlint.cli.run import refused
+from torchlint.cli.terminal import paint_for
+from torchlint.config import load
+from torchlint.report.settings import settings_in_force
+
+__all__ = ["config"]
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path), default=Path())
+@configuration_options
+@color_option
+def config(path: Path, **options: Any) -> None:
+    """Print the settings in force and where each came from.
+
+    PATH is the file or folder that they are in force for, by default the current folder.
+    """
+    paint = paint_for(options["color"], sys.stdout)
+    with refused():
+        settings = load(
+            path,
+            overrides(options),
+            isolated=options["isolated"],
+            config_file=options["config_file"],
+        )
+    click.echo(settings_in_force(settings, paint), nl=False, color=paint.color)

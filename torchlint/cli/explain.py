@@ -1,0 +1,29 @@
+"""The command `explain`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from torchlint.cli.options import color_option
+from torchlint.cli.run import refused
+from torchlint.cli.terminal import paint_for
+from torchlint.registry import load_registry
+from torchlint.report.page import page
+
+__all__ = ["explain"]
+
+
+@click.command()
+@click.argument("rule")
+@color_option
+def explain(rule: str, color: str) -> None:
+    """Print the page of one rule.
+
+    RULE is a code such as TL201 or a name such as sync-in-training-loop.
+    """
+    paint = paint_for(color, sys.stdout)
+    with refused():
+        found = load_registry().find(rule).load()
+    click.echo(page(found, paint), nl=False, color=paint.color)

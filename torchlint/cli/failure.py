@@ -1,0 +1,29 @@
+"""What goes wrong, one line each, on standard error."""
+
+from __future__ import annotations
+
+import click
+
+from torchlint.report.escape import printable
+
+__all__ = ["fail", "remark", "warn"]
+
+
+def fail(message: str) -> None:
+    """Print `error: …`: the run failed, wholly or in part."""
+    _line("error:", "red", message)
+
+
+def warn(message: str) -> None:
+    """Print `warning: …`: the run goes on, but perhaps not as was meant."""
+    _line("warning:", "yellow", message)
+
+
+def remark(message: str) -> None:
+    """Print what is not part of the result."""
+    click.echo(printable(message), err=True)
+
+
+def _line(word: str, color: str, message: str) -> None:
+    head = click.style(word, fg=color, bold=True)
+    click.echo(f"{head} {printable(' '.join(message.split()))}", err=True)

@@ -1,0 +1,76 @@
+"""The program `torchlint`: its commands, and how a run of it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import click
+
+from torchlint import __version__
+from torchlint.cli.failure import fail
+from torchlint.cli.lazy import LazyGroup
+
+__all__ = ["main"]
+
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+
+_COMMANDS: Final = {
+    "check": "Report what makes training slow.",
+    "fix": "Print the diff of the fixes, or write them with --apply.",
+    "verify": "Run a script as it is and as fixed, and compare.",
+    "rules": "List the catalogue of rules.",
+    "explain": "Print the page of one rule.",
+    "config": "Print the settings in force and where each came from.",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_help=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, "-V", "--version", message="torchlint %(version)s")
+def program() -> None:
+    """Find what makes a PyTorch training script slow, rewrite it, and prove the rewrite."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = READER_GONE
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = program.main(arguments, prog_name="torchlint", standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        return 2
+    except click.ClickException as error:
+        fail(error.format_message())
+        return 2
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        words = " ".join(sys.argv[1:])
+        fail(
+            f"internal error: {type(error).__name__}: {error}"
+            f" (please report it with what `python -X dev -m torchlint {words}` prints)"
+        )
+        return 2
+    return code if isinstance(code, int) else 0

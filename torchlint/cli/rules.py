@@ -1,0 +1,35 @@
+"""The command `rules`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from torchlint.cli.options import color_option
+from torchlint.cli.run import refused
+from torchlint.cli.terminal import paint_for
+from torchlint.registry import load_registry
+from torchlint.report.card import card_of
+from torchlint.report.catalogue import catalogue, catalogue_json
+
+__all__ = ["rules"]
+
+
+@click.command()
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The form of the list.",
+)
+@color_option
+def rules(output_format: str, color: str) -> None:
+    """List the catalogue of rules."""
+    paint = paint_for(color, sys.stdout)
+    with refused():
+        registry = load_registry()
+        cards = [card_of(head.load()) for head in registry.rules]
+    text = catalogue(cards, paint) if output_format == "text" else catalogue_json(cards)
+    click.echo(text, nl=False, color=paint.color)

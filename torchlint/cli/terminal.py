@@ -1,0 +1,62 @@
+"""What the reader's terminal can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, TextIO, TypeVar
+
+import click
+
+from torchlint.report.paint import Paint
+
+__all__ = ["color_wanted", "paint_for", "with_progress"]
+
+Result = TypeVar("Result")
+
+_PATIENCE: Final = 0.6
+"""Seconds before a progress bar appears."""
+
+
+def color_wanted(choice: str, stream: TextIO) -> bool:
+    """Decide on colours: the option, then NO_COLOR and FORCE_COLOR, then the stream."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def paint_for(choice: str, stream: TextIO) -> Paint:
+    """Give the paint for a stream."""
+    terminal = stream.isatty()
+    color = color_wanted(choice, stream)
+    width = shutil.get_terminal_size().columns if terminal else None
+    return Paint(color, links=color and terminal, width=width)
+
+
+def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterator[Result]:
+    """Pass results on; on a terminal, long work shows on standard error how far it is."""
+    if not (wanted and sys.stderr.isatty()):
+        yield from results
+        return
+    began = time.monotonic()
+    done = 0
+    waiting = iter(results)
+    for result in waiting:
+        done += 1
+        yield result
+        if time.monotonic() - began > _PATIENCE:
+            break
+    if done == total:
+        return
+    with click.progressbar(length=total, file=sys.stderr, label="torchlint") as bar:
+        bar.update(done)
+        for result in waiting:
+            bar.update(1)
+            yield result

@@ -1,0 +1,66 @@
+"""The settings in force, as TOML with the source of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from torchlint.config import Settings
+from torchlint.report.paint import Paint
+
+__all__ = ["settings_in_force"]
+
+_VERSIONS: Final = frozenset({"target_torch"})
+_SHORT: Final = 6
+_UNSET: Final = {
+    "select": "the rules that are on by default",
+    "target_torch": "the newest version known",
+}
+_APART: Final = frozenset({"root", "config_file", "sources", "rules"})
+
+
+def settings_in_force(settings: Settings, paint: Paint) -> str:
+    """Give every option as a line of TOML with a comment that says where it came from."""
+    return "\n".join(_lines(settings, paint)) + "\n"
+
+
+def _lines(settings: Settings, paint: Paint) -> Iterator[str]:
+    file = str(settings.config_file) if settings.config_file else "none"
+    yield paint.gutter(f"# configuration file: {file}")
+    yield paint.gutter(f"# patterns count from: {settings.root}")
+    for each in fields(settings):
+        if each.name not in _APART:
+            yield from _option(settings, each.name, paint)
+    source = paint.gutter(f"  # {settings.source_of('rules')}")
+    for rule, options in sorted(settings.rules.items()):
+        yield ""
+        yield f"[rules.{rule}]{source}"
+        for key, value in options.items():
+            yield f"{key} = {_toml(value)}"
+
+
+def _option(settings: Settings, name: str, paint: Paint) -> Iterator[str]:
+    key = name.replace("_", "-")
+    value = getattr(settings, name)
+    source = paint.gutter(f"  # {settings.source_of(name)}")
+    if value is None:
+        yield paint.gutter(f"# {key}: {_UNSET[name]}")
+    elif isinstance(value, tuple) and name not in _VERSIONS and len(value) > _SHORT:
+        yield f"{key} = [{source}"
+        yield from (f"    {_toml(each)}," for each in value)
+        yield "]"
+    else:
+        yield f"{key} = {_toml('.'.join(map(str, value)) if name in _VERSIONS else value)}{source}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else str(value)
