@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 
 from torchlint.edit import Edit, Span
@@ -48,19 +49,19 @@ class Fix:
     because: str = ""
 
     @classmethod
-    def exact(cls, title: str, *edits: Edit) -> Fix:
+    def exact(cls, title: str, *edits: tuple[Edit, ...]) -> Fix:
         """Give a fix after which losses and parameters are bit for bit what they were."""
-        return cls(title, edits, Safety.EXACT)
+        return cls(title, tuple(chain(*edits)), Safety.EXACT)
 
     @classmethod
-    def close(cls, title: str, *edits: Edit, because: str) -> Fix:
+    def close(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
         """Give a fix that keeps the mathematics and rounds otherwise."""
-        return cls(title, edits, Safety.CLOSE, because)
+        return cls(title, tuple(chain(*edits)), Safety.CLOSE, because)
 
     @classmethod
-    def unsafe(cls, title: str, *edits: Edit, because: str) -> Fix:
+    def unsafe(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
         """Give a fix that changes what `because` names."""
-        return cls(title, edits, Safety.UNSAFE, because)
+        return cls(title, tuple(chain(*edits)), Safety.UNSAFE, because)
 
 
 @dataclass(frozen=True, slots=True)

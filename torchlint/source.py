@@ -69,7 +69,9 @@ class Source:
         try:
             return self.bom + self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise SourceError(f"{error.object[error.start]!r} is not {self.encoding} text") from None
+            raise SourceError(
+                f"{error.object[error.start]!r} is not {self.encoding} text"
+            ) from None
 
     def with_text(self, text: str) -> Source:
         """Give the same file with another text."""

@@ -1,0 +1,35 @@
+"""The one door for rules: everything that a rule may use."""
+
+from torchlint.edit import Edit, Span
+from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.rule import Rule
+from torchlint.semantic.gradient import Grad
+from torchlint.semantic.heat import Heat
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.loops import Loop, Role
+from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.scopes import Binding, How
+from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.values import State, Value
+
+__all__ = [
+    "Binding",
+    "CallSite",
+    "Edit",
+    "Edits",
+    "Finding",
+    "Fix",
+    "Grad",
+    "Heat",
+    "How",
+    "Kind",
+    "Loop",
+    "Note",
+    "Role",
+    "Rule",
+    "Safety",
+    "Script",
+    "Span",
+    "State",
+    "Value",
+]

@@ -1,0 +1,143 @@
+"""Devices and frameworks: what a script can run on, and who owns its loop."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.scopes import How
+from torchlint.semantic.target import Target
+from torchlint.semantic.values import State, Values
+
+__all__ = ["Devices"]
+
+_ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
+_CALLS: Final = frozenset(["cuda", "xpu"])
+_FRAMEWORKS: Final = {
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "accelerate": "accelerate",
+    "ignite": "ignite",
+    "fastai": "fastai",
+    "deepspeed": "deepspeed",
+}
+_TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
+
+
+class Devices:
+    """Tells whether a script can use an accelerator and which framework owns its loop."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, values: Values, target: Target) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.target = target
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._can: bool | None = None
+        self._framework: str | None = None
+
+    @property
+    def can_use_accelerator(self) -> bool:
+        """Whether some run of the script can put tensors on a GPU or its like."""
+        if self.target.device != "auto":
+            return self.target.device != "cpu"
+        if self._can is None:
+            self._can = self._looks_accelerated()
+        return self._can
+
+    def _looks_accelerated(self) -> bool:
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if isinstance(func, cst.Attribute):
+                if func.attr.value in _CALLS and self.names.name(func) is None:
+                    return True
+                if func.attr.value == "to" and any(
+                    self._may_be_accelerator(a.value) for a in call.args
+                ):
+                    return True
+            name = self.names.name(func)
+            if (
+                name == "torch.device"
+                and call.args
+                and self._may_be_accelerator(call.args[0].value)
+            ):
+                return True
+            if name is not None and name.startswith(("torch.accelerator.", "torch.xpu.")):
+                return True
+        return self._mentions_accelerator()
+
+    def _mentions_accelerator(self) -> bool:
+        """Whether a string that names an accelerator is used as one."""
+        for text in self.tree.all(cst.SimpleString):
+            if not _ACCELERATOR.fullmatch(text.value.strip("rbuRBU").strip("'\"")):
+                continue
+            holder = self.tree.parent(text)
+            if isinstance(holder, cst.Arg) and holder.keyword is not None:
+                if holder.keyword.value == "device":
+                    return True
+            if isinstance(holder, (cst.IfExp, cst.Assign)):
+                return True
+        return False
+
+    def _may_be_accelerator(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.IfExp):
+            return self._may_be_accelerator(node.body) or self._may_be_accelerator(node.orelse)
+        if isinstance(node, (cst.SimpleString, cst.FormattedString)):
+            text = self.tree.text(node).strip("rbfuRBFU").strip("'\"")
+            return _ACCELERATOR.match(text) is not None
+        if isinstance(node, cst.Call):
+            if self.names.name(node.func) == "torch.device" and node.args:
+                return self._may_be_accelerator(node.args[0].value)
+            return self.kinds.kind(node) is Kind.DEVICE
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            return self._named_device(node)
+        return False
+
+    def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        shown = [b.value for b in bindings if b.how is How.ASSIGN and b.value is not None]
+        if shown and len(shown) == len(bindings):
+            return any(self._may_be_accelerator(value) for value in shown if value is not node)
+        value = self.values.value_of(node)
+        if value.state is State.KNOWN and value.node is not None and value.node is not node:
+            return self._may_be_accelerator(value.node)
+        return self.kinds.kind(node) is Kind.DEVICE
+
+    @property
+    def mps_named(self) -> bool:
+        """Whether the script names Apple's device, which lacks float64."""
+        return any("mps" in text.value for text in self.tree.all(cst.SimpleString))
+
+    @property
+    def framework(self) -> str:
+        """The framework that owns the training loop, `none` where the script owns it."""
+        if self._framework is None:
+            self._framework = self._find_framework()
+        return self._framework
+
+    def _find_framework(self) -> str:
+        modules = [
+            binding.qualified
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+            if binding.how is How.IMPORT
+        ]
+        modules += [f"{module}.*" for module in self.scopes.star_imports]
+        for module in modules:
+            found = _FRAMEWORKS.get(module.partition(".")[0])
+            if found is not None:
+                return found
+            if _TRAINERS.fullmatch(module):
+                return "transformers"
+        return "none"

@@ -1,0 +1,350 @@
+"""The call graph of one file: what a call runs, who calls a function, what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+import libcst as cst
+
+from torchlint.semantic.names import Names
+from torchlint.semantic.scopes import Binding, How, Scopes, dotted
+from torchlint.semantic.tree import Tree
+
+__all__ = ["Functions"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+Definition = cst.FunctionDef | cst.ClassDef
+
+_DEPTH: Final = 3
+_WRAPPERS: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+})  # fmt: skip
+_SAME: Final = frozenset(["to", "cuda", "cpu", "half", "float", "double", "bfloat16", "train", "eval"])
+
+
+class Functions:
+    """Follows calls to definitions of the same file, and back."""
+
+    def __init__(self, tree: Tree, scopes: Scopes, names: Names) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+        self._mentions: dict[str, list[cst.CSTNode]] | None = None
+        self._callers: dict[int, tuple[cst.Call, ...]] = {}
+        self._definitions: dict[int, Definition | None] = {}
+        self._instances: dict[int, cst.ClassDef | None] = {}
+        self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
+
+    # -- definitions ----------------------------------------------------------
+
+    def definition(self, node: cst.CSTNode) -> Definition | None:
+        """Give the one function or class of this file that an expression names."""
+        key = id(node)
+        if key not in self._definitions:
+            self._definitions[key] = None
+            self._definitions[key] = self._definition(node)
+        return self._definitions[key]
+
+    def _definition(self, node: cst.CSTNode) -> Definition | None:
+        if isinstance(node, cst.Name):
+            return self._joint(self.scopes.reaching(node))
+        if isinstance(node, cst.Attribute):
+            owner = self.instance_of(node.value)
+            if owner is None:
+                named = self.definition(node.value)
+                owner = named if isinstance(named, cst.ClassDef) else None
+            if owner is not None:
+                return self.method(owner, node.attr.value)
+        if isinstance(node, cst.Call) and self.names.name(node.func) == "functools.partial":
+            return self.definition(node.args[0].value) if node.args else None
+        return None
+
+    def _joint(self, bindings: tuple[Binding, ...]) -> Definition | None:
+        found: set[Definition] = set()
+        for binding in bindings:
+            if isinstance(binding.node, (cst.FunctionDef, cst.ClassDef)):
+                found.add(binding.node)
+            elif binding.how is How.ASSIGN and binding.value is not None:
+                inner = self.definition(binding.value)
+                if inner is None:
+                    return None
+                found.add(inner)
+            else:
+                return None
+        return found.pop() if len(found) == 1 else None
+
+    def bases(self, owner: cst.ClassDef) -> list[str]:
+        """Give the qualified names of all bases, those of bases in this file included."""
+        found: list[str] = []
+        for line in self.lineage(owner):
+            for base in line.bases:
+                name = self.names.name(base.value)
+                found.append(name if name is not None else dotted(base.value))
+        return found
+
+    def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
+        """Give a class and its bases in this file, the class first."""
+        found = [owner]
+        for at in found:
+            for base in at.bases:
+                inner = self.definition(base.value)
+                if isinstance(inner, cst.ClassDef) and inner not in found:
+                    found.append(inner)
+        return found
+
+    def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+        """Give a method by name, inherited ones of this file included."""
+        for line in self.lineage(owner):
+            for binding in reversed(self.scopes.scope_at(line).bindings.get(name, [])):
+                if isinstance(binding.node, cst.FunctionDef):
+                    return binding.node
+        return None
+
+    def instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """Give the class of this file whose instance an expression surely is."""
+        key = id(node)
+        if key not in self._instances:
+            self._instances[key] = None
+            self._instances[key] = self._instance_of(node)
+        return self._instances[key]
+
+    def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        if isinstance(node, cst.Call):
+            return self._made_by(node)
+        if isinstance(node, cst.Name):
+            owner = self._own_class(node)
+            if owner is not None:
+                return owner
+            return self._instance_of_all(self.scopes.reaching(node))
+        if isinstance(node, cst.Attribute):
+            if node.attr.value == "module":
+                return self.instance_of(node.value)
+            return self._instance_of_all(self.attribute(node))
+        return None
+
+    def _made_by(self, node: cst.Call) -> cst.ClassDef | None:
+        made = self.definition(node.func)
+        if isinstance(made, cst.ClassDef):
+            return made
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
+            return self.instance_of(node.func.value)
+        if self.names.name(node.func) in _WRAPPERS and node.args:
+            return self.instance_of(node.args[0].value)
+        if self.names.name(node.func) == "builtins.super":
+            owner = self.scopes.class_of(node)
+            line = self.lineage(owner)[1:2] if owner is not None else []
+            return line[0] if line else None
+        return None
+
+    def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
+        """Give the class for the first parameter of a method."""
+        bindings = self.scopes.reaching(name)
+        if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Param):
+            return None
+        parameters = self.tree.parent(bindings[0].node)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        if not isinstance(function, cst.FunctionDef) or not isinstance(parameters, cst.Parameters):
+            return None
+        first = (*parameters.posonly_params, *parameters.params)[:1]
+        if not first or first[0] is not bindings[0].node:
+            return None
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return None
+        owner = self.scopes.scope(function).node
+        return owner if isinstance(owner, cst.ClassDef) else None
+
+    def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
+        found: set[cst.ClassDef | None] = set()
+        for binding in bindings:
+            value = binding.value
+            if isinstance(value, cst.Name) and value.value == "None":
+                continue
+            if binding.how is How.ASSIGN and value is not None:
+                found.add(self.instance_of(value))
+            elif binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+                found |= {self.instance_of(given) for given in self.given(binding.node)} or {None}
+            else:
+                return None
+        return found.pop() if len(found) == 1 else None
+
+    def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
+        """Give the bindings of an attribute of an object whose class is in this file."""
+        owner = self.instance_of(node.value)
+        if owner is None:
+            path = dotted(node)
+            return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
+        for line in self.lineage(owner):
+            bindings = self.scopes.scope_at(line).bindings
+            found = bindings.get(f"self.{node.attr.value}", []) + [
+                binding
+                for binding in bindings.get(node.attr.value, [])
+                if binding.how in (How.ASSIGN, How.DECLARED)
+            ]
+            if found:
+                return tuple(found)
+        return ()
+
+    # -- callers --------------------------------------------------------------
+
+    def _mentioned(self, name: str) -> list[cst.CSTNode]:
+        if self._mentions is None:
+            self._mentions = {}
+            for plain in self.tree.all(cst.Name):
+                self._mentions.setdefault(plain.value, []).append(plain)
+            for attribute in self.tree.all(cst.Attribute):
+                self._mentions.setdefault(attribute.attr.value, []).append(attribute)
+        return self._mentions.get(name, [])
+
+    def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        """Give the calls in this file that run a function."""
+        found = self._callers.get(id(function))
+        if found is None:
+            self._callers[id(function)] = ()
+            found = self._callers[id(function)] = tuple(self._find_callers(function))
+        return found
+
+    def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
+        name = function.name.value
+        owner = self.scopes.scope(function).node
+        if isinstance(owner, cst.ClassDef) and name == "__init__":
+            for mention in self._mentioned(owner.name.value):
+                call = self.tree.parent(mention)
+                if isinstance(call, cst.Call) and call.func is mention:
+                    yield call
+            return
+        if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
+            for call in self.tree.all(cst.Call):
+                if self.instance_of(call.func) is owner:
+                    yield call
+        for mention in self._mentioned(name):
+            call = self.tree.parent(mention)
+            if isinstance(call, cst.Call) and call.func is mention:
+                if self.definition(mention) is function:
+                    yield call
+            elif isinstance(call, cst.Arg):
+                outer = self.tree.parent(call)
+                if (
+                    isinstance(outer, cst.Call)
+                    and self.names.name(outer.func) == "functools.partial"
+                    and self.definition(mention) is function
+                ):
+                    yield outer
+
+    def escapes(self, function: cst.FunctionDef) -> bool:
+        """Whether a function may run from places that this file does not show."""
+        for mention in self._mentioned(function.name.value):
+            holder = self.tree.parent(mention)
+            if isinstance(holder, cst.Call) and holder.func is mention:
+                continue
+            if self.definition(mention) is function:
+                return True
+        return False
+
+    def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
+        """Give what the calls of this file hand to a parameter, defaults included."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        starred = isinstance(parameter.star, str) and parameter.star != ""
+        if starred or not isinstance(function, cst.FunctionDef):
+            return []
+        found: list[cst.BaseExpression] = []
+        for call in self.callers(function):
+            value = self.passed(call, function, parameter.name.value)
+            if value is not None:
+                found.append(value)
+            elif parameter.default is not None:
+                found.append(parameter.default)
+        return found
+
+    def passed(
+        self, call: cst.Call, function: cst.FunctionDef, name: str
+    ) -> cst.BaseExpression | None:
+        """Give the expression that a call hands to a parameter, None where it hands none."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg.value
+        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        if name not in names:
+            return None
+        index = names.index(name) - self._bound_first(call, function)
+        if self.names.name(call.func) == "functools.partial":
+            index += 1
+        plain = [arg for arg in call.args if arg.keyword is None]
+        if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
+            return None
+        return plain[index].value
+
+    def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
+        """Count the parameters that a call fills by itself (`self`)."""
+        owner = self.scopes.scope(function).node
+        if not isinstance(owner, cst.ClassDef):
+            return 0
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return 0
+        if isinstance(call.func, cst.Attribute) and function.name.value != "__init__":
+            named = self.definition(call.func.value)
+            return 0 if isinstance(named, cst.ClassDef) else 1
+        return 1
+
+    # -- bodies ---------------------------------------------------------------
+
+    def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+        """Yield the nodes of a type inside `outer` that run with it: not those of inner functions."""
+        home = self.scopes.function(outer) if not isinstance(outer, cst.FunctionDef) else outer
+        for node in self.tree.within(outer, kind):
+            inner = self.scopes.function(node)
+            if inner is home or (home is None and inner is None):
+                yield node
+
+    def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
+        """Give a node and the bodies of the functions of this file that it runs, callees last."""
+        key = (id(outer), depth)
+        found = self._bodies.get(key)
+        if found is None:
+            bodies: list[cst.CSTNode] = [outer]
+            seen = {id(outer)}
+            edge: list[cst.CSTNode] = [outer]
+            for _ in range(depth):
+                edge = [body for node in edge for body in self._callees(node, seen)]
+                bodies += edge
+            found = self._bodies[key] = tuple(bodies)
+        return found
+
+    def _callees(self, node: cst.CSTNode, seen: set[int]) -> Iterator[cst.FunctionDef]:
+        for call in self.own(node, cst.Call):
+            callee = self.callee(call)
+            if callee is not None and id(callee) not in seen:
+                seen.add(id(callee))
+                yield callee
+
+    def callee(self, call: cst.Call) -> cst.FunctionDef | None:
+        """Give the function of this file that a call runs: a function, method or `forward`."""
+        found = self.definition(call.func)
+        if isinstance(found, cst.FunctionDef):
+            return found
+        if isinstance(found, cst.ClassDef):
+            return self.method(found, "__init__")
+        owner = self.instance_of(call.func)
+        if owner is not None:
+            return self.method(owner, "forward") or self.method(owner, "__call__")
+        return None
+
+    def returns(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
+        """Give the expressions that a function returns; a bare `return` gives none."""
+        return [
+            line.value
+            for line in self.tree.within(function, cst.Return)
+            if line.value is not None and self.scopes.function(line) is function
+        ]
+
+    def is_generator(self, function: cst.FunctionDef) -> bool:
+        """Whether calling a function makes a generator."""
+        return any(
+            self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
+        )

@@ -1,0 +1,162 @@
+"""Gradient mode: whether autograd records where a statement stands."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.scopes import How
+from torchlint.semantic.values import State, Values
+
+__all__ = ["Grad", "Gradients"]
+
+
+class Grad(Enum):
+    """Whether autograd records; UNKNOWN where it depends on a flag or on the caller."""
+
+    ON = auto()
+    OFF = auto()
+    UNKNOWN = auto()
+
+
+_OFF: Final = frozenset({"torch.no_grad", "torch.inference_mode"})
+_MARKED: Final = ("no_grad", "inference_mode", "set_grad_enabled")
+
+
+class Gradients:
+    """Finds the gradient mode through `with`, decorators, callers and global switches."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.functions = functions
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._open: set[int] = set()
+
+    def grad(self, node: cst.CSTNode) -> Grad:
+        """Say whether autograd records at a node."""
+        child: cst.CSTNode = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.With) and child is outer.body:
+                for item in reversed(outer.items):
+                    mode = self.mode(item.item)
+                    if mode is not None:
+                        return mode
+            elif isinstance(outer, cst.FunctionDef) and child is outer.body:
+                mode = self._switched(node, outer)
+                return mode if mode is not None else self._of_function(outer)
+            child = outer
+        mode = self._switched(node, self.tree.module)
+        return mode if mode is not None else Grad.ON
+
+    def mode(self, node: cst.BaseExpression) -> Grad | None:
+        """Give the mode that a context manager or a decorator sets, None when it sets none."""
+        if isinstance(node, cst.Call):
+            name = self.names.name(node.func)
+            if name in _OFF:
+                return (
+                    self._flag(node, inverted=True) if name.endswith("inference_mode") else Grad.OFF
+                )
+            if name == "torch.enable_grad":
+                return Grad.ON
+            if name == "torch.set_grad_enabled":
+                return self._flag(node, inverted=False)
+            return self._of_manager(node)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            name = self.names.name(node)
+            if name in _OFF:
+                return Grad.OFF
+            return self._of_alias(node)
+        if isinstance(node, cst.IfExp):
+            modes = {self.mode(node.body), self.mode(node.orelse)}
+            return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
+        return None
+
+    def _flag(self, call: cst.Call, inverted: bool) -> Grad:
+        value = self.values.argument(call, "mode", 0)
+        if value.state is State.ABSENT:
+            return Grad.OFF if inverted else Grad.UNKNOWN
+        if value.literal is True:
+            return Grad.OFF if inverted else Grad.ON
+        if value.literal is False:
+            return Grad.ON if inverted else Grad.OFF
+        return Grad.UNKNOWN
+
+    def _of_alias(self, node: cst.Name | cst.Attribute) -> Grad | None:
+        """Follow `context = torch.no_grad()`."""
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        modes = {
+            self.mode(binding.value)
+            for binding in bindings
+            if binding.how is How.ASSIGN and binding.value is not None and id(node) != id(binding)
+        }
+        if not modes or modes == {None}:
+            return None
+        return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
+
+    def _of_manager(self, call: cst.Call) -> Grad | None:
+        """Look into a context manager of this file that may switch gradients off."""
+        function = self.functions.callee(call)
+        if function is None:
+            return None
+        marks = {self.names.name(inner.func) for inner in self.tree.within(function, cst.Call)} & {
+            f"torch.{word}" for word in _MARKED
+        }
+        if not marks:
+            return None
+        return Grad.OFF if marks <= _OFF else Grad.UNKNOWN
+
+    def _switched(self, node: cst.CSTNode, outer: cst.CSTNode) -> Grad | None:
+        """Give the mode that a statement `torch.set_grad_enabled(False)` before a node left on."""
+        found: Grad | None = None
+        for line in self.tree.within(outer, cst.Expr):
+            if self.tree.order(line) >= self.tree.order(node):
+                break
+            call = line.value
+            if (
+                isinstance(call, cst.Call)
+                and self.names.name(call.func) == "torch.set_grad_enabled"
+                and self.scopes.function(line) is self.scopes.function(node)
+            ):
+                found = self._flag(call, inverted=False)
+        return found
+
+    def _of_function(self, function: cst.FunctionDef) -> Grad:
+        for decorator in function.decorators:
+            mode = self.mode(decorator.decorator)
+            if mode is not None:
+                return mode
+        if id(function) in self._open:
+            return Grad.ON
+        callers = self.functions.callers(function)
+        if not callers:
+            return self._module_wide()
+        self._open.add(id(function))
+        try:
+            modes = {self.grad(call) for call in callers}
+        finally:
+            self._open.discard(id(function))
+        if len(modes) > 1:
+            return Grad.UNKNOWN
+        mode = modes.pop()
+        return Grad.UNKNOWN if mode is Grad.OFF and self.functions.escapes(function) else mode
+
+    def _module_wide(self) -> Grad:
+        """Give the mode that module-level code leaves on for functions that others call."""
+        for line in self.tree.all(cst.Expr):
+            call = line.value
+            if (
+                isinstance(call, cst.Call)
+                and self.scopes.function(line) is None
+                and self.names.name(call.func) == "torch.set_grad_enabled"
+            ):
+                return self._flag(call, inverted=False)
+        return Grad.ON

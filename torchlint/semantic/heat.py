@@ -1,0 +1,182 @@
+"""Hot and cold: whether a statement runs in every pass of its batch loop."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loops import Loop, Loops
+from torchlint.semantic.scopes import How
+
+__all__ = ["Heat", "Heats"]
+
+
+class Heat(Enum):
+    """How often a statement runs, measured by the passes of its batch loop."""
+
+    HOT = auto()
+    COLD = auto()
+    UNKNOWN = auto()
+
+
+_RARE: Final = re.compile(
+    r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|visuali[sz]e|plot|plots|"
+    r"wandb|tensorboard|writer|tb|summary|profile|profiling|rank|local_rank|global_rank|"
+    r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
+    r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
+    r"\w+_freq|\w+_every|every_\w+)",
+    re.IGNORECASE,
+)
+_TIMING: Final = re.compile(
+    r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
+)
+
+
+class Heats:
+    """Tells hot statements from cold ones."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self._open: set[int] = set()
+
+    def batch_loop(self, node: cst.CSTNode) -> Loop | None:
+        """Give the innermost batch loop of the same function around a node."""
+        return next((loop for loop in self.loops.around(node) if loop.is_batch), None)
+
+    def heat(self, node: cst.CSTNode) -> Heat:
+        """Say how often a node runs; UNKNOWN outside batch loops and what they call."""
+        function = self.scopes.function(node)
+        if function is not None and _TIMING.fullmatch(function.name.value):
+            return Heat.COLD
+        loop = self.batch_loop(node)
+        if loop is not None:
+            return self._heat_below(node, loop.node)
+        return self._heat_of_callers(node, function)
+
+    def _heat_of_callers(self, node: cst.CSTNode, function: cst.FunctionDef | None) -> Heat:
+        if function is None or id(function) in self._open:
+            return Heat.UNKNOWN
+        self._open.add(id(function))
+        try:
+            found = {self.heat(call) for call in self.functions.callers(function)}
+        finally:
+            self._open.discard(id(function))
+        if found != {Heat.HOT}:
+            return Heat.COLD if found == {Heat.COLD} else Heat.UNKNOWN
+        return self._heat_below(node, function)
+
+    def _heat_below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Heat:
+        """Say whether nothing between a node and a loop around it makes it rare."""
+        child: cst.CSTNode = node
+        for at in self.tree.ancestors(node):
+            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
+                return Heat.COLD
+            if at is outer:
+                return Heat.HOT
+            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
+                return Heat.COLD
+            if isinstance(at, (cst.ExceptHandler, cst.Finally)):
+                return Heat.COLD
+            if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
+                return Heat.COLD
+            child = at
+        return Heat.HOT
+
+    # -- guards ---------------------------------------------------------------
+
+    def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
+        """Whether the branch of an `if` that holds `child` runs now and then only."""
+        in_body = child is guard.body
+        return self.rare(guard.test, wanted=in_body)
+
+    def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
+        """Whether a test comes out as `wanted` in few passes of a loop only."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.rare(test.expression, not wanted)
+        if isinstance(test, cst.BooleanOperation):
+            both = isinstance(test.operator, cst.And) == wanted
+            sides = (self.rare(test.left, wanted), self.rare(test.right, wanted))
+            return any(sides) if both else all(sides)
+        if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
+            return not wanted
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+            return self._rare_comparison(test, wanted)
+        return wanted and self._speaks_of_rarity(test)
+
+    def _rare_comparison(self, test: cst.Comparison, wanted: bool) -> bool:
+        operator = test.comparisons[0].operator
+        sides = (test.left, test.comparisons[0].comparator)
+        equal = isinstance(operator, cst.Equal)
+        if not equal and not isinstance(operator, cst.NotEqual):
+            periodic = any(self._periodic(side) for side in sides)
+            few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
+            return wanted and (self._speaks_of_rarity(test) or few) and not periodic
+        if any(self._periodic(side) or self._counts(side) for side in sides):
+            return equal == wanted
+        return wanted and self._speaks_of_rarity(test)
+
+    def _periodic(self, node: cst.BaseExpression) -> bool:
+        return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+
+    def _counts(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a loop's counter or made of one."""
+        if isinstance(node, cst.BinaryOperation):
+            return self._counts(node.left) or self._counts(node.right)
+        if not isinstance(node, cst.Name) or self.kinds.kind(node) is not Kind.NUMBER:
+            return False
+        return any(
+            binding.how in (How.LOOP, How.AUGMENTED) for binding in self.scopes.reaching(node)
+        )
+
+    def _speaks_of_rarity(self, test: cst.BaseExpression) -> bool:
+        names = [name.value for name in self.tree.within(test, cst.Name)]
+        names += [node.attr.value for node in self.tree.within(test, cst.Attribute)]
+        return any(_RARE.fullmatch(name) for name in names)
+
+    # -- early exits ----------------------------------------------------------
+
+    def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
+        """Whether a statement of a block runs rarely for what stands around it in the block."""
+        if not is_body and any(_leaves(line) for line in block.body):
+            return True
+        for line in block.body:
+            if line is child:
+                return False
+            if (
+                isinstance(line, cst.If)
+                and line.orelse is None
+                and _continues(line.body)
+                and self.rare(line.test, wanted=False)
+            ):
+                return True
+        return False
+
+
+def _body(node: cst.CSTNode) -> cst.CSTNode | None:
+    return node.body if isinstance(node, (cst.For, cst.While, cst.FunctionDef)) else None
+
+
+def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        return tuple(line.body)
+    return ()
+
+
+def _leaves(line: cst.CSTNode) -> bool:
+    """Whether a line ends the loop, so that its block runs once at most."""
+    return any(isinstance(small, (cst.Break, cst.Return, cst.Raise)) for small in _small(line))
+
+
+def _continues(suite: cst.BaseSuite) -> bool:
+    lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
+    return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))

@@ -1,0 +1,522 @@
+"""Kinds of expressions: through assignments, unpacking, returns, call sites and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.iteration import COUNTER, Iteration
+from torchlint.semantic.kind import (
+    Kind,
+    called,
+    conventional,
+    derived,
+    is_module_class,
+    method_result,
+)
+from torchlint.semantic.scopes import Binding, How
+
+__all__ = ["Kinds"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_ANNOTATIONS: Final = {
+    "torch.Tensor": Kind.TENSOR,
+    "torch.FloatTensor": Kind.TENSOR,
+    "torch.LongTensor": Kind.TENSOR,
+    "numpy.ndarray": Kind.NDARRAY,
+    "numpy.typing.NDArray": Kind.NDARRAY,
+    "torch.device": Kind.DEVICE,
+    "torch.optim.Optimizer": Kind.OPTIMIZER,
+    "torch.optim.lr_scheduler.LRScheduler": Kind.SCHEDULER,
+    "torch.optim.lr_scheduler._LRScheduler": Kind.SCHEDULER,
+    "builtins.int": Kind.NUMBER,
+    "builtins.float": Kind.NUMBER,
+    "builtins.bool": Kind.NUMBER,
+    "builtins.str": Kind.STRING,
+    "builtins.list": Kind.SEQUENCE,
+    "builtins.tuple": Kind.SEQUENCE,
+    "builtins.dict": Kind.MAPPING,
+    "typing.List": Kind.SEQUENCE,
+    "typing.Tuple": Kind.SEQUENCE,
+    "typing.Sequence": Kind.SEQUENCE,
+    "typing.Dict": Kind.MAPPING,
+}
+_PASSED_ON: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset",
+})  # fmt: skip
+_TENSOR_ONLY: Final = frozenset(
+    ["detach", "requires_grad_", "unsqueeze", "contiguous", "log_softmax", "argmax", "masked_fill", "backward", "is_cuda", "data_ptr", "eq", "scatter_", "index_select"]
+)
+
+
+class Kinds:
+    """Answers what kind of value an expression is, UNKNOWN wherever that is not shown."""
+
+    def __init__(self, functions: Functions, iteration: Iteration) -> None:
+        self.functions = functions
+        self.iteration = iteration
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._kinds: dict[int, Kind] = {}
+        self._bound: dict[int, Kind] = {}
+        self._losses: set[int] | None = None
+
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """Give the kind of an expression, or of the value that a target is given."""
+        found = self._kinds.get(id(node))
+        if found is None:
+            self._kinds[id(node)] = Kind.UNKNOWN
+            found = self._kinds[id(node)] = self._kind(node)
+        return found
+
+    # -- expressions ----------------------------------------------------------
+
+    def _kind(self, node: cst.CSTNode) -> Kind:
+        if isinstance(node, cst.Name):
+            return self._kind_of_name(node)
+        if isinstance(node, cst.Call):
+            return self._kind_of_call(node)
+        if isinstance(node, cst.Attribute):
+            return self._kind_of_attribute(node)
+        if isinstance(node, cst.Subscript):
+            return self._kind_of_item(node)
+        if isinstance(node, cst.BinaryOperation):
+            return _combined(self.kind(node.left), self.kind(node.right))
+        if isinstance(node, cst.UnaryOperation):
+            return (
+                Kind.UNKNOWN if isinstance(node.operator, cst.Not) else self.kind(node.expression)
+            )
+        if isinstance(node, cst.Comparison):
+            return self._kind_of_comparison(node)
+        if isinstance(node, cst.IfExp):
+            return _joined([self.kind(node.body), self.kind(node.orelse)])
+        if isinstance(node, cst.BooleanOperation):
+            return _joined([self.kind(node.left), self.kind(node.right)])
+        if isinstance(node, (cst.Await, cst.NamedExpr)):
+            inner = node.expression if isinstance(node, cst.Await) else node.value
+            return self.kind(inner)
+        return _LITERALS.get(type(node), Kind.UNKNOWN)
+
+    def _kind_of_name(self, node: cst.Name) -> Kind:
+        if node.value in ("True", "False"):
+            return Kind.NUMBER
+        if node.value == "None":
+            return Kind.NOTHING
+        target = self.scopes.stored(node)
+        if target is not None and self.scopes.reads(node) is False:
+            return self.kind_of_binding(target)
+        return self._kind_of_all(self.scopes.reaching(node), node.value)
+
+    def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
+        target = self.scopes.stored(node)
+        if target is not None and self.scopes.reads(node) is False:
+            return self.kind_of_binding(target)
+        base = self.kind(node.value)
+        attribute = node.attr.value
+        if base in _TENSORS:
+            if attribute in ("data", "T", "mT", "real", "imag"):
+                return base
+            return Kind.TENSOR if attribute == "grad" else Kind.UNKNOWN
+        if base is Kind.LOADER:
+            return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, Kind.UNKNOWN)
+        if base is Kind.MODULE and attribute == "module":
+            return Kind.MODULE
+        if base is Kind.NDARRAY and attribute == "T":
+            return Kind.NDARRAY
+        if attribute == "values" and self.names.name(node) is None and base is Kind.UNKNOWN:
+            return Kind.UNKNOWN
+        bindings = self.functions.attribute(node)
+        if bindings:
+            return self._kind_of_all(bindings, attribute)
+        return Kind.UNKNOWN if self.names.name(node) is not None else conventional(attribute)
+
+    def _kind_of_item(self, node: cst.Subscript) -> Kind:
+        base = self.kind(node.value)
+        if base in _TENSORS:
+            return Kind.TENSOR
+        if base is Kind.NDARRAY:
+            return Kind.NDARRAY if _many(node) else Kind.UNKNOWN
+        if base in (Kind.LOADER, Kind.DATASET):
+            return base if base is Kind.LOADER else Kind.UNKNOWN
+        if base in (Kind.MAPPING, Kind.SEQUENCE) and isinstance(node.value, cst.Name):
+            return _joined(
+                [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
+            )
+        if isinstance(node.value, cst.Call):
+            index = _index(node)
+            if index is not None:
+                return self._element(node.value, (index,))
+        return Kind.UNKNOWN
+
+    def _kind_of_members(self, binding: Binding) -> Kind:
+        """Give the one kind that everything in a list or a dictionary has."""
+        value = binding.value
+        if isinstance(value, cst.Dict):
+            elements = value.elements
+            return _joined(
+                [
+                    self.kind(e.value) if isinstance(e, cst.DictElement) else Kind.UNKNOWN
+                    for e in elements
+                ]
+            )
+        if isinstance(value, cst.DictComp):
+            return self.kind(value.value)
+        if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+            return self.kind(value.elt)
+        if isinstance(value, (cst.List, cst.Tuple)):
+            return _joined([self.kind(element.value) for element in value.elements])
+        return Kind.UNKNOWN
+
+    def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
+        if any(
+            isinstance(c.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)) for c in node.comparisons
+        ):
+            return Kind.UNKNOWN
+        sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
+        return (
+            _combined(sides[0], sides[-1])
+            if any(s in _TENSORS for s in sides)
+            else (Kind.NDARRAY if Kind.NDARRAY in sides else Kind.UNKNOWN)
+        )
+
+    # -- calls ----------------------------------------------------------------
+
+    def _kind_of_call(self, node: cst.Call) -> Kind:
+        name = self.names.name(node.func)
+        if name is not None:
+            found = self._kind_of_named_call(name, node)
+            if found is not Kind.UNKNOWN:
+                return found
+        definition = self.functions.definition(node.func)
+        if isinstance(definition, cst.ClassDef):
+            return derived(self.functions.bases(definition))
+        callee = self.functions.callee(node)
+        if callee is not None:
+            returned = self._returned(callee)
+            if returned is not Kind.UNKNOWN:
+                return returned
+        kind = self.kind(node.func)
+        if kind is Kind.CRITERION:
+            return Kind.LOSS
+        if kind is Kind.MODULE and callee is None:
+            return Kind.TENSOR
+        if isinstance(node.func, cst.Attribute) and callee is None:
+            return self._kind_of_method(node.func, name)
+        return Kind.UNKNOWN
+
+    def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
+        if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
+            return Kind.UNKNOWN
+        if name in _PASSED_ON and node.args:
+            inner = self.kind(node.args[0].value)
+            return inner if inner is not Kind.UNKNOWN else called(name)
+        if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
+            inner = self.kind(node.args[0].value)
+            return inner if inner in _TENSORS else Kind.UNKNOWN
+        if name.startswith("numpy.") and any(
+            self.kind(arg.value) in _TENSORS for arg in node.args[:1]
+        ):
+            return Kind.NDARRAY
+        if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
+            return Kind.SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else Kind.TENSOR
+        return called(name)
+
+    def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
+        method = func.attr.value
+        base = self.kind(func.value)
+        if base is Kind.UNKNOWN:
+            if method in _TENSOR_ONLY and name is None:
+                return Kind.TENSOR
+            return Kind.NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
+        call = self.tree.parent(func)
+        if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
+            pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
+            return Kind.SEQUENCE if pair else Kind.TENSOR
+        return method_result(base, method)
+
+    def _returned(self, function: cst.FunctionDef) -> Kind:
+        if function.returns is not None:
+            found = self._annotated(function.returns.annotation)
+            if found is not Kind.UNKNOWN:
+                return found
+        if self.functions.is_generator(function):
+            return Kind.UNKNOWN
+        returned = self.functions.returns(function)
+        return _joined([self.kind(value) for value in returned]) if returned else Kind.UNKNOWN
+
+    # -- bindings -------------------------------------------------------------
+
+    def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
+        kinds = [self.kind_of_binding(binding) for binding in bindings]
+        found = _joined(kinds)
+        if any(id(binding) in self.losses for binding in bindings) and found in (
+            Kind.UNKNOWN,
+            Kind.TENSOR,
+        ):
+            return Kind.LOSS
+        if found is Kind.UNKNOWN and all(kind in (Kind.UNKNOWN, Kind.NOTHING) for kind in kinds):
+            if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
+                return Kind.UNKNOWN
+            return self._conventional(name, bindings)
+        return found
+
+    def _conventional(self, name: str, bindings: Sequence[Binding]) -> Kind:
+        """Go by the name, unless the file shows where the value comes from."""
+        found = conventional(name)
+        if found is Kind.UNKNOWN:
+            return found
+        for binding in bindings:
+            if isinstance(binding.node, cst.Param) and binding.node.annotation is not None:
+                annotated = self._annotated(binding.node.annotation.annotation)
+                if annotated not in (Kind.UNKNOWN, found):
+                    return Kind.UNKNOWN
+            if binding.how is How.IMPORT:
+                return Kind.UNKNOWN
+            if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
+                return Kind.UNKNOWN
+        return found
+
+    def kind_of_binding(self, binding: Binding) -> Kind:
+        """Give the kind of the value that one binding gives its name."""
+        found = self._bound.get(id(binding))
+        if found is None:
+            self._bound[id(binding)] = Kind.UNKNOWN
+            found = self._bound[id(binding)] = self._kind_of_binding(binding)
+        return found
+
+    def _kind_of_binding(self, binding: Binding) -> Kind:
+        node = binding.node
+        if isinstance(node, cst.AnnAssign):
+            found = self._annotated(node.annotation.annotation)
+            if found is not Kind.UNKNOWN or binding.value is None:
+                return found
+        if isinstance(node, cst.Param):
+            return self._kind_of_parameter(node)
+        if binding.value is None:
+            return Kind.UNKNOWN
+        if binding.how is How.LOOP:
+            return self._kind_of_loop_target(binding)
+        if isinstance(node, cst.AugAssign):
+            return _combined(self.kind(node.target), self.kind(node.value))
+        if binding.how is How.UNPACKED:
+            return Kind.SEQUENCE if binding.starred else self._element(binding.value, binding.path)
+        if binding.how is How.WITH:
+            return Kind.LOADER if self.loader(binding.value) is not None else Kind.UNKNOWN
+        return self.kind(binding.value)
+
+    def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
+        if parameter.star in ("*", "**"):
+            return Kind.SEQUENCE if parameter.star == "*" else Kind.MAPPING
+        if parameter.annotation is not None:
+            found = self._annotated(parameter.annotation.annotation)
+            if found is not Kind.UNKNOWN:
+                return found
+        given = [self.kind(value) for value in self.functions.given(parameter)]
+        found = _joined(given) if given else Kind.UNKNOWN
+        if found is not Kind.UNKNOWN:
+            return found
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        if isinstance(function, cst.FunctionDef) and function.name.value == "forward":
+            owner = self.scopes.scope(function).node
+            first = function.params.params[1:2]
+            if isinstance(owner, cst.ClassDef) and first and first[0] is parameter:
+                module = derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
+                return Kind.TENSOR if module else Kind.UNKNOWN
+        return Kind.UNKNOWN
+
+    def _kind_of_loop_target(self, binding: Binding) -> Kind:
+        assert binding.value is not None
+        source, path = self.iteration.source(binding.value, binding.path)
+        if source is None:
+            return Kind.NUMBER if path == (COUNTER,) else Kind.UNKNOWN
+        kind = self.kind(source)
+        if kind in _TENSORS or (kind is Kind.LOADER and path):
+            return Kind.TENSOR
+        return Kind.UNKNOWN
+
+    def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Give the loader that a loop over `value`, or `next(value)`, takes its batches from."""
+        for source in self.iteration.iterated(value):
+            if self.kind(source) is Kind.LOADER:
+                return source
+        return None
+
+    def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
+        """Give the kind of an element that is taken out of a value."""
+        if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
+            inner = value.elements[path[0]].value
+            return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
+        if isinstance(value, cst.IfExp):
+            return _joined([self._element(value.body, path), self._element(value.orelse, path)])
+        if isinstance(value, cst.Name):
+            reaching = self.scopes.reaching(value)
+            inner = [b.value for b in reaching if b.how is How.ASSIGN and b.value is not None]
+            if inner and len(inner) == len(reaching):
+                return _joined([self._element(one, path) for one in inner])
+            if reaching and all(b.how is How.LOOP for b in reaching):
+                batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
+                loaders = [b for b in batches if b is not None and self.kind(b) is Kind.LOADER]
+                return Kind.TENSOR if len(loaders) == len(batches) else Kind.UNKNOWN
+            return Kind.UNKNOWN
+        return self._element_of_call(value, path) if isinstance(value, cst.Call) else Kind.UNKNOWN
+
+    def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
+        name = self.names.name(value.func)
+        if name == "builtins.next":
+            return Kind.TENSOR if self.loader(value) is not None else Kind.UNKNOWN
+        callee = self.functions.callee(value)
+        if callee is not None:
+            returned = self.functions.returns(callee)
+            return _joined([self._element(one, path) for one in returned])
+        if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
+            plain = [arg.value for arg in value.args if arg.keyword is None]
+            return self.kind(plain[path[0]]) if path and path[0] < len(plain) else Kind.UNKNOWN
+        if name in ("builtins.map", "builtins.list", "builtins.tuple"):
+            return Kind.UNKNOWN
+        if name == "torch.utils.data.random_split":
+            return Kind.DATASET
+        if self.kind(value) is Kind.SEQUENCE and (
+            (name is not None and name.startswith("torch."))
+            or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
+        ):
+            return Kind.TENSOR
+        if self.kind(value.func) is Kind.MODULE or self.kind(value) in _TENSORS:
+            return Kind.TENSOR
+        return Kind.UNKNOWN
+
+    def _annotated(self, node: cst.BaseExpression) -> Kind:
+        if isinstance(node, cst.SimpleString):
+            word = node.value.strip("'\"")
+            return _ANNOTATIONS.get(word, _ANNOTATIONS.get(f"builtins.{word}", Kind.UNKNOWN))
+        if isinstance(node, cst.Subscript):
+            return self._annotated_generic(node)
+        if isinstance(node, cst.BinaryOperation):
+            return _joined([self._annotated(node.left), self._annotated(node.right)])
+        if isinstance(node, cst.Name) and node.value == "None":
+            return Kind.NOTHING
+        name = self.names.name(node)
+        if name is None:
+            owner = self.functions.definition(node)
+            bases = self.functions.bases(owner) if isinstance(owner, cst.ClassDef) else []
+            return derived(bases)
+        if is_module_class(name):
+            return derived([name])
+        return _ANNOTATIONS.get(
+            name, derived([name]) if name.startswith("torch.") else called(name)
+        )
+
+    def _annotated_generic(self, node: cst.Subscript) -> Kind:
+        if self.names.name(node.value) in ("typing.Optional", "typing.Annotated"):
+            inner = node.slice[0].slice
+            return self._annotated(inner.value) if isinstance(inner, cst.Index) else Kind.UNKNOWN
+        return self._annotated(node.value)
+
+    # -- losses ---------------------------------------------------------------
+
+    @property
+    def losses(self) -> set[int]:
+        """The bindings whose value is sent backward."""
+        if self._losses is None:
+            self._losses = set()
+            for value in self.backward_values():
+                for name in self._summands(value):
+                    self._losses.update(id(b) for b in self.scopes.reaching(name))
+        return self._losses
+
+    def backward_values(self) -> Iterable[cst.BaseExpression]:
+        """Yield every expression that is sent backward."""
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if not isinstance(func, cst.Attribute):
+                continue
+            if func.attr.value == "backward":
+                scaled = func.value
+                if (
+                    isinstance(scaled, cst.Call)
+                    and isinstance(scaled.func, cst.Attribute)
+                    and scaled.func.attr.value == "scale"
+                    and scaled.args
+                ):
+                    yield scaled.args[0].value
+                elif (
+                    call.args and self.kind(func.value) is Kind.UNKNOWN and not call.args[0].keyword
+                ):
+                    yield call.args[0].value
+                    yield func.value
+                else:
+                    yield func.value
+            elif func.attr.value == "manual_backward" and call.args:
+                yield call.args[0].value
+
+    def _summands(self, value: cst.BaseExpression) -> Iterable[cst.Name]:
+        if isinstance(value, cst.Name):
+            yield value
+        elif isinstance(value, cst.BinaryOperation):
+            if isinstance(value.operator, (cst.Divide, cst.Multiply)):
+                yield from self._summands(value.left)
+            elif isinstance(value.operator, (cst.Add, cst.Subtract)):
+                yield from self._summands(value.left)
+                yield from self._summands(value.right)
+
+
+_LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
+    cst.Integer: Kind.NUMBER,
+    cst.Float: Kind.NUMBER,
+    cst.SimpleString: Kind.STRING,
+    cst.FormattedString: Kind.STRING,
+    cst.ConcatenatedString: Kind.STRING,
+    cst.List: Kind.SEQUENCE,
+    cst.Tuple: Kind.SEQUENCE,
+    cst.ListComp: Kind.SEQUENCE,
+    cst.Dict: Kind.MAPPING,
+    cst.DictComp: Kind.MAPPING,
+}
+
+
+def _joined(kinds: Iterable[Kind]) -> Kind:
+    """Join the kinds that one value can have; None on a path says nothing."""
+    found = {kind for kind in kinds if kind is not Kind.NOTHING}
+    if not found:
+        return Kind.UNKNOWN
+    if len(found) == 1:
+        return found.pop()
+    if found <= {Kind.TENSOR, Kind.LOSS, Kind.NUMBER}:
+        return Kind.TENSOR if Kind.LOSS not in found or Kind.TENSOR in found else Kind.LOSS
+    return Kind.UNKNOWN
+
+
+def _combined(left: Kind, right: Kind) -> Kind:
+    """Give the kind of an operation on two values."""
+    both = (left, right)
+    for kind in (Kind.LOSS, Kind.TENSOR, Kind.NDARRAY):
+        if kind in both:
+            return kind
+    if left is right and left in (Kind.NUMBER, Kind.STRING, Kind.SEQUENCE):
+        return left
+    return Kind.UNKNOWN
+
+
+def _index(node: cst.Subscript) -> int | None:
+    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        return None
+    value = node.slice[0].slice.value
+    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
+
+
+def _many(node: cst.Subscript) -> bool:
+    """Whether an index takes a range, so that an array stays an array."""
+    return any(isinstance(element.slice, cst.Slice) for element in node.slice)
+
+
+def _gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
+    """Whether `max` and the like are asked along a dimension and so return values and indices."""
+    if method in ("sort", "topk", "kthvalue"):
+        return True
+    own = call.args if bound else call.args[1:]
+    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
+    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))

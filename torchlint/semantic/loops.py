@@ -1,0 +1,232 @@
+"""Loops and their role: epochs, training batches, evaluation batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.iteration import Iteration
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+
+__all__ = ["Loop", "Loops", "Role"]
+
+LoopNode = cst.For | cst.While
+
+
+class Role(Enum):
+    """What one pass of a loop is."""
+
+    EPOCH = auto()
+    TRAIN_BATCH = auto()
+    EVAL_BATCH = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A `for` or `while` statement; `loader` is the expression its batches come from."""
+
+    node: LoopNode
+    role: Role
+    loader: cst.BaseExpression | None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether one pass handles one batch."""
+        return self.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+
+
+_BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
+_STEPPERS: Final = frozenset(["opt", "optim", "optimizer", "optimiser"])
+
+
+class Loops:
+    """Finds the loops of a file and what they are for."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, iteration: Iteration) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.iteration = iteration
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._steps: dict[int, bool] = {}
+        self._loops: dict[int, Loop] = {}
+        self._trains: dict[tuple[int, bool], bool] = {}
+        self._open: set[int] = set()
+
+    def all(self) -> list[Loop]:
+        """Give every loop statement, in the order of the source."""
+        nodes: list[LoopNode] = [*self.tree.all(cst.For), *self.tree.all(cst.While)]
+        nodes.sort(key=self.tree.order)
+        return [self.loop(node) for node in nodes]
+
+    def loop(self, node: LoopNode) -> Loop:
+        """Give what is known of one loop statement."""
+        found = self._loops.get(id(node))
+        if found is None:
+            loader = self._loader(node)
+            found = self._loops[id(node)] = Loop(node, self._role(node, loader), loader)
+        return found
+
+    def around(self, node: cst.CSTNode) -> Iterator[Loop]:
+        """Yield the loops of the same function in whose body a node stands, the nearest first."""
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+                return
+            if isinstance(outer, (cst.For, cst.While)) and child is outer.body:
+                yield self.loop(outer)
+            child = outer
+
+    # -- what a loop draws from -----------------------------------------------
+
+    def _loader(self, node: LoopNode) -> cst.BaseExpression | None:
+        if isinstance(node, cst.For):
+            found = self.kinds.loader(node.iter)
+            if found is not None:
+                return found
+        for call in self._direct(node, cst.Call):
+            name = self.names.name(call.func)
+            drawn = name == "builtins.next" or (
+                isinstance(call.func, cst.Attribute)
+                and call.func.attr.value in ("next", "__next__")
+                and not call.args
+            )
+            if drawn:
+                found = self.kinds.loader(call)
+                if found is not None:
+                    return found
+        return None
+
+    def _direct(self, node: LoopNode, kind: type[cst.Call]) -> Iterator[cst.Call]:
+        """Yield the calls in a loop's own passes: not those of loops and functions inside."""
+        for call in self.functions.own(node.body, kind):
+            inner = next(
+                (o for o in self.tree.ancestors(call) if isinstance(o, (cst.For, cst.While))), None
+            )
+            if inner is node or (
+                inner is not None
+                and isinstance(inner, cst.For)
+                and self.tree.inside(call, inner.iter)
+                and self.tree.parent(self.tree.parent(inner) or inner) is node
+            ):
+                yield call
+
+    def draws_batch(self, node: LoopNode) -> bool:
+        """Whether a pass of the loop makes a batch by a call (`get_batch("train")`)."""
+        for call in self._direct(node, cst.Call):
+            func = call.func
+            last = func.attr.value if isinstance(func, cst.Attribute) else ""
+            last = func.value if isinstance(func, cst.Name) else last
+            if any(maker in last.lower() for maker in _BATCH_MAKERS):
+                return True
+        return False
+
+    # -- roles ----------------------------------------------------------------
+
+    def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
+        if self.trains(node, direct=True):
+            return Role.TRAIN_BATCH
+        if self.trains(node, direct=False):
+            # The backward pass stands in a loop inside or in a function with a loop of its own.
+            return Role.EPOCH
+        if (loader is not None or self.draws_batch(node)) and self.runs_module(node.body):
+            return Role.EVAL_BATCH
+        return Role.OTHER
+
+    def trains(self, node: LoopNode, direct: bool) -> bool:
+        """Whether passes of the loop step an optimizer or send a loss backward.
+
+        `direct` leaves out what loops inside do, those of the functions it runs included.
+        """
+        key = (id(node), direct)
+        found = self._trains.get(key)
+        if found is None:
+            self._trains[key] = False
+            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), 3)
+        return found
+
+    def _region_trains(
+        self,
+        region: cst.CSTNode,
+        loop: LoopNode | None,
+        direct: bool,
+        seen: set[int],
+        depth: int,
+    ) -> bool:
+        for call in self.functions.own(region, cst.Call):
+            if direct and self._in_inner_loop(call, loop):
+                continue
+            if self.is_step(call):
+                return True
+            callee = self.functions.callee(call) if depth else None
+            if callee is None or id(callee) in seen:
+                continue
+            seen.add(id(callee))
+            if self._region_trains(callee.body, None, direct, seen, depth - 1):
+                return True
+        return False
+
+    def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
+        for outer in self.tree.ancestors(call):
+            if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, (cst.For, cst.While)):
+                return True
+        return False
+
+    def is_step(self, call: cst.Call) -> bool:
+        """Whether a call sends a loss backward or steps an optimizer."""
+        found = self._steps.get(id(call))
+        if found is None:
+            found = self._steps[id(call)] = self._is_step(call)
+        return found
+
+    def _is_step(self, call: cst.Call) -> bool:
+        func = call.func
+        if not isinstance(func, cst.Attribute):
+            return False
+        method = func.attr.value
+        if method in ("backward", "manual_backward"):
+            return (
+                self.names.name(func) is None or self.names.name(func) == "torch.autograd.backward"
+            )
+        if method != "step":
+            return False
+        kind = self.kinds.kind(func.value)
+        if kind in (Kind.OPTIMIZER, Kind.SCALER):
+            return True
+        last = func.value
+        name = last.value if isinstance(last, cst.Name) else ""
+        return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
+
+    def runs_module(self, region: cst.CSTNode) -> bool:
+        """Whether code calls a network, itself or through functions of this file."""
+        if id(region) in self._open:
+            return False
+        self._open.add(id(region))
+        try:
+            return any(
+                self.module_call(call) is not None
+                for body in self.functions.reached(region, 2)
+                for call in self.functions.own(body, cst.Call)
+            )
+        finally:
+            self._open.discard(id(region))
+
+    def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Give the network that a call runs, None when it runs none."""
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
+            if self.kinds.kind(func.value) is Kind.MODULE:
+                return func.value
+        if self.kinds.kind(func) is Kind.MODULE and self.functions.definition(func) is None:
+            return func
+        return None

@@ -1,0 +1,152 @@
+"""Qualified names through aliases, rebinding and star imports."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.scopes import Binding, How, Scope, Scopes, dotted
+
+__all__ = ["Names", "canonical"]
+
+_BUILTINS: Final = frozenset(dir(builtins))
+
+_SYNONYMS: Final = {
+    "torch.autocast": "torch.amp.autocast",
+    "torch.amp.autocast_mode.autocast": "torch.amp.autocast",
+    "torch.GradScaler": "torch.amp.GradScaler",
+    "torch.amp.grad_scaler.GradScaler": "torch.amp.GradScaler",
+    "torch.cuda.amp.autocast_mode.autocast": "torch.cuda.amp.autocast",
+    "torch.cuda.amp.grad_scaler.GradScaler": "torch.cuda.amp.GradScaler",
+    "torch.cpu.amp.autocast_mode.autocast": "torch.cpu.amp.autocast",
+    "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel": (
+        "torch.nn.parallel.DistributedDataParallel"
+    ),
+    "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torch.autograd.no_grad": "torch.no_grad",
+    "torch.autograd.grad_mode.no_grad": "torch.no_grad",
+    "torch.autograd.inference_mode": "torch.inference_mode",
+    "torch.autograd.grad_mode.inference_mode": "torch.inference_mode",
+    "torch.autograd.enable_grad": "torch.enable_grad",
+    "torch.autograd.grad_mode.enable_grad": "torch.enable_grad",
+    "torch.autograd.set_grad_enabled": "torch.set_grad_enabled",
+    "torch.autograd.grad_mode.set_grad_enabled": "torch.set_grad_enabled",
+    "torch.autograd.variable.Variable": "torch.autograd.Variable",
+    "torch.autograd.anomaly_mode.detect_anomaly": "torch.autograd.detect_anomaly",
+    "torch.autograd.anomaly_mode.set_detect_anomaly": "torch.autograd.set_detect_anomaly",
+}
+_PATTERNS: Final = (
+    (
+        re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|sampler)\.(?=[A-Za-z])"),
+        "torch.utils.data.",
+    ),
+    (re.compile(r"torch\.optim\.(?!lr_scheduler\b|swa_utils\b)[a-z_]+\.(?=[A-Z])"), "torch.optim."),
+    (re.compile(r"torch\.nn\.modules\.(?:[a-z_0-9]+\.)?(?=[A-Z])"), "torch.nn."),
+    (re.compile(r"torch\.nn\.utils\.(?:clip_grad|rnn)\.(?=clip|get_total)"), "torch.nn.utils."),
+)
+_STAR: Final = {
+    "torch": frozenset(
+        ["tensor", "as_tensor", "from_numpy", "no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "device", "zeros", "ones", "stack", "cat", "save", "load", "Tensor", "FloatTensor", "nn", "optim", "cuda", "autocast", "GradScaler"]
+    ),
+    "torch.utils.data": frozenset(
+        ["DataLoader", "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "random_split", "Sampler", "RandomSampler", "SequentialSampler", "BatchSampler", "DistributedSampler", "WeightedRandomSampler", "SubsetRandomSampler"]
+    ),
+    "torch.optim": frozenset(
+        ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "SparseAdam", "ASGD", "Rprop", "Optimizer", "lr_scheduler"]
+    ),
+    "torch.optim.lr_scheduler": frozenset(
+        ["StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "ReduceLROnPlateau", "OneCycleLR", "LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts", "LinearLR"]
+    ),
+    "torch.cuda.amp": frozenset(["autocast", "GradScaler", "custom_fwd", "custom_bwd"]),
+    "torch.autograd": frozenset(
+        ["Variable", "Function", "grad", "backward", "no_grad", "enable_grad", "set_grad_enabled", "detect_anomaly", "set_detect_anomaly"]
+    ),
+}
+_STAR_CLASSES: Final = re.compile(
+    r"Module|ModuleList|ModuleDict|Sequential|Parameter|Linear|Bilinear|Identity|Flatten|"
+    r"(?:Lazy)?Conv(?:Transpose)?[123]d|(?:Lazy)?BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm|"
+    r"InstanceNorm[123]d|(?:Alpha)?Dropout[123]?d?|Embedding|RNN|LSTM|GRU|(?:RNN|LSTM|GRU)Cell|"
+    r"(?:Adaptive)?(?:Max|Avg)Pool[123]d|[A-Z]\w*Loss|ReLU|LeakyReLU|Sigmoid|Tanh|Softmax|GELU|"
+    r"DataParallel|MultiheadAttention|Transformer\w*|functional|init|utils"
+)
+
+
+def canonical(name: str) -> str:
+    """Give the one name that we use for a thing that torch exports under several."""
+    found = _SYNONYMS.get(name)
+    if found is not None:
+        return found
+    for pattern, short in _PATTERNS:
+        if pattern.match(name):
+            return pattern.sub(short, name, count=1)
+    return name
+
+
+class Names:
+    """Answers what the qualified name of an expression is."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self.scopes = scopes
+        self._known: dict[int, str | None] = {}
+
+    def name(self, node: cst.CSTNode) -> str | None:
+        """Give the canonical qualified name, None when there is none or more than one.
+
+        A thing that the file defines itself has no qualified name.
+        """
+        if id(node) in self._known:
+            return self._known[id(node)]
+        self._known[id(node)] = None
+        found = self._name(node)
+        self._known[id(node)] = found = canonical(found) if found is not None else None
+        return found
+
+    def _name(self, node: cst.CSTNode) -> str | None:
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return self._joint(bindings) if bindings else self._unbound(node.value)
+        if isinstance(node, cst.Attribute):
+            base = self.name(node.value)
+            if base is not None:
+                return f"{base}.{node.attr.value}"
+            path = dotted(node)
+            if path.startswith("self."):
+                bindings = self.scopes.reaching_name(path, node, self._own(node))
+                return self._joint(bindings) if bindings else None
+        return None
+
+    def _own(self, node: cst.CSTNode) -> Scope:
+        owner = self.scopes.class_of(node)
+        return self.scopes.scope_at(owner) if owner is not None else self.scopes.module
+
+    def _joint(self, bindings: tuple[Binding, ...]) -> str | None:
+        found: set[str] = set()
+        for binding in bindings:
+            name = self._bound(binding)
+            if name is None:
+                if isinstance(binding.value, cst.Name) and binding.value.value == "None":
+                    continue
+                return None
+            found.add(canonical(name))
+        return found.pop() if len(found) == 1 else None
+
+    def _bound(self, binding: Binding) -> str | None:
+        if binding.how is How.IMPORT:
+            return binding.qualified
+        value = binding.value
+        if binding.how is How.ASSIGN and isinstance(value, (cst.Name, cst.Attribute)):
+            return self.name(value)
+        return None
+
+    def _unbound(self, name: str) -> str | None:
+        for module in reversed(self.scopes.star_imports):
+            if name in _STAR.get(module, ()):
+                return f"{module}.{name}"
+            if module in ("torch.nn", "torch.nn.modules") and _STAR_CLASSES.fullmatch(name):
+                return f"torch.nn.{name}"
+        return f"builtins.{name}" if name in _BUILTINS else None

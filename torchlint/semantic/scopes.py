@@ -1,0 +1,467 @@
+"""Scopes and bindings: which assignments a name can stand for at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.tree import Tree
+
+__all__ = ["Binding", "How", "Scope", "Scopes"]
+
+
+class How(Enum):
+    """By which kind of statement a name is bound."""
+
+    ASSIGN = auto()
+    AUGMENTED = auto()
+    DECLARED = auto()
+    UNPACKED = auto()
+    LOOP = auto()
+    WITH = auto()
+    PARAMETER = auto()
+    IMPORT = auto()
+    FUNCTION = auto()
+    CLASS = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """One place that gives a name a value.
+
+    `value` is the expression that the name gets (for `UNPACKED` and `LOOP` the one that is taken
+    apart, with `path` the indices into it); `qualified` is the imported name.
+    """
+
+    name: str
+    how: How
+    node: cst.CSTNode
+    at: int
+    value: cst.BaseExpression | None = None
+    path: tuple[int, ...] = ()
+    qualified: str = ""
+    starred: bool = False
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension with the names bound in it."""
+
+    node: cst.CSTNode
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    outward: dict[str, str] = field(default_factory=dict)
+    """Names declared `global` or `nonlocal`."""
+
+    @property
+    def is_class(self) -> bool:
+        """Whether names bound here are out of sight for the functions inside."""
+        return isinstance(self.node, cst.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether this is a function or a lambda."""
+        return isinstance(self.node, (cst.FunctionDef, cst.Lambda))
+
+
+_SCOPES: Final = (
+    cst.FunctionDef,
+    cst.Lambda,
+    cst.ClassDef,
+    cst.ListComp,
+    cst.SetComp,
+    cst.DictComp,
+    cst.GeneratorExp,
+)
+_BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """Give `a.b.c` for a chain of attributes on a name, else an empty string."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    if not isinstance(node, cst.Name):
+        return ""
+    parts.append(node.value)
+    return ".".join(reversed(parts))
+
+
+class Scopes:
+    """Every binding of a file, and the ones that reach a use."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.module = Scope(tree.module, None)
+        self.star_imports: list[str] = []
+        self._scopes: dict[int, Scope] = {id(tree.module): self.module}
+        self._reaching: dict[int, tuple[Binding, ...]] = {}
+        self._blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
+        self._stored: dict[int, Binding] = {}
+        for kind in _SCOPES:
+            for node in tree.all(kind):
+                self.scope_at(node)
+        self._collect()
+
+    # -- scopes ---------------------------------------------------------------
+
+    def scope_at(self, node: cst.CSTNode) -> Scope:
+        """Give the scope that a scope node opens."""
+        found = self._scopes.get(id(node))
+        if found is None:
+            found = self._scopes[id(node)] = Scope(node, self.scope(node))
+        return found
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Give the scope in which a node is evaluated."""
+        child = node
+        at = self.tree.parent(node)
+        while at is not None:
+            if isinstance(at, _SCOPES) and not self._evaluated_outside(child, at):
+                return self.scope_at(at)
+            child, at = at, self.tree.parent(at)
+        return self.module
+
+    def _evaluated_outside(self, child: cst.CSTNode, scope: cst.CSTNode) -> bool:
+        if isinstance(scope, cst.FunctionDef):
+            return child is not scope.body and child is not scope.params
+        if isinstance(scope, cst.ClassDef):
+            return child is not scope.body
+        return False
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Give the function (never a lambda) in whose body or parameters a node stands."""
+        scope: Scope | None = self.scope(node)
+        while scope is not None:
+            if isinstance(scope.node, cst.FunctionDef):
+                return scope.node
+            if scope.is_class:
+                return None
+            scope = scope.parent
+        return None
+
+    def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """Give the class in whose body, methods included, a node stands."""
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.ClassDef):
+                return outer
+        return None
+
+    # -- bindings -------------------------------------------------------------
+
+    def _collect(self) -> None:
+        tree = self.tree
+        for scope in (*tree.all(cst.Global), *tree.all(cst.Nonlocal)):
+            word = "global" if isinstance(scope, cst.Global) else "nonlocal"
+            for item in scope.names:
+                self.scope(scope).outward[item.name.value] = word
+        for assign in tree.all(cst.Assign):
+            for target in assign.targets:
+                self._bind(target.target, How.ASSIGN, assign, assign.value)
+        for declared in tree.all(cst.AnnAssign):
+            self._bind(declared.target, How.DECLARED, declared, declared.value)
+        for augmented in tree.all(cst.AugAssign):
+            self._bind(augmented.target, How.AUGMENTED, augmented, augmented.value)
+        for walrus in tree.all(cst.NamedExpr):
+            self._bind(walrus.target, How.ASSIGN, walrus, walrus.value)
+        for loop in tree.all(cst.For):
+            self._bind(loop.target, How.LOOP, loop, loop.iter)
+        for comprehension in tree.all(cst.CompFor):
+            self._bind(comprehension.target, How.LOOP, comprehension, comprehension.iter)
+        for item in tree.all(cst.WithItem):
+            if item.asname is not None:
+                self._bind(item.asname.name, How.WITH, item, item.item)
+        for handler in tree.all(cst.ExceptHandler):
+            if handler.name is not None:
+                self._bind(handler.name.name, How.OTHER, handler, None)
+        for capture in (*tree.all(cst.MatchAs), *tree.all(cst.MatchStar)):
+            if capture.name is not None:
+                self._bind(capture.name, How.OTHER, capture, None)
+        for function in tree.all(cst.FunctionDef):
+            self._add(self.scope(function), function.name.value, How.FUNCTION, function)
+        for owner in tree.all(cst.ClassDef):
+            self._add(self.scope(owner), owner.name.value, How.CLASS, owner)
+        for parameter in tree.all(cst.Param):
+            self._add(
+                self.scope(parameter),
+                parameter.name.value,
+                How.PARAMETER,
+                parameter,
+                value=parameter.default,
+            )
+        self._collect_imports()
+        for scope in self._scopes.values():
+            for bindings in scope.bindings.values():
+                bindings.sort(key=lambda binding: binding.at)
+
+    def _add(
+        self,
+        scope: Scope,
+        name: str,
+        how: How,
+        node: cst.CSTNode,
+        value: cst.BaseExpression | None = None,
+        path: tuple[int, ...] = (),
+        qualified: str = "",
+        starred: bool = False,
+    ) -> Binding:
+        word = scope.outward.get(name)
+        if word == "global":
+            scope = self.module
+        while word == "nonlocal" and scope.parent is not None:
+            scope = scope.parent
+            if scope.is_function and name in scope.bindings:
+                break
+        if isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor)):
+            at = self.tree.order(node)
+        else:
+            at = self.tree.end(node) - 1
+        binding = Binding(name, how, node, at, value, path, qualified, starred)
+        scope.bindings.setdefault(name, []).append(binding)
+        return binding
+
+    def _bind(
+        self,
+        target: cst.CSTNode,
+        how: How,
+        node: cst.CSTNode,
+        value: cst.BaseExpression | None,
+        path: tuple[int, ...] = (),
+        starred: bool = False,
+    ) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            items = value.elements if isinstance(value, (cst.Tuple, cst.List)) else ()
+            pairwise = (
+                how is How.ASSIGN
+                and len(items) == len(target.elements)
+                and not any(isinstance(e, cst.StarredElement) for e in (*items, *target.elements))
+            )
+            star = False
+            for index, element in enumerate(target.elements):
+                star = star or isinstance(element, cst.StarredElement)
+                if pairwise:
+                    self._bind(element.value, how, node, items[index].value)
+                else:
+                    inner = How.UNPACKED if how is How.ASSIGN else how
+                    self._bind(element.value, inner, node, value, (*path, index), star)
+            return
+        if isinstance(target, cst.Name):
+            scope = self.scope(target)
+            if isinstance(node, cst.NamedExpr):
+                while not (scope.is_function or scope is self.module or scope.is_class):
+                    scope = scope.parent or self.module
+            self._stored[id(target)] = self._add(
+                scope, target.value, how, node, value, path, "", starred
+            )
+        elif isinstance(target, cst.Attribute):
+            name = dotted(target)
+            owner = self.class_of(target) if name.startswith("self.") else None
+            own = owner is not None and name.count(".") == 1
+            scope = self.scope_at(owner) if owner is not None and own else self.scope(target)
+            if name:
+                self._stored[id(target)] = self._add(
+                    scope, name, how, node, value, path, "", starred
+                )
+
+    def _collect_imports(self) -> None:
+        for line in self.tree.all(cst.Import):
+            for alias in line.names:
+                full = dotted(alias.name)
+                if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                    name, qualified = alias.asname.name.value, full
+                else:
+                    name = qualified = full.split(".")[0]
+                self._add(self.scope(line), name, How.IMPORT, line, qualified=qualified)
+        for source in self.tree.all(cst.ImportFrom):
+            module = "." * len(source.relative) + (dotted(source.module) if source.module else "")
+            if isinstance(source.names, cst.ImportStar):
+                self.star_imports.append(module)
+                continue
+            for alias in source.names:
+                given = dotted(alias.name)
+                name = given
+                if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                    name = alias.asname.name.value
+                joint = "" if module.endswith(".") else "."
+                self._add(
+                    self.scope(source), name, How.IMPORT, source, qualified=module + joint + given
+                )
+
+    # -- what reaches a use ---------------------------------------------------
+
+    def lookup(self, name: str, scope: Scope) -> Scope | None:
+        """Give the scope whose binding `name` means when it is read in `scope`."""
+        at: Scope | None = scope
+        while at is not None:
+            if (at is scope or not at.is_class) and name in at.bindings:
+                return at
+            at = at.parent
+        return None
+
+    def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
+        """Give every binding whose value `use` can have; none for builtins and star imports."""
+        found = self._reaching.get(id(use))
+        if found is None:
+            here = self.scope(use)
+            found = self._reaching[id(use)] = self.reaching_name(use.value, use, here)
+        return found
+
+    def reaching_name(self, name: str, place: cst.CSTNode, here: Scope) -> tuple[Binding, ...]:
+        """Give every binding whose value `name` (dotted too) can have at a place."""
+        scope = self.lookup(name, here)
+        if scope is None:
+            return ()
+        bindings = scope.bindings[name]
+        if len(bindings) == 1:
+            return (bindings[0],)
+        if scope is not here:
+            # A comprehension runs where it stands; a function may run at any time.
+            inner: Scope | None = here
+            while inner is not None and inner is not scope:
+                if inner.is_function or inner.is_class:
+                    return tuple(bindings)
+                inner = inner.parent
+        return self._flow(bindings, place)
+
+    def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Give the statement lists around a node, the nearest first; a `with` opens none."""
+        found: list[cst.CSTNode] = []
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, _BLOCKS):
+                parent = self.tree.parent(outer)
+                if not isinstance(parent, cst.With):
+                    found.append(outer)
+                if isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
+                    break
+        return tuple(found)
+
+    def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
+        """Give the statement lists in which a binding surely happens, the nearest first."""
+        found = self._blocks.get(id(binding))
+        if found is None:
+            node = binding.node
+            if isinstance(node, cst.For):
+                found = (node.body, *self.blocks(node))
+            elif isinstance(node, cst.Param):
+                owner = self.tree.parent(self.tree.parent(node) or node)
+                body = owner.body if isinstance(owner, cst.FunctionDef) else None
+                found = (body,) if body is not None else ()
+            elif isinstance(node, cst.ExceptHandler):
+                found = (node.body, *self.blocks(node))
+            else:
+                found = self.blocks(node)
+            self._blocks[id(binding)] = found
+        return found
+
+    def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
+        around = self.blocks(place)
+        known = {id(block) for block in around}
+        use = self.tree.order(place)
+        before = [b for b in bindings if b.at < use and not self.tree.inside(place, b.node)]
+        before += [
+            b
+            for b in bindings
+            if self.tree.inside(place, b.node) and b.at < use and isinstance(b.node, cst.For)
+        ]
+        before.sort(key=lambda binding: binding.at)
+        reached: list[Binding] = []
+        killer: Binding | None = None
+        for binding in reversed(before):
+            if self._exclusive(binding, around):
+                continue
+            home = self._home(binding)
+            reached.append(binding)
+            if (not home or id(home[0]) in known) and binding.how is not How.AUGMENTED:
+                killer = binding
+                break
+            if self._always(binding, before, known):
+                break
+        reached += self._carried(bindings, place, killer, use)
+        return tuple(reached)
+
+    def _carried(
+        self, bindings: list[Binding], place: cst.CSTNode, killer: Binding | None, use: int
+    ) -> list[Binding]:
+        """Find the bindings that a later part of a loop hands to its next pass."""
+        found: list[Binding] = []
+        for loop in self.tree.ancestors(place):
+            if isinstance(loop, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+                break
+            if not isinstance(loop, (cst.For, cst.While)):
+                continue
+            if killer is not None and self.tree.inside(killer.node, loop):
+                break
+            found += [
+                binding
+                for binding in bindings
+                if binding.at >= use
+                and binding.node is not loop
+                and self.tree.inside(binding.node, loop.body)
+                and binding not in found
+            ]
+        return found
+
+    def _exclusive(self, binding: Binding, around: tuple[cst.CSTNode, ...]) -> bool:
+        """Whether a binding stands in the other branch of an `if` around the place."""
+        home = self.blocks(binding.node)
+        known = {id(block) for block in around}
+        inner: cst.CSTNode | None = None
+        for block in home:
+            if id(block) in known:
+                break
+            inner = block
+        if inner is None:
+            return False
+        owner = self.tree.parent(inner)
+        while isinstance(owner, (cst.Else, cst.If)) and isinstance(self.tree.parent(owner), cst.If):
+            owner = self.tree.parent(owner)
+        if not isinstance(owner, cst.If):
+            return False
+        return any(self.tree.inside(block, owner) for block in around)
+
+    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> bool:
+        """Whether every branch of the outermost `if` around a binding binds the name."""
+        outermost: cst.If | None = None
+        for outer in self.tree.ancestors(binding.node):
+            if isinstance(outer, _BLOCKS) and id(outer) in known:
+                break
+            if isinstance(outer, cst.If):
+                outermost = outer
+            elif isinstance(outer, (cst.For, cst.While, cst.Try)):
+                outermost = None
+        return outermost is not None and self._binds(outermost, before)
+
+    def _binds(self, branch: cst.If, before: list[Binding]) -> bool:
+        if branch.orelse is None:
+            return False
+        rest = branch.orelse.body if isinstance(branch.orelse, cst.Else) else branch.orelse
+        return all(
+            self._binds(part, before)
+            if isinstance(part, cst.If)
+            else any(
+                (home := self._home(b)) and home[0] is part and b.how is not How.AUGMENTED
+                for b in before
+            )
+            for part in (branch.body, rest)
+        )
+
+    def stored(self, target: cst.CSTNode) -> Binding | None:
+        """Give the binding that a name or an attribute is the target of."""
+        return self._stored.get(id(target))
+
+    def reads(self, name: cst.CSTNode) -> bool:
+        """Whether a name or an attribute is read where it stands."""
+        binding = self._stored.get(id(name))
+        return binding is None or binding.how is How.AUGMENTED
+
+    def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
+        """Yield the names inside a node that can read what a binding bound."""
+        for name in self.tree.within(within, cst.Name):
+            if name.value == binding.name and self.reads(name) and binding in self.reaching(name):
+                yield name

@@ -1,0 +1,206 @@
+"""Script: the facade through which a rule asks what a file means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TypeVar
+
+import libcst as cst
+
+from torchlint.edit import Span
+from torchlint.semantic.devices import Devices
+from torchlint.semantic.functions import Definition, Functions
+from torchlint.semantic.gradient import Grad, Gradients
+from torchlint.semantic.heat import Heat, Heats
+from torchlint.semantic.iteration import Iteration
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loops import Loop, Loops, Role
+from torchlint.semantic.names import Names
+from torchlint.semantic.rewrite import Rewrite
+from torchlint.semantic.scopes import Scopes
+from torchlint.semantic.target import Target
+from torchlint.semantic.tree import Tree
+from torchlint.semantic.values import Value, Values
+from torchlint.source import Source
+
+__all__ = ["CallSite", "Script"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+
+class CallSite:
+    """One call with its arguments, as a rule asks for them."""
+
+    def __init__(self, script: Script, node: cst.Call) -> None:
+        self.script = script
+        self.node = node
+
+    @property
+    def name(self) -> str | None:
+        """The canonical qualified name of what is called."""
+        return self.script.name(self.node.func)
+
+    def argument(self, name: str, position: int | None = None) -> Value:
+        """Give what a parameter gets, looked for in `**` dictionaries too."""
+        return self.script.values.argument(self.node, name, position)
+
+    def given(self, name: str, position: int | None = None) -> cst.Arg | None:
+        """Give the argument itself where the call spells it out."""
+        return self.script.values.argument_node(self.node, name, position)
+
+    @property
+    def has_splat(self) -> bool:
+        """Whether the call passes on `*args` or `**kwargs`."""
+        return any(arg.star for arg in self.node.args)
+
+
+class Script:
+    """A parsed file and everything that rules may ask about it."""
+
+    def __init__(self, source: Source, module: cst.Module, target: Target) -> None:
+        self.source = source
+        self.target = target
+        self.tree = Tree(module)
+        self.scopes = Scopes(self.tree)
+        self.names = Names(self.scopes)
+        self.functions = Functions(self.tree, self.scopes, self.names)
+        self.values = Values(self.functions)
+        self.iteration = Iteration(self.names, self.scopes)
+        self.kinds = Kinds(self.functions, self.iteration)
+        self._loops = Loops(self.functions, self.kinds, self.iteration)
+        self._heats = Heats(self.functions, self.kinds, self._loops)
+        self._gradients = Gradients(self.functions, self.values)
+        self._devices = Devices(self.functions, self.kinds, self.values, target)
+        self.rewrite = Rewrite(source, self.tree, self.scopes)
+
+    @classmethod
+    def parse(cls, source: Source, target: Target | None = None) -> Script:
+        """Parse a file; raises `libcst.ParserSyntaxError`."""
+        return cls(source, cst.parse_module(source.text), target or Target())
+
+    # -- nodes ----------------------------------------------------------------
+
+    def all(self, kind: type[NodeT]) -> list[NodeT]:
+        """Give every node of exactly this type, in the order of the source."""
+        return self.tree.all(kind)
+
+    def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+        """Yield the nodes of exactly this type inside another, in the order of the source."""
+        return self.tree.within(outer, kind)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Give the node around a node."""
+        return self.tree.parent(node)
+
+    def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
+        """Give the statement around a node."""
+        return self.tree.statement(node)
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Give the function in which a node stands."""
+        return self.scopes.function(node)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Give the characters of a node, an expression with its own parentheses."""
+        return self.tree.span(node)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Give the source text of a node."""
+        span = self.tree.span(node)
+        return self.source.text[span.start : span.end]
+
+    # -- meaning --------------------------------------------------------------
+
+    def name(self, node: cst.CSTNode) -> str | None:
+        """Give the canonical qualified name of an expression, None when there is not one."""
+        return self.names.name(node)
+
+    def calls(self, *names: str) -> Iterator[CallSite]:
+        """Yield the calls of any of these qualified names."""
+        for call in self.tree.all(cst.Call):
+            if self.names.name(call.func) in names:
+                yield CallSite(self, call)
+
+    def call(self, node: cst.Call) -> CallSite:
+        """Give a call as rules ask for it."""
+        return CallSite(self, node)
+
+    def method_calls(self, *methods: str) -> Iterator[cst.Call]:
+        """Yield the calls of attributes with any of these names, whatever they belong to."""
+        for call in self.tree.all(cst.Call):
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in methods:
+                yield call
+
+    def definition(self, node: cst.CSTNode) -> Definition | None:
+        """Give the function or class of this file that an expression names."""
+        return self.functions.definition(node)
+
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """Give the kind of an expression."""
+        return self.kinds.kind(node)
+
+    def value_of(self, node: cst.BaseExpression) -> Value:
+        """Give the one expression that an expression can be."""
+        return self.values.value_of(node)
+
+    def loops(self, *roles: Role) -> list[Loop]:
+        """Give the loops with one of these roles, all without any."""
+        found = self._loops.all()
+        return [loop for loop in found if loop.role in roles] if roles else found
+
+    def loops_around(self, node: cst.CSTNode) -> Iterator[Loop]:
+        """Yield the loops of the same function around a node, the nearest first."""
+        return self._loops.around(node)
+
+    def batch_loop(self, node: cst.CSTNode) -> Loop | None:
+        """Give the innermost batch loop of the same function around a node."""
+        return self._heats.batch_loop(node)
+
+    def is_step(self, call: cst.Call) -> bool:
+        """Whether a call sends a loss backward or steps an optimizer."""
+        return self._loops.is_step(call)
+
+    def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Give the network that a call runs."""
+        return self._loops.module_call(call)
+
+    def runs_module(self, region: cst.CSTNode) -> bool:
+        """Whether code runs a network, itself or through functions of this file."""
+        return self._loops.runs_module(region)
+
+    def heat(self, node: cst.CSTNode) -> Heat:
+        """Say whether a node runs in every pass of its batch loop."""
+        return self._heats.heat(node)
+
+    def grad(self, node: cst.CSTNode) -> Grad:
+        """Say whether autograd records at a node."""
+        return self._gradients.grad(node)
+
+    def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
+        """Give the gradient mode that a context manager or decorator sets."""
+        return self._gradients.mode(manager)
+
+    @property
+    def can_use_accelerator(self) -> bool:
+        """Whether some run of the script can use a GPU or its like."""
+        return self._devices.can_use_accelerator
+
+    @property
+    def mps_named(self) -> bool:
+        """Whether the script names Apple's device, which lacks float64."""
+        return self._devices.mps_named
+
+    @property
+    def framework(self) -> str:
+        """The framework that owns the training loop, `none` where the script does."""
+        return self._devices.framework
+
+    @cached_property
+    def has_main_guard(self) -> bool:
+        """Whether the script has an `if __name__ == "__main__":` at module level."""
+        return any(
+            isinstance(line, cst.If) and "__name__" in self.tree.text(line.test)
+            for line in self.tree.module.body
+        )

@@ -1,0 +1,240 @@
+"""The syntax tree with parents, order and places: the one walk over a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Final, TypeVar, cast
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from torchlint.edit import Span
+
+__all__ = ["Tree"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+_SKIPPED: Final = frozenset(
+    ["lpar", "rpar", "leading_lines", "trailing_whitespace", "comma", "semicolon", "equal", "dot", "header", "footer", "indent", "lines_after_decorators", "colon", "lbrace", "rbrace", "lbracket", "rbracket", "first_colon", "second_colon", "asynchronous", "posonly_ind", "type_parameters", "attr", "keyword", "operator", "newline", "relative", "leading_whitespace", "encoding", "default_indent", "default_newline", "has_trailing_newline"]
+)
+_SOURCE_ORDER: Final = {
+    cst.FunctionDef: ("decorators", "params", "returns", "body"),
+    cst.ClassDef: ("decorators", "bases", "keywords", "body"),
+    cst.Import: (),
+    cst.ImportFrom: (),
+    cst.Global: (),
+    cst.Nonlocal: (),
+    cst.Parameters: ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
+    cst.Param: ("annotation", "default"),
+    cst.AsName: ("name",),
+    cst.NamedExpr: ("value", "target"),
+}
+_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+
+
+def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """Name the fields of a node type that can hold code, in the order of the source."""
+    names = _SOURCE_ORDER.get(kind)
+    if names is None:
+        names = tuple(
+            field.name
+            for field in fields(cast(Any, kind))
+            if field.name not in _SKIPPED and not field.name.startswith("whitespace")
+        )
+        if issubclass(kind, (cst.Name, cst.SimpleString, cst.Integer, cst.Float, cst.Comment)):
+            names = ()
+    _FIELDS[kind] = names
+    return names
+
+
+class Tree:
+    """A parsed module: who is whose parent, what comes first, where each node stands."""
+
+    def __init__(self, module: cst.Module) -> None:
+        self.module = module
+        self._parents: dict[int, cst.CSTNode] = {}
+        self._order: dict[int, int] = {}
+        self._end: dict[int, int] = {}
+        self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        self._nodes: list[cst.CSTNode] = []
+        self._spans: dict[int, Span] | None = None
+        self._walk()
+
+    def _walk(self) -> None:
+        parents, order, end, nodes = self._parents, self._order, self._end, self._nodes
+        by_type = self._by_type
+        stack: list[cst.CSTNode | int] = [self.module]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, int):
+                end[node] = len(nodes)
+                continue
+            kind = type(node)
+            key = id(node)
+            order[key] = len(nodes)
+            nodes.append(node)
+            try:
+                by_type[kind].append(node)
+            except KeyError:
+                by_type[kind] = [node]
+            names = _FIELDS.get(kind)
+            if names is None:
+                names = _fields_of(kind)
+            if not names:
+                end[key] = len(nodes)
+                continue
+            stack.append(key)
+            mark = len(stack)
+            for name in names:
+                child = getattr(node, name)
+                if isinstance(child, cst.CSTNode):
+                    parents[id(child)] = node
+                    stack.append(child)
+                elif type(child) in (tuple, list):
+                    for item in child:
+                        parents[id(item)] = node
+                        stack.append(item)
+            stack[mark:] = stack[: mark - 1 : -1]
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Give the node that holds `node`; None for the module and for layout."""
+        return self._parents.get(id(node))
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around `node`, the nearest first, the module last."""
+        parents = self._parents
+        at = parents.get(id(node))
+        while at is not None:
+            yield at
+            at = parents.get(id(at))
+
+    def order(self, node: cst.CSTNode) -> int:
+        """Give the rank of a node in the order of the source."""
+        return self._order[id(node)]
+
+    def end(self, node: cst.CSTNode) -> int:
+        """Give the rank that follows the last node inside `node`."""
+        return self._end[id(node)]
+
+    def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Whether `node` is `outer` or stands inside it."""
+        return self._order[id(outer)] <= self._order[id(node)] < self._end[id(outer)]
+
+    def all(self, kind: type[NodeT]) -> list[NodeT]:
+        """Give every node of exactly this type, in the order of the source."""
+        return cast("list[NodeT]", self._by_type.get(kind, []))
+
+    def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+        """Yield the nodes of exactly this type inside `outer`, in the order of the source."""
+        first, last = self._order[id(outer)], self._end[id(outer)]
+        found = self._by_type.get(kind, [])
+        low, high = 0, len(found)
+        while low < high:
+            middle = (low + high) // 2
+            if self._order[id(found[middle])] < first:
+                low = middle + 1
+            else:
+                high = middle
+        for at in range(low, len(found)):
+            if self._order[id(found[at])] >= last:
+                return
+            yield cast("NodeT", found[at])
+
+    def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
+        """Give the statement (a line of small statements or a compound one) around `node`."""
+        at: cst.CSTNode | None = node
+        while at is not None:
+            if isinstance(at, cst.BaseStatement):
+                return at
+            if isinstance(at, cst.SimpleStatementSuite):
+                return cast("cst.BaseStatement", self.parent(at))
+            at = self._parents.get(id(at))
+        raise ValueError("a module is no statement")
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Give the characters of a node, an expression with its own parentheses."""
+        if self._spans is None:
+            self._spans = _measure(self.module)
+        return self._spans[id(node)]
+
+    def text(self, node: cst.CSTNode) -> str:
+        """Give the source text of a node."""
+        return self.module.code_for_node(node)
+
+
+class _Recorded:
+    """Records the tokens between the begin and the end of a statement proper."""
+
+    __slots__ = ("end_node", "node", "start", "start_node", "state")
+
+    def __init__(
+        self,
+        state: _Places,
+        node: cst.CSTNode,
+        start_node: cst.CSTNode | None,
+        end_node: cst.CSTNode | None,
+    ) -> None:
+        self.state = state
+        self.node = node
+        self.start_node = start_node
+        self.end_node = end_node
+
+    def __enter__(self) -> None:
+        self.start = len(self.state.tokens)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        state = self.state
+        start = self.start
+        end = len(state.tokens)
+        if self.start_node is not None:
+            start = state.places[id(self.start_node)][0]
+        if self.end_node is not None:
+            end = state.places[id(self.end_node)][1]
+        if not isinstance(self.node, cst.BaseExpression):
+            state.places[id(self.node)] = (start, end)
+
+
+class _Places(CodegenState):
+    """Generates code while noting between which tokens each node stands."""
+
+    def __init__(self, module: cst.Module) -> None:
+        super().__init__(module.default_indent, module.default_newline)
+        self.places: dict[int, tuple[int, int]] = {}
+        self.starts: list[int] = []
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self.starts.append(len(self.tokens))
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        start = self.starts.pop()
+        if id(node) not in self.places:
+            self.places[id(node)] = (start, len(self.tokens))
+
+    def record_syntactic_position(  # type: ignore[override]
+        self,
+        node: cst.CSTNode,
+        *,
+        start_node: cst.CSTNode | None = None,
+        end_node: cst.CSTNode | None = None,
+    ) -> _Recorded:
+        return _Recorded(self, node, start_node, end_node)
+
+
+def _measure(module: cst.Module) -> dict[int, Span]:
+    """Find the characters of every node."""
+    state = _Places(module)
+    module._codegen(state)
+    offsets = [0, *accumulate(map(len, state.tokens))]
+    last = len(offsets) - 1
+    return {
+        key: Span(offsets[min(start, last)], offsets[min(end, last)])
+        for key, (start, end) in state.places.items()
+    }

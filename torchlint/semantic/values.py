@@ -1,0 +1,296 @@
+"""Values: the one expression that a name or an argument can be, or that nobody can say."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.scopes import Binding, How, dotted
+
+__all__ = ["State", "Value", "Values"]
+
+
+class State(Enum):
+    """What is known of a value."""
+
+    KNOWN = auto()
+    DECIDED = auto()
+    ABSENT = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression or an argument is: one expression, a decision made elsewhere, or nothing.
+
+    DECIDED: somebody chose it where this file does not show one expression (argparse, a
+    configuration, several call sites). ABSENT: an argument that is surely not given.
+    UNKNOWN: it may or may not be given.
+    """
+
+    state: State
+    node: cst.BaseExpression | None = None
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the value is one literal."""
+        return self.literal is not _NOTHING
+
+    @property
+    def literal(self) -> Any:
+        """The Python value of a literal number, string, boolean, None or a tuple of these."""
+        if self.state is not State.KNOWN or self.node is None:
+            return _NOTHING
+        if not isinstance(
+            self.node,
+            (cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple),
+        ):
+            return _NOTHING
+        try:
+            return ast.literal_eval(cst.Module([]).code_for_node(self.node).strip())
+        except (ValueError, SyntaxError):
+            return _NOTHING
+
+    def equals(self, value: object) -> bool:
+        """Whether the value is this literal (`1` is not `True`)."""
+        found = self.literal
+        return type(found) is type(value) and found == value
+
+
+_NOTHING: Final = object()
+_ABSENT: Final = Value(State.ABSENT)
+_DECIDED: Final = Value(State.DECIDED)
+_UNKNOWN: Final = Value(State.UNKNOWN)
+_CONSTANT_NAMES: Final = ("True", "False", "None")
+
+
+class Values:
+    """Follows names, attributes, parameters and dictionaries to their values."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._values: dict[int, Value] = {}
+        self._made: list[cst.Dict] = []
+        self._open: set[tuple[int, str]] = set()
+
+    def value_of(self, node: cst.BaseExpression) -> Value:
+        """Give the one expression that `node` can be."""
+        found = self._values.get(id(node))
+        if found is None:
+            self._values[id(node)] = _UNKNOWN
+            found = self._values[id(node)] = self._value_of(node)
+        return found
+
+    def _value_of(self, node: cst.BaseExpression) -> Value:
+        if isinstance(node, cst.Name):
+            if node.value in _CONSTANT_NAMES:
+                return Value(State.KNOWN, node)
+            bindings = self.scopes.reaching(node)
+            return self._joint(bindings) if bindings else Value(State.KNOWN, node)
+        if isinstance(node, cst.Attribute):
+            bindings = self.functions.attribute(node)
+            return self._joint(bindings) if bindings else _DECIDED
+        if isinstance(node, cst.Subscript):
+            return _DECIDED
+        return Value(State.KNOWN, node)
+
+    def _joint(self, bindings: Iterable[Binding]) -> Value:
+        found = [self._bound(binding) for binding in bindings]
+        return _agree(found)
+
+    def _bound(self, binding: Binding) -> Value:
+        if binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None:
+            return self.value_of(binding.value)
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            return _agree([self.value_of(one) for one in given]) if given else _DECIDED
+        return _DECIDED
+
+    # -- arguments ------------------------------------------------------------
+
+    def argument(self, call: cst.Call, name: str, position: int | None = None) -> Value:
+        """Give what a call hands to a parameter, looked for in its `**` dictionaries too.
+
+        `position` is the parameter's place among positional arguments, None if keyword-only.
+        """
+        found = self.argument_node(call, name, position)
+        if found is not None:
+            return self.value_of(found.value)
+        if position is not None:
+            plain = [arg for arg in call.args if arg.keyword is None and arg.star != "**"]
+            if any(arg.star == "*" for arg in plain[: position + 1]):
+                return _UNKNOWN
+        splats = [self.entry(arg.value, name) for arg in call.args if arg.star == "**"]
+        present = [value for value in splats if value.state is not State.ABSENT]
+        return present[0] if present else _ABSENT
+
+    def argument_node(
+        self, call: cst.Call, name: str, position: int | None = None
+    ) -> cst.Arg | None:
+        """Give the argument itself where the call spells it out."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg
+        if position is None:
+            return None
+        plain = [arg for arg in call.args if arg.keyword is None and arg.star != "**"]
+        if position < len(plain) and not any(arg.star for arg in plain[: position + 1]):
+            return plain[position]
+        return None
+
+    def entry(self, node: cst.BaseExpression, key: str) -> Value:
+        """Give what a dictionary holds under a key, ABSENT when it surely lacks it."""
+        place = (id(node), key)
+        if place in self._open:
+            return _UNKNOWN
+        self._open.add(place)
+        try:
+            return self._entry(node, key)
+        finally:
+            self._open.discard(place)
+
+    def _entry(self, node: cst.BaseExpression, key: str) -> Value:
+        if isinstance(node, cst.Dict):
+            return self._entry_of_literal(node, key)
+        if isinstance(node, cst.Call):
+            return self._entry_of_call(node, key)
+        if isinstance(node, cst.IfExp):
+            return _either([self.entry(node.body, key), self.entry(node.orelse, key)])
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitOr):
+            right = self.entry(node.right, key)
+            return self.entry(node.left, key) if right.state is State.ABSENT else right
+        if isinstance(node, cst.BooleanOperation):
+            return _either([self.entry(node.left, key), self.entry(node.right, key)])
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            return self._entry_of_name(node, key)
+        return _UNKNOWN
+
+    def _entry_of_literal(self, node: cst.Dict, key: str) -> Value:
+        found = _ABSENT
+        for element in node.elements:
+            if isinstance(element, cst.StarredDictElement):
+                inner = self.entry(element.value, key)
+                found = found if inner.state is State.ABSENT else inner
+            elif isinstance(element, cst.DictElement):
+                name = self.value_of(element.key).literal
+                if name == key:
+                    found = self.value_of(element.value)
+                elif name is _NOTHING and found.state is State.ABSENT:
+                    found = _UNKNOWN
+        return found
+
+    def _entry_of_call(self, node: cst.Call, key: str) -> Value:
+        if self.names.name(node.func) == "builtins.dict":
+            found = self.argument(node, key)
+            if found.state is not State.ABSENT:
+                return found
+            first = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+            return self.entry(first[0], key) if first else _ABSENT
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "copy":
+            return self.entry(node.func.value, key)
+        function = self.functions.definition(node.func)
+        if isinstance(function, cst.FunctionDef):
+            returned = self.functions.returns(function)
+            if returned:
+                return _either([self.entry(one, key) for one in returned])
+        return _UNKNOWN
+
+    def _entry_of_name(self, node: cst.Name | cst.Attribute, key: str) -> Value:
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        if not bindings:
+            return _UNKNOWN
+        found = [self._entry_of_binding(binding, key) for binding in bindings]
+        written = [self.value_of(value) for value in self._written(node, key)]
+        if written:
+            return written[0] if len(written) == 1 and _all_absent(found) else _DECIDED
+        later = [self.entry(value, key) for value in self._updated(node)]
+        if not _all_absent(later):
+            return _either([*found, *later])
+        return _either(found)
+
+    def _entry_of_binding(self, binding: Binding, key: str) -> Value:
+        if binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None:
+            return self.entry(binding.value, key)
+        if isinstance(binding.node, cst.Param) and binding.node.star == "**":
+            function = self.tree.parent(self.tree.parent(binding.node) or binding.node)
+            if isinstance(function, cst.FunctionDef):
+                calls = self.functions.callers(function)
+                if calls:
+                    return _either([self.argument(call, key) for call in calls])
+        if isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            if given:
+                return _either([self.entry(one, key) for one in given])
+        return _UNKNOWN
+
+    def _written(self, node: cst.Name | cst.Attribute, key: str) -> Iterator[cst.BaseExpression]:
+        """Yield the values of `node["key"] = value`."""
+        path = dotted(node)
+        for assign in self.tree.all(cst.Assign):
+            target = assign.targets[0].target
+            if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
+                continue
+            index = target.slice[0].slice
+            if isinstance(index, cst.Index) and self.value_of(index.value).equals(key):
+                yield assign.value
+
+    def _updated(self, node: cst.Name | cst.Attribute) -> Iterator[cst.BaseExpression]:
+        """Yield the dictionaries of `node.update(dictionary)`, keywords as a call."""
+        path = dotted(node)
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value != "update":
+                continue
+            if dotted(func.value) != path:
+                continue
+            for arg in call.args:
+                if arg.keyword is None:
+                    yield arg.value
+                else:
+                    yield self._single(arg.keyword.value, arg.value)
+
+    def _single(self, key: str, value: cst.BaseExpression) -> cst.Dict:
+        """Make a dictionary of one entry; it is kept, for facts are filed by identity."""
+        made = cst.Dict([cst.DictElement(cst.SimpleString(repr(key)), value)])
+        self._made.append(made)
+        return made
+
+
+def _all_absent(values: Iterable[Value]) -> bool:
+    return all(value.state is State.ABSENT for value in values)
+
+
+def _either(values: list[Value]) -> Value:
+    """Join what an entry is on several paths."""
+    if not values or any(value.state is State.UNKNOWN for value in values):
+        return _UNKNOWN
+    if _all_absent(values):
+        return _ABSENT
+    return _agree(values)
+
+
+def _agree(values: list[Value]) -> Value:
+    """Give the value when all are the same literal or expression, else say that it was decided."""
+    first = values[0] if values else _UNKNOWN
+    if len(values) == 1:
+        return first
+    if any(value.state is State.UNKNOWN for value in values):
+        return _UNKNOWN
+    if first.is_literal and all(value.equals(first.literal) for value in values):
+        return first
+    if first.node is not None and all(value.node is first.node for value in values):
+        return first
+    return _DECIDED
