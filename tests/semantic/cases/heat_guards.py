@@ -1,0 +1,133 @@
+# accelerator: yes
+# framework: none
+"""What runs on every step and what does not."""
+import logging
+import time
+
+import torch
+import torch.distributed as dist
+
+logger = logging.getLogger(__name__)
+
+
+def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval, device):
+    global_step = 0
+    start = time.time()
+    for i, (x, y) in enumerate(loader):  # role: TRAIN_BATCH
+        loss = criterion(model(x.to(device)), y.to(device))  # heat: hot
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        global_step += 1
+
+        if i % 10 == 9:
+            print(loss.item())  # heat: cold
+        if not i % args.print_freq:
+            print(loss.item())  # heat: cold
+        if i % log_interval == 0 and i > 0:
+            print(loss.item())  # heat: cold
+        if global_step % 100 == 0 and args.verbose:
+            print(loss.item())  # heat: cold
+        if args.log_every and global_step % args.log_every == 0:
+            print(loss.item())  # heat: cold
+        if (i + 1) % log_interval == 0 or i + 1 == len(loader):
+            print(loss.item())  # heat: cold
+        if i == 0:
+            print(x.shape)  # heat: cold
+        if i == len(loader) - 1:
+            print(loss.item())  # heat: cold
+        if rank == 0 and i % 20 == 0:
+            print(loss.item())  # heat: cold
+        if dist.get_rank() == 0:
+            print(loss.item())  # heat: cold
+        if args.debug:
+            print(loss.item())  # heat: cold
+        should_log = i % log_interval == 0
+        if should_log:
+            print(loss.item())  # heat: cold
+        if i % 100 == 0: print(loss.item())  # heat: hot
+        if i % 100 != 0:
+            writer.add_scalar("loss", loss.item(), i)  # heat: hot
+        else:
+            writer.flush()  # heat: cold
+        if i % 100 == 0:
+            writer.flush()  # heat: cold
+        else:
+            writer.add_scalar("loss", loss.item(), i)  # heat: hot
+        if writer is not None:
+            writer.add_scalar("loss", loss.item(), i)  # heat: hot
+        if args.clip > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)  # heat: hot
+        if torch.isnan(loss):
+            raise RuntimeError(f"loss is {loss.item()}")  # heat: cold
+        with torch.no_grad():
+            accuracy = (model(x).argmax(1) == y).float().mean().item()  # heat: hot; grad: off
+        try:
+            writer.add_scalar("accuracy", accuracy, i)  # heat: hot
+        except OSError:
+            logger.warning("step %d: %f", i, loss.item())  # heat: cold
+
+
+def skipping(model, loader, criterion, optimizer, log_interval):
+    for i, (x, y) in enumerate(loader):
+        if x.size(0) < 2:
+            continue  # heat: cold
+        loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (i + 1) % log_interval != 0:
+            continue
+        print(loss.item())  # heat: cold
+        logger.info("step %d", i)  # heat: cold
+
+
+def skipping_bad_batches(model, loader, criterion, optimizer):
+    for batch in loader:
+        if batch is None:
+            continue
+        x, y = batch
+        loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
+        if not torch.isfinite(loss):
+            optimizer.zero_grad()  # heat: cold
+            continue
+        loss.backward()  # heat: hot
+        optimizer.step()
+        if i % 50:
+            continue
+        print(loss.item())  # heat: cold
+
+
+def limited(model, loader, criterion, optimizer, limit):
+    for i, (x, y) in enumerate(loader):
+        if i >= limit:
+            break  # heat: cold
+        loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
+        loss.backward()
+        optimizer.step()
+
+
+def timed(model, loader, criterion, optimizer):
+    for x, y in loader:
+        torch.cuda.synchronize()  # heat: cold
+        start = time.perf_counter()
+        loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
+        loss.backward()
+        optimizer.step()
+        torch.cuda.synchronize()  # heat: cold
+        elapsed = time.perf_counter() - start  # kind: NUMBER
+
+
+def metered(model, loader, criterion, optimizer, losses, batch_time, args):
+    end = time.time()
+    for i, (images, target) in enumerate(loader):
+        output = model(images.cuda())
+        loss = criterion(output, target.cuda())
+        losses.update(loss.item(), images.size(0))  # heat: hot
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        batch_time.update(time.time() - end)
+        end = time.time()
+        if i % args.print_freq == 0:
+            progress.display(i + 1)  # heat: cold
