@@ -129,7 +129,7 @@ def doubts(before: bytes, after: bytes, named: set[int], name: str) -> Iterator[
             warnings.simplefilter("ignore")
             compile(after, name, "exec", dont_inherit=True)
     except (libcst.ParserSyntaxError, SyntaxError, ValueError) as error:
-        yield f"does not parse or compile any more: {error}"
+        yield f"does not parse or compile any more: {str(error).splitlines()[0]}"
         return
     lost = comments(old) - comments(new)
     if lost:
