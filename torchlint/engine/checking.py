@@ -171,5 +171,5 @@ class _Check:
         for unused in marks.unused(ran, self.rules.complete and not self.failed):
             where = "in this file" if unused.mark.kind == "ignore-file" else "here"
             message = f"{unused.what} suppresses nothing {where}: remove it"
-            fix = Fix.exact("Remove the unused suppression", unused.edit)
+            fix = Fix.exact("Remove the unused suppression", (unused.edit,))
             yield Finding(UNUSED, unused.span, message, fix)

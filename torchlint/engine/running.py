@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Generic, TypeVar
 
+from torchlint.config import Settings
+from torchlint.engine.cache import Cache
+from torchlint.engine.checking import check_bytes, check_source, matters
+from torchlint.engine.fixing import fix_source, unchanged
+from torchlint.engine.grading import applies
 from torchlint.engine.project import Project
 from torchlint.engine.results import FileResult, FixResult
+from torchlint.engine.workers import Died, Workers, can_fork, processors
+from torchlint.registry import RegistryError, Selection
+from torchlint.source import Source, SourceError
 
 __all__ = ["check_paths", "fix_paths"]
+
+R = TypeVar("R", FileResult, FixResult)
+
+WORTH_FORKING: Final = 60_000
+"""How many characters must be left to parse for more than one process to pay."""
 
 
 def check_paths(
@@ -24,7 +41,7 @@ def check_paths(
     this function returns, so start threads (a progress bar) afterwards. `cache_dir` is where
     results are kept; None keeps none.
     """
-    raise NotImplementedError
+    return _Batch(_Checks(), files, project, cache_dir).start(jobs or processors())
 
 
 def fix_paths(
@@ -38,4 +55,180 @@ def fix_paths(
 
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
     """
-    raise NotImplementedError
+    return _Batch(_Fixes(), files, project, cache_dir).start(jobs or processors())
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One file that must be parsed."""
+
+    source: Source
+    rules: Selection
+    settings: Settings
+    key: str
+
+
+class _Kind(ABC, Generic[R]):
+    """What is done with each file of a batch."""
+
+    @abstractmethod
+    def do(self, job: _Job) -> R:
+        """Do the work."""
+
+    @abstractmethod
+    def from_check(self, result: FileResult, settings: Settings) -> R | None:
+        """Give the result where that of a check is all it takes."""
+
+    @abstractmethod
+    def to_check(self, result: R) -> FileResult | None:
+        """Give the check that a result amounts to, if it does."""
+
+    @abstractmethod
+    def packed(self, result: R) -> R:
+        """Leave out what the other side of a pipe has: the source."""
+
+    @abstractmethod
+    def unpacked(self, result: R, source: Source) -> R:
+        """Put the source back."""
+
+
+class _Checks(_Kind[FileResult]):
+    def do(self, job: _Job) -> FileResult:
+        return check_source(job.source, job.rules, job.settings)
+
+    def from_check(self, result: FileResult, settings: Settings) -> FileResult:
+        return result
+
+    def to_check(self, result: FileResult) -> FileResult:
+        return result
+
+    def packed(self, result: FileResult) -> FileResult:
+        return replace(result, source=None)
+
+    def unpacked(self, result: FileResult, source: Source) -> FileResult:
+        return replace(result, source=source)
+
+
+class _Fixes(_Kind[FixResult]):
+    def do(self, job: _Job) -> FixResult:
+        return fix_source(job.source, job.rules, job.settings)
+
+    def from_check(self, result: FileResult, settings: Settings) -> FixResult | None:
+        due = any(applies(finding, settings) for finding in result.findings)
+        return None if due else unchanged(result)
+
+    def to_check(self, result: FixResult) -> FileResult | None:
+        if result.changed:
+            return None
+        before = result.before
+        return FileResult(before.path, before, result.left, result.suppressed, result.errors)
+
+    def packed(self, result: FixResult) -> FixResult:
+        nothing = result.before.with_text("")
+        return replace(result, before=nothing, after=result.after if result.changed else nothing)
+
+    def unpacked(self, result: FixResult, source: Source) -> FixResult:
+        return replace(result, before=source, after=result.after if result.changed else source)
+
+
+class _Batch(Generic[R]):
+    """The files of one run: what is known at once, and what has to be parsed."""
+
+    def __init__(
+        self, kind: _Kind[R], files: Sequence[Path], project: Project, cache_dir: Path | None
+    ) -> None:
+        self.kind: _Kind[R] = kind
+        self.project = project
+        self.cache = Cache(cache_dir, project.registry) if cache_dir is not None else None
+        self.told: set[str] = set()
+        self.jobs: list[_Job] = []
+        self.plan: list[R | int] = [self._prepared(path) for path in files]
+
+    def start(self, processes: int) -> Iterator[R]:
+        """Start the work and give the results in order."""
+        results = self._started(processes)
+        return self._in_order(results)
+
+    def _prepared(self, path: Path) -> R | int:
+        """Give the result of a file, or the number of the job that will have it."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            said = f"{path} cannot be read: {error.strerror}"
+            return self._known(FileResult(str(path), None, errors=(said,)))
+        settings, rules = self.project.settings(path), self.project.selection(path)
+        try:
+            source = Source.from_bytes(data, str(path))
+        except SourceError:
+            return self._known(check_bytes(data, str(path), rules, settings))
+        if not matters(source.text, rules):
+            return self._known(FileResult(source.path, source))
+        key = self.cache.key(data, source.path, settings, rules) if self.cache else ""
+        kept = self.cache.get(key, source) if self.cache else None
+        result = self.kind.from_check(kept, settings) if kept is not None else None
+        if result is not None:
+            return result
+        self.jobs.append(_Job(source, rules, settings, key))
+        return len(self.jobs) - 1
+
+    def _known(self, result: FileResult) -> R:
+        known = self.kind.from_check(result, Settings())
+        assert known is not None
+        return known
+
+    def _started(self, processes: int) -> Iterator[tuple[int, R]]:
+        weights = [len(job.source.text) for job in self.jobs]
+        processes = min(processes, len(self.jobs))
+        if processes < 2 or sum(weights) < WORTH_FORKING or not can_fork():
+            return ((number, self.kind.do(job)) for number, job in enumerate(self.jobs))
+        self._import_all()
+        workers = Workers(lambda number: self.kind.packed(self._do(number)), weights, processes)
+        return self._unpacked(workers)
+
+    def _do(self, number: int) -> R:
+        return self.kind.do(self.jobs[number])
+
+    def _unpacked(self, workers: Workers[R]) -> Iterator[tuple[int, R]]:
+        for number, result in workers.results():
+            source = self.jobs[number].source
+            if isinstance(result, Died):
+                said = (
+                    f"INTERNAL ERROR: the process that looked at {source.path} {result.how}; "
+                    "the file was left out; please report"
+                )
+                yield number, self._known(FileResult(source.path, source, errors=(said,)))
+            else:
+                yield number, self.kind.unpacked(result, source)
+
+    def _import_all(self) -> None:
+        """Import once, before forking, what every process needs."""
+        heads = {head.code: head for job in self.jobs for head in job.rules}
+        for head in heads.values():
+            with contextlib.suppress(RegistryError):
+                head.load()
+
+    def _in_order(self, results: Iterator[tuple[int, R]]) -> Iterator[R]:
+        """Give every result when those before it have come; keep them in the cache at last."""
+        come: dict[int, R] = {}
+        for planned in self.plan:
+            if not isinstance(planned, int):
+                yield self._once(planned)
+                continue
+            while planned not in come:
+                number, result = next(results)
+                come[number] = result
+                self._keep(number, result)
+            yield self._once(come.pop(planned))
+        if self.cache is not None:
+            self.cache.save()
+
+    def _keep(self, number: int, result: R) -> None:
+        check = self.kind.to_check(result)
+        if self.cache is not None and check is not None:
+            self.cache.put(self.jobs[number].key, check)
+
+    def _once(self, result: R) -> R:
+        """Leave out errors that were told with an earlier file: those of packs name none."""
+        fresh = tuple(error for error in result.errors if error not in self.told)
+        self.told.update(fresh)
+        return result if fresh == result.errors else replace(result, errors=fresh)

@@ -1,0 +1,159 @@
+"""Results kept between runs, by the content of the file and all that a result depends on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint import __version__
+from torchlint.config import Settings
+from torchlint.edit import Edit, Span
+from torchlint.engine.results import FileResult
+from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.registry import Registry, Selection
+from torchlint.source import Source
+
+__all__ = ["Cache"]
+
+MOST_ENTRIES: Final = 20_000
+"""How many results are kept: those of the last run first."""
+
+
+class Cache:
+    """The results of earlier runs of this version of torchlint and of these rules.
+
+    A file that cannot be read as what it should be counts as empty, and one that cannot be
+    written is not: a cache is never a reason to fail. It is JSON, so a cache that came with
+    somebody else's repository can run no code.
+    """
+
+    def __init__(self, folder: Path, registry: Registry) -> None:
+        self.folder = folder
+        self.file = folder / f"{_fingerprint(registry)}.json"
+        self.old = _read(self.file)
+        self.new: dict[str, Any] = {}
+        self._contexts: dict[tuple[int, int], bytes] = {}
+
+    def key(self, data: bytes, path: str, settings: Settings, rules: Selection) -> str:
+        """Give the name of a result: all that it depends on, as a digest."""
+        about = (id(settings), id(rules))
+        if about not in self._contexts:
+            self._contexts[about] = _context(settings, rules)
+        digest = blake2b(self._contexts[about], digest_size=16)
+        digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(data)
+        return digest.hexdigest()
+
+    def get(self, key: str, source: Source) -> FileResult | None:
+        """Give a result that was kept, None if there is none that can be read."""
+        entry = self.old.get(key)
+        if entry is None:
+            return None
+        try:
+            suppressed, *findings = entry
+            result = FileResult(
+                source.path, source, tuple(map(_finding, findings)), int(suppressed)
+            )
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+            return None
+        self.new[key] = entry
+        return result
+
+    def put(self, key: str, result: FileResult) -> None:
+        """Keep a result; one with errors is not kept, so that it is told again."""
+        if not result.errors:
+            self.new[key] = [result.suppressed, *map(_plain, result.findings)]
+
+    def save(self) -> None:
+        """Write what is new, unless nothing is or it cannot be written."""
+        if self.new.keys() <= self.old.keys():
+            return
+        rest = (item for item in self.old.items() if item[0] not in self.new)
+        kept = dict([*self.new.items(), *rest][:MOST_ENTRIES])
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            ignore = self.folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(kept, file, separators=(",", ":"))
+                Path(name).replace(self.file)
+            except OSError:
+                Path(name).unlink(missing_ok=True)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        entries = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _context(settings: Settings, rules: Selection) -> bytes:
+    options = {name: value for name, value in vars(settings).items() if name != "sources"}
+    return repr((sorted(options.items()), rules.codes, rules.complete)).encode()
+
+
+def _fingerprint(registry: Registry) -> str:
+    """Name the code that makes results: versions, and the state of every file of ours."""
+    digest = blake2b(repr((__version__, sys.version_info[:3])).encode(), digest_size=12)
+    packs = sorted({os.path.dirname(head.file) for head in registry.rules})  # noqa: PTH120
+    for folder in (os.path.dirname(os.path.dirname(__file__)), *packs):  # noqa: PTH120
+        for name, status in _code_below(folder):
+            digest.update(f"{name} {status.st_mtime_ns} {status.st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def _code_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = os.path.join(parent, name)  # noqa: PTH118
+                with contextlib.suppress(OSError):
+                    yield path, os.stat(path)  # noqa: PTH116
+
+
+def _plain(finding: Finding) -> list[Any]:
+    fix = finding.fix
+    return [
+        finding.code,
+        finding.span.start,
+        finding.span.end,
+        finding.message,
+        None
+        if fix is None
+        else [
+            fix.title,
+            int(fix.safety),
+            fix.because,
+            [[edit.span.start, edit.span.end, edit.text] for edit in fix.edits],
+        ],
+        [[note.span.start, note.span.end, note.message] for note in finding.notes],
+    ]
+
+
+def _finding(plain: Any) -> Finding:
+    code, start, end, message, fix, notes = plain
+    return Finding(
+        code=code,
+        span=Span(start, end),
+        message=message,
+        fix=None if fix is None else _fix(*fix),
+        notes=tuple(Note(Span(first, last), said) for first, last, said in notes),
+    )
+
+
+def _fix(title: str, safety: int, because: str, edits: Any) -> Fix:
+    made = tuple(Edit(Span(start, end), text) for start, end, text in edits)
+    return Fix(title, made, Safety(safety), because)

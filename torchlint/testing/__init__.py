@@ -1,0 +1,15 @@
+"""The test kit for rules: examples in the rule's class, golden files beside a script."""
+
+from torchlint.testing.examples import Example, ExampleError, check_example, check_rule, examples_of
+from torchlint.testing.golden import Golden, goldens, refresh
+
+__all__ = [
+    "Example",
+    "ExampleError",
+    "Golden",
+    "check_example",
+    "check_rule",
+    "examples_of",
+    "goldens",
+    "refresh",
+]
