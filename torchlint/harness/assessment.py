@@ -1,0 +1,161 @@
+"""What the runs of one variant add up to: pure arithmetic on traces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from torchlint.finding import Safety
+from torchlint.harness.doubt import Doubt
+from torchlint.harness.plan import Variant
+from torchlint.harness.promise import Comparison
+from torchlint.harness.statistics import Interval, share, speedup, step_time
+from torchlint.harness.trace import Failure, SyncSite, Trace
+from torchlint.harness.verdict import Change, Outcome, Verdict, judge_speed, speed_doubt
+
+__all__ = ["Evidence", "assess", "durations", "place"]
+
+_DEVICE_RULES: Final = ("TL2", "TL102", "TL3")
+"""Fixes whose gain is on an accelerator, by the beginning of their code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The runs of one text: for its numbers, for its syncs, and the timed ones by round."""
+
+    numbers: Trace
+    syncs: Trace
+    rounds: list[list[Trace]] = field(default_factory=list)
+
+    @property
+    def timed(self) -> list[Trace]:
+        """All timed runs."""
+        return [trace for traces in self.rounds for trace in traces]
+
+    @property
+    def broken(self) -> Failure | None:
+        """Why a timed run did not get through its window, None where all did."""
+        for trace in self.timed:
+            if trace.ending == "failed" or not trace.durations:
+                return trace.failure or Failure("exit", "it ended before the window was full")
+        return None
+
+
+def durations(rounds: Iterable[Iterable[Trace]]) -> list[list[tuple[float, ...]]]:
+    """Give the step times of timed runs, round by round."""
+    return [[trace.durations for trace in traces] for traces in rounds]
+
+
+def place(failure: Failure) -> str:
+    """Give where a failure was as ` at file:line`, empty where that is not known."""
+    return f" at {failure.file}:{failure.line}" if failure.line else ""
+
+
+def assess(
+    variant: Variant,
+    before: Evidence,
+    after: Evidence,
+    comparison: Comparison | None,
+    noise: Interval | None,
+) -> Outcome:
+    """Judge one variant by its runs and those of the original; no comparison means it failed."""
+    doubts = [] if comparison is None or comparison.doubt is None else [comparison.doubt]
+    gain = None
+    if comparison is None:
+        verdict, doubt = _judge_failure(after.numbers.failure)
+        doubts.append(doubt)
+    elif comparison.kept is False:
+        verdict = Verdict.DIFFERENT
+    elif noise is None or not after.rounds:
+        verdict = Verdict.UNSURE
+    elif after.broken is not None:
+        verdict = Verdict.UNSURE
+        doubts.append(Doubt.run_failed(after.broken.message + place(after.broken)))
+    else:
+        gain = speedup(durations(before.rounds), durations(after.rounds))
+        verdict = judge_speed(gain, noise)
+        if verdict is Verdict.UNSURE:
+            doubts.append(speed_doubt(gain, noise))
+        if verdict is Verdict.SLOWER and _is_for_accelerators(variant, before.numbers.device):
+            doubts.append(Doubt.slower_on_this_device(before.numbers.device))
+        if comparison.word == "not-compared" and variant.safety != Safety.UNSAFE:
+            verdict = Verdict.UNSURE
+    return Outcome(
+        variant=variant,
+        verdict=verdict,
+        comparison=comparison,
+        speedup=gain,
+        step_time=_change(before, after, _step_time),
+        syncs=Change(_syncs_per_step(before.syncs), _syncs_per_step(after.syncs)),
+        sync_sites=_saved(before.syncs, after.syncs),
+        wait_share=_change(before, after, _wait_share),
+        host_memory=_change(before, after, _host_memory),
+        device_memory=_change(before, after, _device_memory),
+        warnings=_new_warnings(before.timed, after.timed),
+        doubts=tuple(doubts),
+    )
+
+
+def _judge_failure(failure: Failure | None) -> tuple[Verdict, Doubt]:
+    failure = failure or Failure("exit", "it took no step")
+    doubt = Doubt.fixed_fails(failure.message, place(failure))
+    return (Verdict.UNSURE if failure.kind == "timeout" else Verdict.DIFFERENT), doubt
+
+
+def _is_for_accelerators(variant: Variant, device: str) -> bool:
+    return device == "cpu" and any(code.startswith(_DEVICE_RULES) for code in variant.codes)
+
+
+def _change(
+    before: Evidence, after: Evidence, measure: Callable[[Evidence], float | None]
+) -> Change:
+    return Change(
+        *(
+            measure(side) if side.rounds and side.broken is None else None
+            for side in (before, after)
+        )
+    )
+
+
+def _step_time(side: Evidence) -> float | None:
+    return step_time(durations(side.rounds))
+
+
+def _wait_share(side: Evidence) -> float | None:
+    waits = [trace.waited for trace in side.timed if trace.waited is not None]
+    return share(waits, durations(side.rounds)) if len(waits) == len(side.timed) else None
+
+
+def _host_memory(side: Evidence) -> float | None:
+    return median(trace.host_memory for trace in side.timed)
+
+
+def _device_memory(side: Evidence) -> float | None:
+    peaks = [trace.device_memory for trace in side.timed if trace.device_memory is not None]
+    return median(peaks) if peaks else None
+
+
+def _syncs_per_step(trace: Trace) -> float | None:
+    if trace.ending == "failed" or not trace.sync_steps:
+        return None
+    return sum(site.count for site in trace.syncs) / trace.sync_steps
+
+
+def _saved(before: Trace, after: Trace) -> tuple[SyncSite, ...]:
+    """Give the lines of the original that wait, by how often; none when nothing was saved."""
+    if not before.sync_steps or sum(site.count for site in after.syncs) >= sum(
+        site.count for site in before.syncs
+    ):
+        return ()
+    left: Counter[tuple[str, str]] = Counter()
+    for site in after.syncs:
+        left[site.file, site.call] += site.count
+    return tuple(site for site in before.syncs if left[site.file, site.call] < site.count)
+
+
+def _new_warnings(before: Sequence[Trace], after: Sequence[Trace]) -> tuple[str, ...]:
+    known = {text for trace in before for text in trace.warnings}
+    return tuple(dict.fromkeys(t for trace in after for t in trace.warnings if t not in known))

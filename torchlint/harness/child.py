@@ -1,0 +1,199 @@
+"""The process that runs the user's script: lays the fixed text over, watches, writes its trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import sys
+import sysconfig
+import traceback
+import warnings
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from torchlint.harness.overlay import Overlay, after_import
+from torchlint.harness.plan import Task
+from torchlint.harness.shadow import Shadow
+from torchlint.harness.trace import Failure, Trace
+from torchlint.harness.workers import Luggage, hand_on
+
+if TYPE_CHECKING:
+    from torchlint.harness.probes import Probe
+
+__all__ = ["main"]
+
+_OURS: Final = str(Path(__file__).parents[1]) + os.sep
+
+_TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
+"""What a command line holds that starts a training process."""
+
+
+class Run:
+    """One run of the script, from its first line to its trace."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        roots = (Path(task.root), Path.cwd())
+        self.shadow = Shadow(task.shadow, roots)
+        self.overlay = Overlay(task.texts)
+        self.luggage = Luggage(task.texts, task.shadow, roots)
+        self.probe: Probe | None = None
+        self.process = os.getpid()
+        self.processes = False
+        self.warnings: dict[str, None] = {}
+
+    def prepare(self) -> None:
+        """Make this process look like the interpreter that was asked to run the script."""
+        sys.argv = [self.task.script, *self.task.args]
+        sys.path[0] = os.path.dirname(self.task.script)
+        self.overlay.install()
+        hand_on(self.luggage, self._own_process)
+        random.seed(self.task.seed)
+        after_import("numpy.random", lambda: sys.modules["numpy.random"].seed(self.task.seed))
+        after_import("torch", self._attach)
+        self._watch_warnings()
+        sys.addaudithook(self._audit)
+        self.shadow.install()
+
+    def start(self) -> None:
+        """Run the script to its end, to its failure, or until enough was seen."""
+        try:
+            self.overlay.run(self.task.script, "__main__")
+        except SystemExit as end:
+            self.write("ended", _exit_failure(end))
+        except BaseException as error:
+            self.write("failed", _describe(error, self.task))
+        else:
+            self.write("ended")
+
+    def write(
+        self, ending: Literal["full", "ended", "failed"], failure: Failure | None = None
+    ) -> None:
+        """Write the trace, once and whole."""
+        if os.getpid() != self.process or self.task.trace.exists():
+            return
+        trace = Trace(
+            ending,
+            failure,
+            host_memory=_peak_memory(),
+            modules=self._modules(),
+            warnings=tuple(self.warnings),
+            diverted=self.shadow.written(),
+            processes=self.processes,
+        )
+        if self.probe is not None:
+            trace = replace(trace, **self.probe.common(), **self.probe.close())
+        draft = self.task.trace.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(trace)), encoding="utf-8")
+        draft.rename(self.task.trace)
+
+    def _attach(self) -> None:
+        from torchlint.harness import probes
+
+        self.probe = probes.attach(self.task, self.shadow, lambda: self.write("full"))
+
+    def _modules(self) -> tuple[str, ...]:
+        """Give the files of the project that were imported, the script first."""
+        script = os.path.realpath(self.task.script)
+        root = self.task.root + os.sep
+        installed = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
+        files = {
+            os.path.realpath(file)
+            for module in list(sys.modules.values())
+            if (file := getattr(module, "__file__", None))
+            and file.startswith(root)
+            and not file.startswith((*installed, _OURS))
+            and file.endswith(".py")
+        }
+        return (script, *sorted(files - {script}))
+
+    def _watch_warnings(self) -> None:
+        show = warnings.showwarning
+
+        def noted(
+            message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any
+        ) -> None:
+            text = re.sub(r"\s+", " ", str(message)).strip()
+            self.warnings[f"{category.__name__}: {text}"] = None
+            show(message, category, filename, lineno, *rest)
+
+        setattr(warnings, "showwarning", noted)  # noqa: B010 - a function is replaced
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in ("subprocess.Popen", "os.system") and _TRAINER.search(str(args[:2])):
+            self.processes = True
+
+    def _own_process(self) -> None:
+        self.processes = True
+
+
+def _exit_failure(end: SystemExit) -> Failure | None:
+    """Give the failure that an exit code stands for, None for a good one."""
+    if end.code is None or end.code == 0:
+        return None
+    if isinstance(end.code, str):
+        return Failure("exit", f"it ended itself: {end.code}")
+    return Failure("exit", f"it ended itself with exit code {end.code}")
+
+
+def _describe(error: BaseException, task: Task) -> Failure:
+    """Say in one line what the script died of, and where in the user's own code."""
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    file, line = _place(error, task)
+    return Failure(_kind(error, text), message, file, line)
+
+
+def _kind(error: BaseException, text: str) -> Literal["crash", "input", "memory"]:
+    if isinstance(error, EOFError) and "EOF when reading a line" in text:
+        return "input"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "memory"
+    return "memory" if "can't allocate memory" in text else "crash"
+
+
+def _place(error: BaseException, task: Task) -> tuple[str, int]:
+    """Give the innermost place in the project, or in the script where there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0
+    root = os.path.realpath(task.root) + os.sep
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        path = os.path.realpath(frame.filename)
+        if path.startswith(root) and os.path.isfile(path) and "site-packages" not in path:
+            return frame.filename, frame.lineno or 0
+    return task.script, 0
+
+
+def _peak_memory() -> int:
+    """Give the most memory this process has held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when the one that started it is gone."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def main(task_file: str) -> None:
+    """Run the script of the task and leave without the script's own ado at exit."""
+    _end_with_parent()
+    run = Run(Task.from_json(json.loads(Path(task_file).read_text(encoding="utf-8"))))
+    try:
+        run.prepare()
+        run.start()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,84 @@
+"""What is to be measured: a script, its fixed texts, and how long to look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from torchlint.finding import Safety
+
+__all__ = ["ORIGINAL", "Mode", "Plan", "Task", "Variant"]
+
+Mode = Literal["numbers", "syncs", "time"]
+"""What one run of the script is for: only `time` runs are timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Fixed texts to lay over the import system, by absolute path, and what they promise."""
+
+    kind: Literal["rule", "all"]
+    codes: tuple[str, ...]
+    safety: Safety
+    texts: Mapping[str, str]
+
+
+ORIGINAL = Variant("all", (), Safety.EXACT, {})
+"""The script as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A script with its arguments, and how it is to be measured."""
+
+    script: Path
+    args: tuple[str, ...] = ()
+    steps: int = 50
+    warmup: int = 10
+    rounds: int = 3
+    seed: int = 0
+    device: str = "auto"
+    timeout: float = 600.0
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that one run of the script has to know; it travels as JSON."""
+
+    script: str
+    args: tuple[str, ...]
+    root: str
+    """The project's folder: what the script writes below it is diverted."""
+    folder: str
+    """A folder of this run alone, for its trace and for what was diverted."""
+    mode: Mode
+    steps: int
+    warmup: int
+    seed: int
+    texts: Mapping[str, str] = field(default_factory=dict)
+    leader: int | None = None
+    """Which optimizer counts the steps, in the order in which they first stepped."""
+    reference: str = ""
+    """A file of final parameters: to be written when it is missing, else compared with."""
+
+    @property
+    def trace(self) -> Path:
+        """The file in which the run says what it saw."""
+        return Path(self.folder, "trace.json")
+
+    @property
+    def shadow(self) -> Path:
+        """The folder that holds what the script wrote."""
+        return Path(self.folder, "shadow")
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the task as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Task:
+        """Read a task back."""
+        return cls(**{**data, "args": tuple(data["args"])})

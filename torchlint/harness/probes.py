@@ -1,0 +1,412 @@
+"""Hooks on torch inside the process that runs the user's script: the one module that imports it."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.utils.data
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchlint.harness.plan import Task
+from torchlint.harness.shadow import Shadow
+from torchlint.harness.trace import ParameterMatch, SyncSite
+
+__all__ = ["Numbers", "Probe", "Stop", "Syncs", "Timer", "attach"]
+
+_RECENT: Final = 40
+"""An optimizer that has not stepped for so many steps of any is of an earlier phase."""
+
+_SYNC_OPS: Final = frozenset(
+    {
+        "aten::_local_scalar_dense",
+        "aten::nonzero",
+        "aten::_unique2",
+        "aten::masked_select",
+        "aten::equal",
+    }
+)
+_SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
+_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
+_HOST_WORK: Final = (
+    os.path.join(_TORCH, "optim", ""),
+    os.path.join(_TORCH, "utils", "data", ""),
+)
+
+
+class Stop(BaseException):
+    """Ends the script once enough was seen; no `except Exception` of the user's catches it."""
+
+
+class Probe:
+    """Counts the steps of a script; what is done at each is a subclass's business."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        self.task = task
+        self.taken = 0
+        self._finish = finish
+        self._done = False
+        self._roles: dict[int, int] = {}
+        self._first: list[torch.Tensor] = []
+        self._counts: Counter[int] = Counter()
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self._leader = task.leader
+        self.optimizers: dict[int, torch.optim.Optimizer] = {}
+        register_optimizer_step_post_hook(self._stepped)
+
+    @property
+    def leader(self) -> int | None:
+        """Which optimizer counts: among those in use, the one that steps least often."""
+        if self._leader is not None or not self._recent:
+            return self._leader
+        return min(set(self._recent), key=lambda role: (self._counts[role], role))
+
+    def at_step(self) -> bool:
+        """Take note of one more step; says whether enough was seen."""
+        raise NotImplementedError
+
+    def close(self) -> dict[str, Any]:
+        """Give what was seen, by the field of the trace."""
+        raise NotImplementedError
+
+    def common(self) -> dict[str, Any]:
+        """Give what every run says of itself."""
+        return {
+            "taken": self.taken,
+            "leader": self.leader,
+            "device": _device(self._first),
+            "torch": torch.__version__,
+            "device_memory": _peak_memory(),
+        }
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if self._done:
+            os._exit(0)
+        first = optimizer.param_groups[0]["params"][0]
+        role = self._roles.get(id(first))
+        if role is None:
+            role = self._roles[id(first)] = len(self._roles)
+            self._first.append(first)
+        self.optimizers[role] = optimizer
+        self._counts[role] += 1
+        self._recent.append(role)
+        if self._leader is None or role == self._leader:
+            self.taken = self._counts[self.leader]  # type: ignore[index]
+            if self.at_step():
+                self._done = True
+                self._finish()
+                raise Stop
+
+
+class Timer(Probe):
+    """Times each step of the window, and the share of it spent waiting for loaders."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._durations: list[float] = []
+        self._last = 0.0
+        self._waited = 0.0
+        self._loads = 0
+        self._watch_loaders()
+
+    def at_step(self) -> bool:
+        """Close the step that ends here; the device is waited for at both ends of the window."""
+        if self.taken < self.task.warmup:
+            return False
+        full = self.taken >= self.task.warmup + self.task.steps
+        if full or self.taken == self.task.warmup:
+            _synchronise()
+        now = time.perf_counter()
+        if self.taken == self.task.warmup:
+            self._waited = 0.0
+            self._loads = 0
+        else:
+            self._durations.append(now - self._last)
+        self._last = now
+        return full
+
+    def close(self) -> dict[str, Any]:
+        """Give the window's times."""
+        waited = self._waited if self._loads else None
+        return {"durations": self._durations, "waited": waited}
+
+    def _watch_loaders(self) -> None:
+        ask = _BaseDataLoaderIter.__next__
+        clock = time.perf_counter
+
+        def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
+            start = clock()
+            try:
+                return ask(loader)
+            finally:
+                self._waited += clock() - start
+                self._loads += 1
+
+        _BaseDataLoaderIter.__next__ = __next__
+
+
+class Numbers(Probe):
+    """Records every loss that is sent backward, and compares the parameters at the end."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._losses: list[torch.Tensor] = []
+        self._steps: list[int] = []
+        self._watch_backward()
+        _be_deterministic()
+
+    def at_step(self) -> bool:
+        """Say whether the agreed number of steps was taken."""
+        return self.taken >= self.task.warmup + self.task.steps
+
+    def close(self) -> dict[str, Any]:
+        """Give the losses, and how the parameters compare with the reference."""
+        return {
+            "losses": [float(loss) for loss in self._losses],
+            "loss_steps": self._steps,
+            "parameters": self._match(),
+        }
+
+    def _watch_backward(self) -> None:
+        backward = torch.autograd.backward
+
+        def recorded(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors:
+                loss = tensor.detach()
+                self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
+                self._steps.append(self.taken)
+            backward(tensors, *args, **kwargs)
+
+        torch.autograd.backward = recorded
+
+    def _match(self) -> ParameterMatch | None:
+        final = [
+            parameter.detach().to("cpu", copy=True)
+            for _, optimizer in sorted(self.optimizers.items())
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad
+        ]
+        if not self.task.reference or not final:
+            return None
+        if not Path(self.task.reference).exists():
+            _SAVE(final, self.task.reference)
+        return match(_LOAD(self.task.reference, weights_only=True), final)
+
+
+class Syncs(Probe):
+    """Counts the places where the host asks for a tensor's value; never timed."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._hits: Counter[tuple[str, int, str, str]] = Counter()
+        self._calls = _CallCounter(self._hit)
+        self._ops = _OpCounter(self._hit, self._calls)
+        self._calls.__enter__()
+        self._ops.__enter__()
+        self._watched = Counter[tuple[str, int]]()
+        if torch.cuda.is_available():
+            self._watch_device()
+
+    def at_step(self) -> bool:
+        """Start to count after the warm-up; say whether enough steps were counted."""
+        if self.taken == self.task.warmup:
+            self._hits.clear()
+            self._watched.clear()
+        return self.taken >= self.task.warmup + self.task.steps
+
+    def close(self) -> dict[str, Any]:
+        """Give the lines that waited, with the device's own count where it has one."""
+        self._ops.__exit__(None, None, None)
+        self._calls.__exit__(None, None, None)
+        device = _device(self._first)
+        sites = Counter[tuple[str, int, str]]()
+        for (file, line, call, where), count in self._hits.items():
+            if where == device:
+                sites[file, line, call] += count
+        for (file, line), count in self._watched.items():
+            if not any(site[:2] == (file, line) for site in sites):
+                sites[file, line, "synchronising CUDA call"] += count
+        return {
+            "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
+            "sync_steps": max(0, self.taken - self.task.warmup),
+        }
+
+    def _hit(self, call: str, tensor: torch.Tensor) -> None:
+        frame = sys._getframe(2)
+        while frame.f_back is not None and (
+            frame.f_code.co_filename.startswith(_TORCH) or frame.f_code.co_filename == __file__
+        ):
+            if frame.f_code.co_filename.startswith(_HOST_WORK):
+                return
+            frame = frame.f_back
+        self._hits[frame.f_code.co_filename, frame.f_lineno, call, tensor.device.type] += 1
+
+    def _watch_device(self) -> None:
+        """Let CUDA itself say where the host waits: it warns, and the warnings are counted."""
+        torch.cuda.set_sync_debug_mode("warn")
+        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
+        show = warnings.showwarning
+
+        def counted(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+            if "synchronizing CUDA operation" in str(message):
+                self._watched[filename, lineno] += 1
+            else:
+                show(message, category, filename, lineno, *rest)
+
+        setattr(warnings, "showwarning", counted)  # noqa: B010 - a function is replaced
+
+
+class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
+    """Counts the calls that bring a tensor to the host without an operator that shows it."""
+
+    def __init__(self, hit: Callable[[str, torch.Tensor], None]) -> None:
+        super().__init__()
+        self._hit = hit
+        self._last: torch.Tensor | None = None
+        self.inside = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in _SYNC_CALLS or self.inside or not _brings_home(name, args, kwargs or {}):
+            return func(*args, **(kwargs or {}))
+        tensor = args[0]
+        if tensor is not self._last:
+            self._hit(f".{name}()" if name != "__repr__" else "print", tensor)
+        self.inside = True
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self.inside = False
+        self._last = result if isinstance(result, torch.Tensor) else None
+        return result
+
+
+class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the operators whose result the host has to wait for."""
+
+    def __init__(self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter) -> None:
+        super().__init__()
+        self._hit = hit
+        self._calls = calls
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
+            self._hit(_SPOKEN.get(name, name.partition("::")[2]), args[0])
+        return func(*args, **(kwargs or {}))
+
+
+_SPOKEN: Final = {
+    "aten::_local_scalar_dense": ".item()",
+    "aten::_unique2": "unique",
+    "aten::index": "indexing with a mask",
+}
+
+
+def _is_masked(name: str, args: Any) -> bool:
+    """Whether an operator indexes with a mask: its result has a size that only the device knows."""
+    return name == "aten::index" and any(
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    )
+
+
+def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call on a tensor brings its values to the host."""
+    if not args or not isinstance(args[0], torch.Tensor):
+        return False
+    if name != "to":
+        return True
+    target = kwargs.get("device", args[1] if len(args) > 1 else None)
+    return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
+
+
+_SAVE: Final = torch.save
+_LOAD: Final = torch.load
+
+
+def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
+    """Seed torch, divert its checkpoints and hook what the task is to see."""
+    torch.manual_seed(task.seed)
+    _divert_checkpoints(shadow)
+    kinds: dict[str, type[Probe]] = {"time": Timer, "numbers": Numbers, "syncs": Syncs}
+    state = random.getstate()
+    probe = kinds[task.mode](task, finish)
+    random.setstate(state)
+    return probe
+
+
+def _divert_checkpoints(shadow: Shadow) -> None:
+    """Save below the shadow, wherever the script meant to, and load from there what was saved."""
+
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        _SAVE(obj, shadow.writable(f, anywhere=True), *args, **kwargs)
+
+    def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+        return _LOAD(shadow.readable(f, anywhere=True), *args, **kwargs)
+
+    torch.save = save
+    torch.load = load
+
+
+def _be_deterministic() -> None:
+    """Ask for the same numbers in every run, as far as the device's kernels can give them."""
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def _synchronise() -> None:
+    """Wait until the device has done what it was given; on a CPU there is nothing to wait for."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    elif hasattr(torch, "accelerator") and torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+
+
+def _device(parameters: list[torch.Tensor]) -> str:
+    """Give the type of the device that the script trains on."""
+    types = [parameter.device.type for parameter in parameters]
+    return next((name for name in types if name != "cpu"), "cpu")
+
+
+def _peak_memory() -> int | None:
+    return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_initialized() else None
+
+
+def match(reference: list[torch.Tensor], final: list[torch.Tensor]) -> ParameterMatch:
+    """Compare final parameters with those of the reference, bit for bit and by distance."""
+    if [item.shape for item in reference] != [item.shape for item in final]:
+        return ParameterMatch(False, len(final), 0, float("inf"))
+    equal = 0
+    distance = 0.0
+    for before, after in zip(reference, final, strict=True):
+        if before.dtype == after.dtype and torch.equal(_bits(before), _bits(after)):
+            equal += 1
+        else:
+            distance = max(distance, _distance(before, after))
+    return ParameterMatch(True, len(final), equal, distance)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _distance(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Give the norm of the difference relative to the norm of `before`."""
+    wide = torch.complex128 if before.is_complex() else torch.float64
+    before, after = before.to(wide), after.to(wide)
+    apart = float(torch.linalg.vector_norm(before - after))
+    size = float(torch.linalg.vector_norm(before))
+    relative = apart / size if size else apart
+    return relative if relative == relative else float("inf")

@@ -1,0 +1,138 @@
+"""Starts a run of the script in a process of its own, and ends all that came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from torchlint.harness.plan import Task
+from torchlint.harness.trace import Failure, Trace
+
+__all__ = ["run"]
+
+_START: Final = (
+    "import sys; here = sys.path.pop(0); from torchlint.harness.child import main; "
+    "sys.path.insert(0, here); main(sys.argv[1])"
+)
+"""The user's folder is on the path for the script's imports, not for ours."""
+
+_LINGER: Final = 5.0
+"""Seconds that a run may go on after its trace is there."""
+
+_GRACE: Final = 1.0
+"""Seconds that a run's other processes get to end by themselves."""
+
+_QUIET: Final = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "WANDB_MODE": "disabled",
+    "COMET_MODE": "disabled",
+    "CLEARML_OFFLINE_MODE": "1",
+}
+"""What keeps a run from leaving anything behind, and makes runs alike."""
+
+
+def run(task: Task, *, device: str, timeout: float, verbose: bool) -> Trace:
+    """Run the script once as `task` says, and give what its process wrote down."""
+    folder = Path(task.folder)
+    folder.mkdir(parents=True)
+    order = folder / "task.json"
+    order.write_text(json.dumps(task.to_json()), encoding="utf-8")
+    errors = folder / "stderr"
+    with errors.open("wb") as error_file, (folder / "stdout").open("wb") as output_file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, str(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr if verbose else output_file,
+            stderr=sys.stderr if verbose else error_file,
+            env=_environment(device, folder),
+            start_new_session=True,
+        )
+        try:
+            in_time = _wait(process, task.trace, timeout)
+        finally:
+            _end(process)
+    if task.trace.exists():
+        trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
+        return _with_exit_message(trace, errors)
+    return Trace("failed", _why_no_trace(process.returncode, in_time, timeout, errors))
+
+
+def _environment(device: str, folder: Path) -> dict[str, str]:
+    """Give the user's environment, with the devices hidden that are not asked for."""
+    environment = {**os.environ, **_QUIET, "MLFLOW_TRACKING_URI": (folder / "mlflow").as_uri()}
+    environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = environment["HIP_VISIBLE_DEVICES"] = ""
+    elif device.startswith("cuda:"):
+        environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2]
+    return environment
+
+
+def _wait(process: subprocess.Popen[bytes], trace: Path, timeout: float) -> bool:
+    """Wait until the process is gone or has said all it has to say; False when it took too long."""
+    end = time.monotonic() + timeout
+    told: float | None = None
+    while time.monotonic() < end:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+            return True
+        if told is None and trace.exists():
+            told = time.monotonic()
+        if told is not None and time.monotonic() - told > _LINGER:
+            return True
+    return trace.exists()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the run's whole group: first the workers in peace, then whatever is left."""
+    _signal(process.pid, signal.SIGTERM)
+    end = time.monotonic() + _GRACE
+    while time.monotonic() < end and _signal(process.pid, 0):
+        process.poll()
+        time.sleep(0.01)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a process group; False when nothing of it is left."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _with_exit_message(trace: Trace, errors: Path) -> Trace:
+    """Add what a script said before it ended itself with an exit code."""
+    failure = trace.failure
+    said = _last_line(errors)
+    if failure is None or failure.kind != "exit" or not said or "exit code" not in failure.message:
+        return trace
+    return replace(trace, failure=replace(failure, message=f"{failure.message}: {said}"))
+
+
+def _why_no_trace(code: int, in_time: bool, timeout: float, errors: Path) -> Failure:
+    """Say why a run left no trace."""
+    if not in_time:
+        return Failure("timeout", f"it had not done its steps after {timeout:g} s")
+    if code == -signal.SIGKILL:
+        return Failure("memory", "the system killed it, most likely for want of memory")
+    if code < 0:
+        return Failure("killed", f"it was ended by {signal.Signals(-code).name}")
+    return Failure("exit", _last_line(errors) or f"it ended itself with exit code {code}")
+
+
+def _last_line(errors: Path) -> str:
+    """Give the last line that the script wrote to standard error."""
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,209 @@
+"""What a script writes below its project goes to a shadow folder, and is read back from there."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Shadow"]
+
+_WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Shadow:
+    """A folder that takes the place of the project for whatever is written."""
+
+    def __init__(self, folder: Path, roots: tuple[Path, ...]) -> None:
+        self._folder = os.path.realpath(folder)
+        self._roots = tuple(os.path.realpath(root) for root in roots)
+        self._apart = tuple(
+            place
+            for place in (
+                os.path.realpath(tempfile.gettempdir()),
+                os.path.realpath(os.path.expanduser("~/.cache")),
+                os.path.realpath(sys.prefix),
+                self._folder,
+            )
+            if any(_below(place, root) for root in self._roots)
+        )
+        self._stat = os.stat
+
+    def install(self) -> None:
+        """Divert the calls through which Python code writes."""
+        self._patch_open(builtins)
+        self._patch_open(io)
+        self._patch_os_open()
+        for name in ("mkdir", "rmdir", "remove", "unlink"):
+            self._patch_one(name)
+        for name in ("rename", "replace"):
+            self._patch_two(name)
+        for name in ("stat", "lstat", "listdir", "scandir", "access"):
+            self._patch_reading(name)
+        for name in ("utime", "chmod"):
+            self._patch_writing(name)
+        self._patch_rmtree()
+
+    def written(self) -> tuple[str, ...]:
+        """Give the files that were diverted, by the paths the script meant."""
+        found = []
+        for folder, _, files in os.walk(self._folder):
+            found += [
+                os.path.join("/", os.path.relpath(os.path.join(folder, name), self._folder))
+                for name in files
+            ]
+        return tuple(sorted(found))
+
+    def readable(self, path: Any, *, anywhere: bool = False) -> Any:
+        """Give the path to read for `path`: its shadow where there is one."""
+        shadow = self._shadow(path, anywhere=anywhere)
+        return shadow if shadow is not None and self._is_there(shadow) else path
+
+    def writable(self, path: Any, *, anywhere: bool = False) -> Any:
+        """Give the path to write for `path`, its folder made and its content copied there."""
+        shadow = self._shadow(path, anywhere=anywhere)
+        if shadow is None:
+            return path
+        parent = os.path.dirname(os.path.abspath(os.fspath(path)))
+        if self._is_there(parent) or self._is_there(os.path.dirname(shadow)):
+            os.makedirs(os.path.dirname(shadow), exist_ok=True)
+            if not self._is_there(shadow) and os.path.isfile(path):
+                shutil.copy2(path, shadow)
+        return shadow
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._stat(path)
+        except OSError:
+            return False
+        return True
+
+    def _shadow(self, path: Any, *, anywhere: bool = False) -> str | None:
+        """Give the place of `path` in the shadow, None for what is not diverted."""
+        try:
+            name = os.fsdecode(path)
+        except TypeError:
+            return None
+        whole = os.path.abspath(name)
+        if _below(whole, self._folder):
+            return None
+        if not anywhere:
+            if not any(_below(whole, root) for root in self._roots):
+                return None
+            if any(_below(whole, place) for place in self._apart):
+                return None
+        return self._folder + os.path.splitdrive(whole)[1]
+
+    def _patch_open(self, module: Any) -> None:
+        real = module.open
+
+        def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if isinstance(mode, str) and not isinstance(file, int):
+                writes = any(letter in mode for letter in "wax+")
+                file = self.writable(file) if writes else self.readable(file)
+            return real(file, mode, *args, **kwargs)
+
+        module.open = open
+
+    def _patch_os_open(self) -> None:
+        real = os.open
+
+        def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if dir_fd is None:
+                path = self.writable(path) if flags & _WRITING_FLAGS else self.readable(path)
+            return real(path, flags, mode, dir_fd=dir_fd)
+
+        self._replace("open", open)
+
+    def _patch_one(self, name: str) -> None:
+        """Divert a call that makes or removes one path."""
+        real = getattr(os, name)
+
+        def call(path: Any, *args: Any, **kwargs: Any) -> None:
+            shadow = None if kwargs.get("dir_fd") is not None else self._shadow(path)
+            if shadow is None:
+                real(path, *args, **kwargs)
+            elif name == "mkdir":
+                self._make_folder(path, shadow)
+            elif self._is_there(shadow):
+                real(shadow)
+            elif not self._is_there(os.fspath(path)):
+                real(path)
+
+        self._replace(name, call)
+
+    def _make_folder(self, path: Any, shadow: str) -> None:
+        parent = os.path.dirname(os.path.abspath(os.fspath(path)))
+        if self._is_there(os.fspath(path)) or self._is_there(shadow):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+        if not self._is_there(parent) and not self._is_there(os.path.dirname(shadow)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+        os.makedirs(shadow, exist_ok=True)
+
+    def _patch_two(self, name: str) -> None:
+        """Divert a call that moves one path to another."""
+        real = getattr(os, name)
+
+        def call(source: Any, target: Any, **kwargs: Any) -> None:
+            if self._shadow(source) is not None:
+                source = self.writable(source)
+            real(source, self.writable(target), **kwargs)
+
+        self._replace(name, call)
+
+    def _patch_writing(self, name: str) -> None:
+        """Divert a call that changes a file in place."""
+        real = getattr(os, name)
+
+        def call(path: Any, *args: Any, **kwargs: Any) -> None:
+            real(path if isinstance(path, int) else self.writable(path), *args, **kwargs)
+
+        self._replace(name, call)
+
+    def _patch_reading(self, name: str) -> None:
+        """Let a call that looks at a path see its shadow first."""
+        real = getattr(os, name)
+
+        def call(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, int) or kwargs.get("dir_fd") is not None:
+                return real(path, *args, **kwargs)
+            found = self.readable(path)
+            if name == "listdir" and found != path and os.path.isdir(path):
+                return sorted({*real(found), *real(path)})
+            if name == "scandir" and found != path and os.path.isdir(path):
+                return real(path)
+            return real(found, *args, **kwargs)
+
+        self._replace(name, call)
+
+    def _patch_rmtree(self) -> None:
+        real = shutil.rmtree
+
+        def rmtree(path: Any, *args: Any, **kwargs: Any) -> Any:
+            shadow = self._shadow(path)
+            if shadow is None:
+                return real(path, *args, **kwargs)
+            return real(shadow, ignore_errors=True)
+
+        shutil.rmtree = rmtree  # type: ignore[assignment]
+
+    @staticmethod
+    def _replace(name: str, call: Callable[..., Any]) -> None:
+        """Put a call in the place of one of `os`, also in what `os` says it can do."""
+        real = getattr(os, name)
+        for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if real in able:
+                able.add(call)
+        setattr(os, name, call)
+
+
+def _below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -1,0 +1,91 @@
+"""What one run of a script saw, as its process wrote it down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+__all__ = ["Failure", "ParameterMatch", "SyncSite", "Trace"]
+
+Ending = Literal["full", "ended", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run did not get where it should: one line, and the place in the user's code."""
+
+    kind: Literal["crash", "input", "memory", "exit", "timeout", "killed", "idle"]
+    message: str
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSite:
+    """A line at which the host waited for the device, with how often it did."""
+
+    file: str
+    line: int
+    call: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterMatch:
+    """How final parameters compare with the reference, tensor by tensor."""
+
+    shapes: bool
+    count: int
+    equal: int
+    distance: float
+    """The largest distance of a tensor from its reference, relative to the reference's norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One run of the script: how it ended and what was seen on the way."""
+
+    ending: Ending
+    failure: Failure | None = None
+    taken: int = 0
+    """Steps of the optimizer that counts, warm-up included."""
+    leader: int | None = None
+    durations: tuple[float, ...] = ()
+    """Seconds of each step of the window; the device was waited for at both ends."""
+    waited: float | None = None
+    """Seconds of the window spent waiting for a loader, None where no loader was asked."""
+    losses: tuple[float, ...] = ()
+    loss_steps: tuple[int, ...] = ()
+    """For each loss, how many steps had been taken when it was sent backward."""
+    parameters: ParameterMatch | None = None
+    syncs: tuple[SyncSite, ...] = ()
+    sync_steps: int = 0
+    device: str = "cpu"
+    torch: str = ""
+    host_memory: int = 0
+    device_memory: int | None = None
+    modules: tuple[str, ...] = ()
+    """Files of the project that the run imported, the script first."""
+    warnings: tuple[str, ...] = ()
+    diverted: tuple[str, ...] = ()
+    processes: bool = False
+    """Whether the script started processes of its own, loader workers aside."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the trace as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Trace:
+        """Read a trace back."""
+        values: dict[str, Any] = {
+            item.name: tuple(value) if isinstance(value, list) else value
+            for item in fields(cls)
+            if (value := data.get(item.name)) is not None
+        }
+        if data.get("failure"):
+            values["failure"] = Failure(**data["failure"])
+        if data.get("parameters"):
+            values["parameters"] = ParameterMatch(**data["parameters"])
+        values["syncs"] = tuple(SyncSite(**site) for site in data.get("syncs", ()))
+        return cls(**values)

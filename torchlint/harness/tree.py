@@ -1,0 +1,55 @@
+"""The user's project as files on disk: its folder, and what changed in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+__all__ = ["changes", "project_root", "snapshot"]
+
+_MARKS: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
+_MOST: Final = 20_000
+"""Files beyond this number are not looked at: a folder of images is no source tree."""
+
+Snapshot = dict[str, tuple[int, int]]
+
+
+def project_root(script: Path) -> Path:
+    """Give the nearest folder above the script that looks like a project, else its own."""
+    home = script.resolve().parent
+    for folder in (home, *home.parents):
+        if any((folder / mark).exists() for mark in _MARKS):
+            return folder
+    return home
+
+
+def snapshot(root: Path) -> Snapshot:
+    """Give time and size of the project's files."""
+    return {path: state for path in islice(_files(root), _MOST) if (state := _state(path))}
+
+
+def changes(before: Snapshot, root: Path) -> tuple[str, ...]:
+    """Give the files that were written, made or removed since `before`, relative to `root`."""
+    after = snapshot(root)
+    whole = len(before) < _MOST and len(after) < _MOST
+    paths = before.keys() | after.keys() if whole else before.keys() & after.keys()
+    changed = {path for path in paths if before.get(path) != after.get(path)}
+    return tuple(sorted(os.path.relpath(path, root) for path in changed))
+
+
+def _files(root: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name[0] != "." and name != "__pycache__")
+        for name in sorted(files):
+            yield os.path.join(folder, name)
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

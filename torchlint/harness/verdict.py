@@ -1,0 +1,118 @@
+"""What the numbers and the times mean: one verdict for each fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from torchlint.harness.doubt import Doubt
+from torchlint.harness.plan import Variant
+from torchlint.harness.promise import Comparison
+from torchlint.harness.statistics import Interval, Speedup
+from torchlint.harness.trace import SyncSite
+
+__all__ = [
+    "Change",
+    "Decision",
+    "Outcome",
+    "Report",
+    "Verdict",
+    "decide",
+    "judge_speed",
+    "speed_doubt",
+]
+
+Decision = Literal["keep", "revert", "none"]
+
+_MATTERS: Final = 0.05
+"""A difference that the interval must exclude before two scripts are called the same."""
+
+
+class Verdict(Enum):
+    """What is known of a fix."""
+
+    FASTER = "FASTER"
+    SAME = "SAME"
+    SLOWER = "SLOWER"
+    DIFFERENT = "DIFFERENT"
+    UNSURE = "UNSURE"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A quantity of the original and of the fixed script, None where it was not seen."""
+
+    before: float | None = None
+    after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that was found out about one variant."""
+
+    variant: Variant
+    verdict: Verdict
+    comparison: Comparison | None = None
+    speedup: Speedup | None = None
+    step_time: Change = Change()
+    syncs: Change = Change()
+    sync_sites: tuple[SyncSite, ...] = ()
+    """Where the original waits and the fixed script does not, or less."""
+    wait_share: Change = Change()
+    host_memory: Change = Change()
+    device_memory: Change = Change()
+    warnings: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def decision(self) -> Decision:
+        """What to do with the fix."""
+        return decide(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One verification: the script, what it ran on, and an outcome for each variant."""
+
+    script: str
+    args: tuple[str, ...]
+    device: str
+    torch: str
+    seed: int
+    steps: int
+    warmup: int
+    rounds: int
+    noise: Interval | None
+    outcomes: tuple[Outcome, ...]
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a fix failed: it is slower, or its numbers are off."""
+        return any(outcome.decision == "revert" for outcome in self.outcomes)
+
+
+def judge_speed(speedup: Speedup, noise: Interval) -> Verdict:
+    """Say what the interval shows: a difference counts when it lies wholly outside the noise."""
+    if speedup.low > max(1.0, noise.high):
+        return Verdict.FASTER
+    if speedup.high < min(1.0, noise.low):
+        return Verdict.SLOWER
+    if max(speedup.high - 1, 1 - speedup.low) <= _MATTERS:
+        return Verdict.SAME
+    return Verdict.UNSURE
+
+
+def speed_doubt(speedup: Speedup, noise: Interval) -> Doubt:
+    """Say why the speed could not be judged."""
+    if not speedup.low <= 1.0 <= speedup.high or noise.high - noise.low > 2 * _MATTERS:
+        return Doubt.noisy_machine(noise.low, noise.high)
+    return Doubt.wide_interval()
+
+
+def decide(verdict: Verdict) -> Decision:
+    """Keep what is faster, revert what is slower or wrong, leave the rest to the user."""
+    if verdict is Verdict.FASTER:
+        return "keep"
+    return "revert" if verdict in (Verdict.SLOWER, Verdict.DIFFERENT) else "none"

@@ -1,0 +1,77 @@
+"""Processes that a script spawns: they import its main module anew, so the overlay goes along."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.spawn
+import sys
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from torchlint.harness.overlay import Overlay
+from torchlint.harness.shadow import Shadow
+
+__all__ = ["Luggage", "hand_on"]
+
+
+class Luggage:
+    """What a spawned process has to set up before it imports the user's main module."""
+
+    def __init__(self, texts: Mapping[str, str], shadow: Path, roots: tuple[Path, ...]) -> None:
+        self.texts = texts
+        self.shadow = shadow
+        self.roots = roots
+
+    def set_up(self) -> Overlay:
+        """Lay the texts over this process and divert what it writes."""
+        overlay = Overlay(self.texts)
+        overlay.install()
+        Shadow(self.shadow, self.roots).install()
+        return overlay
+
+
+class _Preparation(dict[str, Any]):
+    """Preparation data that sets up the luggage as soon as it is unpickled."""
+
+    luggage: Luggage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpack, (self.luggage, dict(self))
+
+
+def _unpack(luggage: Luggage, data: dict[str, Any]) -> dict[str, Any]:
+    """Set up the luggage in a spawned process, and give back its preparation data."""
+    overlay = luggage.set_up()
+
+    def run_main(path: str) -> None:
+        if not getattr(sys.modules["__main__"], "__torchlint__", False):
+            overlay.run(path, "__mp_main__").__dict__["__torchlint__"] = True
+
+    setattr(multiprocessing.spawn, "_fixup_main_from_path", run_main)  # noqa: B010 - replaced
+    return data
+
+
+def hand_on(luggage: Luggage, notice: Callable[[], None]) -> None:
+    """Make every process that is spawned from here take the luggage along.
+
+    `notice` is called when the script starts one that is no helper (helpers are daemons).
+    """
+    prepare = multiprocessing.spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data = _Preparation(prepare(name))
+        data.luggage = luggage
+        return data
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
+    multiprocessing.set_forkserver_preload([])
+    start = BaseProcess.start
+
+    def noticed(process: BaseProcess) -> None:
+        if not process.daemon:
+            notice()
+        start(process)
+
+    setattr(BaseProcess, "start", noticed)  # noqa: B010 - a method is replaced
