@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import libcst as cst
+from semantic.expectations import Expectation
 
-from expectations import Expectation
 from torchlint.semantic.script import Script
 from torchlint.semantic.values import State
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
+_PARAMETERS = {
+    "torch.utils.data.DataLoader": (
+        "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn pin_memory"
+    ),
+    "torch.nn.Conv2d": "in_channels out_channels kernel_size stride padding dilation groups bias",
+    "torch.nn.Linear": "in_features out_features bias",
+    "torch.optim.SGD": "params lr momentum",
+}
 _COMPOUND = (cst.For, cst.While, cst.If, cst.With, cst.Try, cst.FunctionDef, cst.ClassDef)
 
 
@@ -102,7 +110,10 @@ class _Line:
         return loop.role.name
 
     def _argument(self, name: str) -> str:
-        value = self.script.call(self._call()).argument(name)
+        call = self.script.call(self._call())
+        parameters = _PARAMETERS.get(call.name or "", "").split()
+        position = parameters.index(name) if name in parameters else None
+        value = call.argument(name, position)
         if value.state is State.KNOWN and value.node is not None:
             return self.script.tree.text(value.node).strip()
         return value.state.name.lower()

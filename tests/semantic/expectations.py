@@ -37,7 +37,7 @@ class Expectation:
 
 
 def expectations(path: Path) -> Iterator[Expectation]:
-    """Yield what the comments of a case file expect; a trailing comment that expects nothing is an error."""
+    """Yield what the comments of a case file expect; one that expects nothing is an error."""
     text = path.read_text(encoding="utf-8")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:

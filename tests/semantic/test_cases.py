@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from semantic.answers import answer
+from semantic.expectations import Expectation, expectations
 
-from answers import answer
-from expectations import Expectation, expectations
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 

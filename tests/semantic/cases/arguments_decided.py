@@ -1,4 +1,3 @@
-# accelerator: yes
 # framework: none
 """Values that somebody chose: argparse, a configuration, the environment."""
 import argparse
@@ -40,7 +39,7 @@ class Settings:
     batch_size = 16
 
 
-DataLoader(ds, num_workers=Settings.workers)  # arg num_workers: 4
+DataLoader(ds, num_workers=Settings.workers)  # arg num_workers: decided
 
 
 class Data:

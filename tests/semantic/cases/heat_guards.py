@@ -54,8 +54,8 @@ def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval
             writer.flush()  # heat: cold
         else:
             writer.add_scalar("loss", loss.item(), i)  # heat: hot
-        if writer is not None:
-            writer.add_scalar("loss", loss.item(), i)  # heat: hot
+        if args.mixup > 0 and y.dim() == 1:
+            print(loss.item())  # heat: hot
         if args.clip > 0:
             torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)  # heat: hot
         if torch.isnan(loss):
@@ -71,7 +71,7 @@ def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval
 def skipping(model, loader, criterion, optimizer, log_interval):
     for i, (x, y) in enumerate(loader):
         if x.size(0) < 2:
-            continue  # heat: cold
+            continue
         loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
         optimizer.zero_grad()
         loss.backward()
@@ -89,7 +89,7 @@ def skipping_bad_batches(model, loader, criterion, optimizer):
         x, y = batch
         loss = criterion(model(x.cuda()), y.cuda())  # heat: hot
         if not torch.isfinite(loss):
-            optimizer.zero_grad()  # heat: cold
+            optimizer.zero_grad()
             continue
         loss.backward()  # heat: hot
         optimizer.step()

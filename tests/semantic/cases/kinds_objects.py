@@ -73,7 +73,7 @@ def build_model(name):
 
 
 def build_loaders(train, test, batch_size=32):
-    train_dl = DataLoader(train, batch_size=batch_size, shuffle=True)  # arg batch_size: decided
+    train_dl = DataLoader(train, batch_size=batch_size, shuffle=True)  # arg batch_size: 32
     test_dl = DataLoader(test, batch_size=batch_size)
     return train_dl, test_dl
 

@@ -39,7 +39,7 @@ def arrays(path):
     a = np.load(path)  # kind: UNKNOWN
     b = np.zeros((3, 4), dtype=np.float32)  # kind: NDARRAY
     c = b.T @ b  # kind: NDARRAY
-    d = b.sum().item()  # kind: NUMBER
+    d = b.sum().item()
     e = b[0]
     f = np.concatenate([b, b]) * 2  # kind: NDARRAY
     g = torch.from_numpy(b)  # kind: TENSOR
@@ -71,8 +71,8 @@ def losses(model, batch, target, criterion, weights):
 
 def by_its_backward(network, images, labels):
     objective = network(images, labels)
-    objective = objective.mean()  # kind: LOSS
-    objective.backward()
+    objective = objective.mean()  # kind: TENSOR
+    objective.backward()  # kind objective: LOSS
     logits, error = network(images, labels)
     error.backward()
     print(error)  # kind error: LOSS

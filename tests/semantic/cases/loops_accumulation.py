@@ -23,7 +23,7 @@ def train(model, loader, criterion, optimizer, scheduler, accumulation_steps, de
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
             scheduler.step()  # heat: cold
-        running_loss += loss.item() * accumulation_steps  # heat: hot; kind: NUMBER
+        running_loss += loss.item() * accumulation_steps  # heat: hot
     return running_loss / len(loader)
 
 

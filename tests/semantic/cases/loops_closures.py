@@ -66,7 +66,7 @@ if __name__ == "__main__":
     data = DataLoader(TensorDataset(torch.randn(64, 10), torch.randn(64, 1)), batch_size=8)  # kind: LOADER
     for _ in range(3):  # role: EPOCH
         for batch in data:  # role: TRAIN_BATCH
-            objective = (net(batch[0].cuda()) - batch[1].cuda()).pow(2).mean()  # kind: LOSS
+            objective = (net(batch[0].cuda()) - batch[1].cuda()).pow(2).mean()  # kind: TENSOR
             sgd.zero_grad()
-            objective.backward()
+            objective.backward()  # kind objective: LOSS
             sgd.step()

@@ -54,14 +54,14 @@ def finish_episode():
     for log_prob, R in zip(policy.saved_log_probs, returns):  # role: OTHER
         policy_loss.append(-log_prob * R)
     optimizer.zero_grad()
-    policy_loss = torch.cat(policy_loss).sum()  # kind: LOSS
-    policy_loss.backward()
+    policy_loss = torch.cat(policy_loss).sum()  # kind: TENSOR
+    policy_loss.backward()  # kind policy_loss: LOSS
     optimizer.step()
 
 
 def main():
     running_reward = 10
-    for i_episode in count(1):  # role: OTHER
+    for i_episode in count(1):
         state, _ = env.reset()
         ep_reward = 0
         for t in range(1, 10000):  # role: OTHER

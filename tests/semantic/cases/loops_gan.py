@@ -57,15 +57,15 @@ def train_wgan(generator, discriminator, dataloader, optimizer_G, optimizer_D, o
             optimizer_D.zero_grad()
             z = torch.randn(imgs.shape[0], opt.latent_dim)
             fake_imgs = generator(z).detach()  # kind: TENSOR
-            loss_D = -torch.mean(discriminator(real_imgs)) + torch.mean(discriminator(fake_imgs))  # kind: LOSS
-            loss_D.backward()
+            loss_D = -torch.mean(discriminator(real_imgs)) + torch.mean(discriminator(fake_imgs))  # kind: TENSOR
+            loss_D.backward()  # kind loss_D: LOSS
             optimizer_D.step()
             for p in discriminator.parameters():  # role: OTHER
                 p.data.clamp_(-opt.clip_value, opt.clip_value)  # heat: hot
             if i % opt.n_critic == 0:
                 optimizer_G.zero_grad()  # heat: cold
-                loss_G = -torch.mean(discriminator(generator(z)))  # kind: LOSS
-                loss_G.backward()
+                loss_G = -torch.mean(discriminator(generator(z)))  # kind: TENSOR
+                loss_G.backward()  # kind loss_G: LOSS
                 optimizer_G.step()
             batches_done += 1  # heat: hot
 

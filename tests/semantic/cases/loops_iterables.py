@@ -23,7 +23,7 @@ def through_tqdm(model, train_ds, criterion, optimizer, epochs):
 def through_a_bar(model, loader, criterion, optimizer):
     pbar = tqdm(enumerate(loader), total=len(loader))
     for step, batch in pbar:  # role: TRAIN_BATCH; kind step: NUMBER
-        images, labels = batch
+        images, labels = batch  # kind images: TENSOR; kind labels: TENSOR
         loss = criterion(model(images.cuda()), labels.cuda())
         loss.backward()
         optimizer.step()

@@ -4,6 +4,7 @@ import datetime
 import time
 
 import torch
+import torchvision
 import utils
 
 
