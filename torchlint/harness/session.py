@@ -13,9 +13,9 @@ from torchlint.harness.assessment import Evidence, assess, durations
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
 from torchlint.harness.promise import Comparison, compare
-from torchlint.harness.statistics import noise_band
+from torchlint.harness.statistics import Interval, noise_band
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.verdict import Report
+from torchlint.harness.verdict import Outcome, Report
 
 __all__ = ["ScriptError", "Session"]
 
@@ -29,6 +29,7 @@ _TRAINS_ELSEWHERE: Final = (
     "no torch optimizer took a step in it, but it starts processes of its own: "
     "verify the script that trains"
 )
+_OTHER_DEVICE: Final = "it was to train on {}, and it trained on {}: say so in its arguments"
 
 Notify = Callable[[int, int], None]
 """Is told how many runs are done, of how many."""
@@ -74,6 +75,9 @@ class Session:
         """
         self._expected = max(self._expected, 2)
         self._first = _fit(self._run(ORIGINAL, "numbers"))
+        wanted = self._plan.device.partition(":")[0]
+        if wanted not in ("auto", self._first.device):
+            raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, self._first.device)))
         return self._first.modules
 
     def measure(self, variants: Sequence[Variant]) -> Report:
@@ -88,6 +92,8 @@ class Session:
             if all(variant.texts != other.texts for other in variants[:at])
         ]
         window = self._window(first)
+        if not distinct:
+            return self._report(first, None, None, ())
         self._expect(len(distinct), timed=window is not None)
         again = _fit(self._run(ORIGINAL, "numbers"))
         original = Evidence(first, self._run(ORIGINAL, "syncs"))
@@ -111,6 +117,15 @@ class Session:
             assess(variant, original, evidence, _comparison(first, again, evidence, variant), noise)
             for variant, evidence in zip(variants, evidence_of, strict=True)
         )
+        return self._report(first, window, noise, outcomes)
+
+    def _report(
+        self,
+        first: Trace,
+        window: tuple[int, int] | None,
+        noise: Interval | None,
+        outcomes: tuple[Outcome, ...],
+    ) -> Report:
         warmup, steps = window or (0, 0)
         return Report(
             script=str(self._plan.script),
@@ -123,7 +138,7 @@ class Session:
             rounds=self._plan.rounds,
             noise=noise,
             outcomes=outcomes,
-            doubts=self._doubts(first, window),
+            doubts=self._doubts(first, window) if outcomes else (),
         )
 
     def _time(

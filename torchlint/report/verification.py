@@ -1,0 +1,209 @@
+"""What a verification found, as text for a person and as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from typing import Any, Final
+
+from torchlint.finding import Safety
+from torchlint.harness.statistics import Interval, Speedup
+from torchlint.harness.trace import Failure
+from torchlint.harness.verdict import Change, Outcome, Report, Verdict
+from torchlint.report.paint import Paint
+
+__all__ = ["failure_line", "verification_json", "verification_text"]
+
+_MEBIBYTE: Final = 1024 * 1024
+_SPOKEN: Final = {
+    Verdict.FASTER: "keep",
+    Verdict.SAME: "no measurable difference",
+    Verdict.SLOWER: "revert (slower)",
+    Verdict.DIFFERENT: "revert (numbers off)",
+    Verdict.UNSURE: "cannot tell",
+}
+_SITES: Final = 5
+_FAILED: Final = {
+    "crash": "the script fails as it is: {}",
+    "input": "the script asks for input, and while verifying there is none: pass it as arguments",
+    "memory": "the script runs out of memory as it is: {}",
+    "exit": "the script ends before there is anything to measure: {}",
+    "timeout": "the script is too slow to measure: {}; raise --timeout or lower --steps",
+    "killed": "the script dies as it is: {}",
+    "idle": "the script cannot be measured: {}",
+}
+
+
+def verification_json(report: Report) -> str:
+    """Give the report as one JSON document."""
+    document = {
+        "version": 1,
+        "script": report.script,
+        "args": list(report.args),
+        "device": report.device,
+        "torch": report.torch,
+        "python": platform.python_version(),
+        "seed": report.seed,
+        "steps": report.steps,
+        "warmup": report.warmup,
+        "rounds": report.rounds,
+        "noise": _interval(report.noise),
+        "variants": [_variant(report, outcome) for outcome in report.outcomes],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
+    comparison = outcome.comparison
+    return {
+        "kind": outcome.variant.kind,
+        "codes": list(outcome.variant.codes),
+        "safety": outcome.variant.safety.word,
+        "verdict": outcome.verdict.value,
+        "decision": outcome.decision,
+        "speedup": _speedup(outcome.speedup),
+        "numbers": comparison.word if comparison else "not-compared",
+        "compared": {
+            "losses": comparison.losses if comparison else 0,
+            "parameters": comparison.parameters if comparison else 0,
+            "differs_at_step": comparison.differs_at if comparison else None,
+        },
+        "syncs_per_step": _change(outcome.syncs),
+        "wait_share": _change(outcome.wait_share),
+        "peak_memory": {
+            "host": _change(outcome.host_memory),
+            "device": _change(outcome.device_memory),
+        },
+        "warnings": list(outcome.warnings),
+        "doubts": [
+            {"name": doubt.name, "message": doubt.message}
+            for doubt in (*report.doubts, *outcome.doubts)
+        ],
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None else {"low": interval.low, "high": interval.high}
+
+
+def _speedup(speedup: Speedup | None) -> dict[str, float] | None:
+    if speedup is None:
+        return None
+    return {"ratio": speedup.ratio, "low": speedup.low, "high": speedup.high}
+
+
+def _change(change: Change) -> dict[str, float | None]:
+    return {"before": change.before, "after": change.after}
+
+
+def verification_text(report: Report, paint: Paint) -> str:
+    """Give the report for a person in a hurry: verdict first, then what it rests on."""
+    where = f"{report.device}, torch {report.torch}, seed {report.seed}"
+    lines = [f"{paint.path(report.script)} on {where}"]
+    if report.noise is not None:
+        low, high = report.noise.low, report.noise.high
+        lines.append(
+            f"{report.rounds} rounds of {report.steps} steps after {report.warmup} of warm-up; "
+            f"the original against itself: {low:.2f}x to {high:.2f}x"
+        )
+    lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
+    if not report.outcomes:
+        lines.append("No fix to verify: nothing that was selected can be fixed here.")
+    for outcome in report.outcomes:
+        lines += ["", *_outcome(outcome, paint)]
+    return "\n".join(lines) + "\n"
+
+
+def failure_line(script: str, failure: Failure) -> str:
+    """Say in one line why the original script cannot be measured."""
+    place = f"{os.path.relpath(failure.file)}:{failure.line}" if failure.line else script
+    return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
+
+
+def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
+    spoken = _SPOKEN[outcome.verdict]
+    if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
+        spoken = "cannot compare"
+    codes = " ".join(outcome.variant.codes)
+    name = f"all fixes ({codes})" if outcome.variant.kind == "all" else codes
+    rows = [
+        ("speed", _speed(outcome)),
+        ("numbers", _numbers(outcome)),
+        ("syncs per step", _counts(outcome.syncs)),
+        ("waiting for data", _shares(outcome.wait_share)),
+        ("host memory", _sizes(outcome.host_memory)),
+        ("device memory", _sizes(outcome.device_memory)),
+    ]
+    return [
+        f"{paint.strong(name)}  {_painted(outcome, spoken, paint)}",
+        *(f"  {label:<16}  {text}" for label, text in rows if text),
+        *(
+            f"    waits at {os.path.relpath(site.file)}:{site.line}: {site.call}"
+            for site in outcome.sync_sites[:_SITES]
+        ),
+        *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
+        *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in outcome.doubts),
+    ]
+
+
+def _painted(outcome: Outcome, text: str, paint: Paint) -> str:
+    if outcome.decision == "keep":
+        return paint.added(text)
+    return paint.removed(text) if outcome.decision == "revert" else text
+
+
+def _not_comparable(outcome: Outcome) -> bool:
+    return outcome.comparison is not None and outcome.comparison.doubt is not None
+
+
+def _speed(outcome: Outcome) -> str:
+    if outcome.speedup is None:
+        return "not timed"
+    gain = outcome.speedup
+    before, after = outcome.step_time.before, outcome.step_time.after
+    times = "" if before is None or after is None else f": {_time(before)} -> {_time(after)} a step"
+    return f"{gain.ratio:.2f}x ({gain.low:.2f}x to {gain.high:.2f}x){times}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _numbers(outcome: Outcome) -> str:
+    comparison = outcome.comparison
+    if comparison is None:
+        return "not compared"
+    seen = f"{comparison.losses} losses, {comparison.parameters} parameters"
+    since = "" if comparison.differs_at is None else f", from step {comparison.differs_at + 1} on"
+    promise = outcome.variant.safety
+    if comparison.word == "equal":
+        return f"equal bit for bit ({seen})"
+    if comparison.word == "not-compared":
+        return "not compared"
+    if comparison.kept is False:
+        broken = (
+            "bit for bit equal" if promise is Safety.EXACT else f"close ({comparison.tolerance})"
+        )
+        return f"not {broken}, as its class `{promise.word}` promises{since} ({seen})"
+    if comparison.word == "close":
+        return f"close ({seen}; {comparison.tolerance})"
+    return f"different{since}, as an `{promise.word}` fix may make them ({seen})"
+
+
+def _counts(change: Change) -> str:
+    if change.before is None or change.after is None:
+        return ""
+    return f"{change.before:.3g} -> {change.after:.3g}"
+
+
+def _shares(change: Change) -> str:
+    if change.before is None or change.after is None:
+        return ""
+    return f"{change.before:.0%} -> {change.after:.0%} of the time"
+
+
+def _sizes(change: Change) -> str:
+    if change.before is None or change.after is None:
+        return ""
+    return f"{change.before / _MEBIBYTE:.0f} -> {change.after / _MEBIBYTE:.0f} MiB"
