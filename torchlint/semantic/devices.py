@@ -17,7 +17,17 @@ from torchlint.semantic.values import State, Values
 __all__ = ["Devices"]
 
 _ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
-_CALLS: Final = frozenset(["cuda", "xpu"])
+_ACCELERATOR_CALLS: Final = (
+    "torch.accelerator.",
+    "torch.xpu.",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.set_device",
+    "torch.cuda.current_device",
+    "torch.cuda.synchronize",
+    "torch.cuda.device",
+)
+_CALLS: Final = frozenset("cuda xpu".split())
 _FRAMEWORKS: Final = {
     "lightning": "lightning",
     "pytorch_lightning": "lightning",
@@ -53,6 +63,8 @@ class Devices:
         return self._can
 
     def _looks_accelerated(self) -> bool:
+        if self.framework != "none":
+            return True
         for call in self.tree.all(cst.Call):
             func = call.func
             if isinstance(func, cst.Attribute):
@@ -69,7 +81,7 @@ class Devices:
                 and self._may_be_accelerator(call.args[0].value)
             ):
                 return True
-            if name is not None and name.startswith(("torch.accelerator.", "torch.xpu.")):
+            if name is not None and name.startswith(_ACCELERATOR_CALLS):
                 return True
         return self._mentions_accelerator()
 

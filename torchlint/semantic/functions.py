@@ -21,7 +21,7 @@ _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 })  # fmt: skip
-_SAME: Final = frozenset(["to", "cuda", "cpu", "half", "float", "double", "bfloat16", "train", "eval"])
+_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 
 
 class Functions:
@@ -59,6 +59,16 @@ class Functions:
                 return self.method(owner, node.attr.value)
         if isinstance(node, cst.Call) and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
+        return None
+
+    def partial(self, call: cst.Call) -> str | None:
+        """Give the qualified name that a call of a `functools.partial` object runs."""
+        if not isinstance(call.func, cst.Name):
+            return None
+        bindings = self.scopes.reaching(call.func)
+        made = bindings[0].value if len(bindings) == 1 else None
+        if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
+            return self.names.name(made.args[0].value) if made.args else None
         return None
 
     def _joint(self, bindings: tuple[Binding, ...]) -> Definition | None:
@@ -174,6 +184,9 @@ class Functions:
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Give the bindings of an attribute of an object whose class is in this file."""
         owner = self.instance_of(node.value)
+        if owner is None:
+            named = self.definition(node.value)
+            owner = named if isinstance(named, cst.ClassDef) else None
         if owner is None:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
@@ -295,7 +308,7 @@ class Functions:
     # -- bodies ---------------------------------------------------------------
 
     def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
-        """Yield the nodes of a type inside `outer` that run with it: not those of inner functions."""
+        """Yield the nodes of a type inside `outer` that run with it, none of inner functions."""
         home = self.scopes.function(outer) if not isinstance(outer, cst.FunctionDef) else outer
         for node in self.tree.within(outer, kind):
             inner = self.scopes.function(node)

@@ -45,7 +45,8 @@ class Gradients:
                 for item in reversed(outer.items):
                     mode = self.mode(item.item)
                     if mode is not None:
-                        return mode
+                        # enable_grad() has no say inside inference_mode().
+                        return Grad.OFF if self._inferring(outer) else mode
             elif isinstance(outer, cst.FunctionDef) and child is outer.body:
                 mode = self._switched(node, outer)
                 return mode if mode is not None else self._of_function(outer)
@@ -65,16 +66,33 @@ class Gradients:
                 return Grad.ON
             if name == "torch.set_grad_enabled":
                 return self._flag(node, inverted=False)
-            return self._of_manager(node)
+            manager = self._of_manager(node)
+            alias = isinstance(node.func, (cst.Name, cst.Attribute)) and manager is None
+            return self.mode(node.func) if alias and name is None else manager
         if isinstance(node, (cst.Name, cst.Attribute)):
             name = self.names.name(node)
             if name in _OFF:
                 return Grad.OFF
-            return self._of_alias(node)
+            return Grad.ON if name == "torch.enable_grad" else self._of_alias(node)
         if isinstance(node, cst.IfExp):
             modes = {self.mode(node.body), self.mode(node.orelse)}
             return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
         return None
+
+    def _inferring(self, node: cst.CSTNode) -> bool:
+        """Whether inference mode, which nothing inside can undo, is on around a node."""
+        managers: list[cst.BaseExpression] = []
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.With):
+                managers += [item.item for item in outer.items]
+            elif isinstance(outer, cst.FunctionDef):
+                managers += [decorator.decorator for decorator in outer.decorators]
+                break
+        named = [m.func if isinstance(m, cst.Call) else m for m in managers]
+        return any(
+            self.names.name(name) == "torch.inference_mode" and self.mode(manager) is Grad.OFF
+            for name, manager in zip(named, managers, strict=True)
+        )
 
     def _flag(self, call: cst.Call, inverted: bool) -> Grad:
         value = self.values.argument(call, "mode", 0)

@@ -27,12 +27,13 @@ class Heat(Enum):
 
 _RARE: Final = re.compile(
     r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|visuali[sz]e|plot|plots|"
-    r"wandb|tensorboard|writer|tb|summary|profile|profiling|rank|local_rank|global_rank|"
+    r"profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+)",
     re.IGNORECASE,
 )
+_CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
@@ -58,10 +59,33 @@ class Heats:
         function = self.scopes.function(node)
         if function is not None and _TIMING.fullmatch(function.name.value):
             return Heat.COLD
+        if self._times(node):
+            return Heat.COLD
         loop = self.batch_loop(node)
         if loop is not None:
             return self._heat_below(node, loop.node)
         return self._heat_of_callers(node, function)
+
+    def _times(self, node: cst.CSTNode) -> bool:
+        """Whether a statement waits for the device beside a line that reads a clock."""
+        line = self.tree.statement(node) if node is not self.tree.module else None
+        block = self.tree.parent(line) if line is not None else None
+        if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
+            block, cst.IndentedBlock
+        ):
+            return False
+        waits = any(
+            isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize"
+            for call in self.tree.within(line, cst.Call)
+        )
+        at = block.body.index(line)
+        beside = [*block.body[max(at - 1, 0) : at], *block.body[at + 1 : at + 2]]
+        return waits and any(
+            (self.functions.names.name(call.func) or "") in _CLOCKS
+            or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "record")
+            for other in beside
+            for call in self.tree.within(other, cst.Call)
+        )
 
     def _heat_of_callers(self, node: cst.CSTNode, function: cst.FunctionDef | None) -> Heat:
         if function is None or id(function) in self._open:
@@ -117,6 +141,8 @@ class Heats:
         operator = test.comparisons[0].operator
         sides = (test.left, test.comparisons[0].comparator)
         equal = isinstance(operator, cst.Equal)
+        if isinstance(operator, (cst.Is, cst.IsNot)):
+            return False
         if not equal and not isinstance(operator, cst.NotEqual):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
@@ -174,7 +200,8 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
 
 def _leaves(line: cst.CSTNode) -> bool:
     """Whether a line ends the loop, so that its block runs once at most."""
-    return any(isinstance(small, (cst.Break, cst.Return, cst.Raise)) for small in _small(line))
+    leaving = (cst.Break, cst.Return, cst.Raise, cst.Continue)
+    return any(isinstance(small, leaving) for small in _small(line))
 
 
 def _continues(suite: cst.BaseSuite) -> bool:

@@ -67,13 +67,27 @@ _CALLED: Final = {
     "builtins.dict": Kind.MAPPING,
     "collections.OrderedDict": Kind.MAPPING,
     "collections.defaultdict": Kind.MAPPING,
+    "math.sqrt": Kind.NUMBER,
+    "math.exp": Kind.NUMBER,
+    "math.log": Kind.NUMBER,
+    "math.ceil": Kind.NUMBER,
+    "math.floor": Kind.NUMBER,
+    "math.pow": Kind.NUMBER,
     "time.time": Kind.NUMBER,
     "time.perf_counter": Kind.NUMBER,
 }
 _NOT_TENSORS: Final = frozenset(
-    ["manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "save", "load", "is_tensor", "is_storage", "numel", "set_default_dtype", "set_default_tensor_type", "set_num_threads", "get_num_threads", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "typename", "set_printoptions", "compile", "finfo", "iinfo", "equal", "allclose", "is_floating_point", "is_complex", "device", "dtype", "Size", "Generator", "set_float32_matmul_precision", "get_default_dtype", "use_deterministic_algorithms", "split", "chunk", "unbind", "meshgrid", "tensor_split", "vsplit", "hsplit", "dsplit"]
+    (
+        "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor "
+        "is_storage numel set_default_dtype set_default_tensor_type set_num_threads "
+        "get_num_threads no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
+        "typename set_printoptions compile finfo iinfo equal allclose is_floating_point "
+        "is_complex device dtype Size Generator set_float32_matmul_precision "
+        "get_default_dtype use_deterministic_algorithms split chunk unbind meshgrid "
+        "tensor_split vsplit hsplit dsplit"
+    ).split()
 )
-_SEQUENCES: Final = frozenset(["split", "chunk", "unbind", "meshgrid", "tensor_split"])
+_SEQUENCES: Final = frozenset("split chunk unbind meshgrid tensor_split".split())
 _DATASET_BASES: Final = re.compile(
     r"torch\.utils\.data\.(?:Dataset|IterableDataset|TensorDataset|ConcatDataset|Subset|"
     r"ChainDataset|StackDataset)|torchvision\.datasets\.\w+"
@@ -103,14 +117,17 @@ _OPTIMIZER: Final = re.compile(
 _SCHEDULER: Final = re.compile(
     r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*"
 )
-_NUMPY_NUMBERS: Final = frozenset(["int", "float", "bool", "int32", "int64", "float32", "float64"])
+_NUMPY_NUMBERS: Final = frozenset("int float bool int32 int64 float32 float64".split())
 _NOT_ARRAYS: Final = frozenset(
-    ["save", "savez", "savez_compressed", "savetxt", "seterr", "set_printoptions", "load", "isscalar", "ndim", "size", "shape", "iinfo", "finfo", "dtype", "errstate"]
+    (
+        "save savez savez_compressed savetxt seterr set_printoptions load isscalar ndim size "
+        "shape iinfo finfo dtype errstate"
+    ).split()
 )
-_NUMPY_SCALARS: Final = frozenset(["sum", "mean", "std", "var", "max", "min", "median", "prod", "argmax", "argmin", "dot"])
+_NUMPY_SCALARS: Final = frozenset("sum mean std var max min median prod argmax argmin dot".split())
 
 _TENSOR_TO_NUMBER: Final = frozenset(
-    ["item", "size", "dim", "ndimension", "numel", "nelement", "element_size", "get_device", "storage_offset"]
+    "item size dim ndimension numel nelement element_size get_device storage_offset".split()
 )
 _TENSOR_TO_OTHER: Final = {
     "numpy": Kind.NDARRAY,
@@ -131,10 +148,10 @@ _TENSOR_TO_OTHER: Final = {
     "min": Kind.TENSOR,
 }
 _KEEPS_LOSS: Final = frozenset(
-    ["mean", "sum", "clone", "to", "cuda", "cpu", "float", "double", "half", "div", "mul", "add", "sub", "div_", "mul_", "squeeze", "view"]
+    "mean sum clone to cuda cpu float double half div mul add sub div_ mul_ squeeze view".split()
 )
 _MODULE_SAME: Final = frozenset(
-    ["to", "cuda", "cpu", "half", "float", "double", "bfloat16", "train", "eval", "requires_grad_", "xpu", "apply"]
+    "to cuda cpu half float double bfloat16 train eval requires_grad_ xpu apply".split()
 )
 
 _CONVENTIONS: Final = tuple(
@@ -142,6 +159,7 @@ _CONVENTIONS: Final = tuple(
     for pattern, kind in (
         (r"(?:\w+_)?(?:data_?)?loaders?(?:_\w+)?|(?:train|test|val|valid|eval)_?dl", Kind.LOADER),
         (r"\w*data_?loader\w*|(?:train|test|val|valid|eval)loader", Kind.LOADER),
+        (r"(?:train|test|val|valid|eval|data)_(?:iter(?:ator)?|queue)", Kind.LOADER),
         (r"(?:\w+_)?(?:model|net|network|generator|discriminator|encoder|decoder)", Kind.MODULE),
         (
             r"(?:\w+_)?(?:classifier|backbone|critic|actor)|(?:model|net)_?[A-Z0-9]{1,2}",

@@ -17,7 +17,8 @@ from torchlint.semantic.kind import (
     is_module_class,
     method_result,
 )
-from torchlint.semantic.scopes import Binding, How
+from torchlint.semantic.losses import Losses
+from torchlint.semantic.scopes import Binding, How, dotted
 
 __all__ = ["Kinds"]
 
@@ -49,7 +50,10 @@ _PASSED_ON: Final = frozenset({
     "copy.deepcopy", "copy.copy", "torch.utils.data.Subset",
 })  # fmt: skip
 _TENSOR_ONLY: Final = frozenset(
-    ["detach", "requires_grad_", "unsqueeze", "contiguous", "log_softmax", "argmax", "masked_fill", "backward", "is_cuda", "data_ptr", "eq", "scatter_", "index_select"]
+    (
+        "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
+        "is_cuda data_ptr eq scatter_ index_select"
+    ).split()
 )
 
 
@@ -62,9 +66,9 @@ class Kinds:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
+        self.losses = Losses(functions)
         self._kinds: dict[int, Kind] = {}
         self._bound: dict[int, Kind] = {}
-        self._losses: set[int] | None = None
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """Give the kind of an expression, or of the value that a target is given."""
@@ -116,6 +120,8 @@ class Kinds:
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
+        if dotted(node) in self.losses.attributes(node):
+            return Kind.LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
         if base in _TENSORS:
@@ -141,8 +147,11 @@ class Kinds:
             return Kind.TENSOR
         if base is Kind.NDARRAY:
             return Kind.NDARRAY if _many(node) else Kind.UNKNOWN
-        if base in (Kind.LOADER, Kind.DATASET):
-            return base if base is Kind.LOADER else Kind.UNKNOWN
+        if base is Kind.LOADER:
+            return base
+        if isinstance(node.value, cst.Name) and _index(node) is not None:
+            if self._is_batch(node.value):
+                return Kind.TENSOR
         if base in (Kind.MAPPING, Kind.SEQUENCE) and isinstance(node.value, cst.Name):
             return _joined(
                 [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
@@ -152,6 +161,21 @@ class Kinds:
             if index is not None:
                 return self._element(node.value, (index,))
         return Kind.UNKNOWN
+
+    def _is_batch(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a whole batch of a loader, or taken out of one."""
+        if isinstance(node, cst.Subscript):
+            return self._is_batch(node.value)
+        if not isinstance(node, cst.Name):
+            return False
+        reaching = self.scopes.reaching(node)
+        return bool(reaching) and all(
+            binding.how is How.LOOP
+            and binding.value is not None
+            and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
+            and self.kind(source) is Kind.LOADER
+            for binding in reaching
+        )
 
     def _kind_of_members(self, binding: Binding) -> Kind:
         """Give the one kind that everything in a list or a dictionary has."""
@@ -195,6 +219,9 @@ class Kinds:
         definition = self.functions.definition(node.func)
         if isinstance(definition, cst.ClassDef):
             return derived(self.functions.bases(definition))
+        made_by = self.functions.partial(node)
+        if made_by is not None:
+            return called(made_by)
         callee = self.functions.callee(node)
         if callee is not None:
             returned = self._returned(callee)
@@ -230,10 +257,13 @@ class Kinds:
         method = func.attr.value
         base = self.kind(func.value)
         if base is Kind.UNKNOWN:
-            if method in _TENSOR_ONLY and name is None:
+            moved = method in ("to", "cuda") and self._is_batch(func.value)
+            if (method in _TENSOR_ONLY or moved) and name is None:
                 return Kind.TENSOR
             return Kind.NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
+        if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
+            return Kind.NUMBER if call.args else Kind.UNKNOWN
         if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
             pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
             return Kind.SEQUENCE if pair else Kind.TENSOR
@@ -253,8 +283,9 @@ class Kinds:
 
     def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
         kinds = [self.kind_of_binding(binding) for binding in bindings]
-        found = _joined(kinds)
-        if any(id(binding) in self.losses for binding in bindings) and found in (
+        grows = any(self._accumulates(binding) for binding in bindings)
+        found = _joined(kinds, numbers_too=grows)
+        if self.losses.sent_backward(bindings) and found in (
             Kind.UNKNOWN,
             Kind.TENSOR,
         ):
@@ -264,6 +295,15 @@ class Kinds:
                 return Kind.UNKNOWN
             return self._conventional(name, bindings)
         return found
+
+    def _accumulates(self, binding: Binding) -> bool:
+        """Whether a binding adds to what its name was before."""
+        if binding.how is How.AUGMENTED:
+            return True
+        value = binding.value
+        return isinstance(value, cst.BinaryOperation) and any(
+            name.value == binding.name for name in self.tree.within(value, cst.Name)
+        )
 
     def _conventional(self, name: str, bindings: Sequence[Binding]) -> Kind:
         """Go by the name, unless the file shows where the value comes from."""
@@ -302,12 +342,19 @@ class Kinds:
         if binding.how is How.LOOP:
             return self._kind_of_loop_target(binding)
         if isinstance(node, cst.AugAssign):
-            return _combined(self.kind(node.target), self.kind(node.value))
+            return _combined(self._kind_before(node.target), self.kind(node.value))
         if binding.how is How.UNPACKED:
             return Kind.SEQUENCE if binding.starred else self._element(binding.value, binding.path)
         if binding.how is How.WITH:
             return Kind.LOADER if self.loader(binding.value) is not None else Kind.UNKNOWN
         return self.kind(binding.value)
+
+    def _kind_before(self, target: cst.CSTNode) -> Kind:
+        """Give the kind that the target of `+=` has without what is added to it."""
+        if not isinstance(target, cst.Name):
+            return self.kind(target)
+        started = [b for b in self.scopes.reaching(target) if b.how is not How.AUGMENTED]
+        return _joined([self.kind_of_binding(binding) for binding in started])
 
     def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
         if parameter.star in ("*", "**"):
@@ -337,6 +384,8 @@ class Kinds:
         kind = self.kind(source)
         if kind in _TENSORS or (kind is Kind.LOADER and path):
             return Kind.TENSOR
+        if kind is Kind.MODULE and not path:
+            return Kind.MODULE
         return Kind.UNKNOWN
 
     def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -355,9 +404,9 @@ class Kinds:
             return _joined([self._element(value.body, path), self._element(value.orelse, path)])
         if isinstance(value, cst.Name):
             reaching = self.scopes.reaching(value)
-            inner = [b.value for b in reaching if b.how is How.ASSIGN and b.value is not None]
-            if inner and len(inner) == len(reaching):
-                return _joined([self._element(one, path) for one in inner])
+            given = [b.value for b in reaching if b.how is How.ASSIGN and b.value is not None]
+            if given and len(given) == len(reaching):
+                return _joined([self._element(one, path) for one in given])
             if reaching and all(b.how is How.LOOP for b in reaching):
                 batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
                 loaders = [b for b in batches if b is not None and self.kind(b) is Kind.LOADER]
@@ -391,8 +440,7 @@ class Kinds:
 
     def _annotated(self, node: cst.BaseExpression) -> Kind:
         if isinstance(node, cst.SimpleString):
-            word = node.value.strip("'\"")
-            return _ANNOTATIONS.get(word, _ANNOTATIONS.get(f"builtins.{word}", Kind.UNKNOWN))
+            return self._annotated_by_name(self.names.spelled(node.value.strip("'\"")))
         if isinstance(node, cst.Subscript):
             return self._annotated_generic(node)
         if isinstance(node, cst.BinaryOperation):
@@ -404,6 +452,11 @@ class Kinds:
             owner = self.functions.definition(node)
             bases = self.functions.bases(owner) if isinstance(owner, cst.ClassDef) else []
             return derived(bases)
+        return self._annotated_by_name(name)
+
+    def _annotated_by_name(self, name: str | None) -> Kind:
+        if name is None:
+            return Kind.UNKNOWN
         if is_module_class(name):
             return derived([name])
         return _ANNOTATIONS.get(
@@ -415,53 +468,6 @@ class Kinds:
             inner = node.slice[0].slice
             return self._annotated(inner.value) if isinstance(inner, cst.Index) else Kind.UNKNOWN
         return self._annotated(node.value)
-
-    # -- losses ---------------------------------------------------------------
-
-    @property
-    def losses(self) -> set[int]:
-        """The bindings whose value is sent backward."""
-        if self._losses is None:
-            self._losses = set()
-            for value in self.backward_values():
-                for name in self._summands(value):
-                    self._losses.update(id(b) for b in self.scopes.reaching(name))
-        return self._losses
-
-    def backward_values(self) -> Iterable[cst.BaseExpression]:
-        """Yield every expression that is sent backward."""
-        for call in self.tree.all(cst.Call):
-            func = call.func
-            if not isinstance(func, cst.Attribute):
-                continue
-            if func.attr.value == "backward":
-                scaled = func.value
-                if (
-                    isinstance(scaled, cst.Call)
-                    and isinstance(scaled.func, cst.Attribute)
-                    and scaled.func.attr.value == "scale"
-                    and scaled.args
-                ):
-                    yield scaled.args[0].value
-                elif (
-                    call.args and self.kind(func.value) is Kind.UNKNOWN and not call.args[0].keyword
-                ):
-                    yield call.args[0].value
-                    yield func.value
-                else:
-                    yield func.value
-            elif func.attr.value == "manual_backward" and call.args:
-                yield call.args[0].value
-
-    def _summands(self, value: cst.BaseExpression) -> Iterable[cst.Name]:
-        if isinstance(value, cst.Name):
-            yield value
-        elif isinstance(value, cst.BinaryOperation):
-            if isinstance(value.operator, (cst.Divide, cst.Multiply)):
-                yield from self._summands(value.left)
-            elif isinstance(value.operator, (cst.Add, cst.Subtract)):
-                yield from self._summands(value.left)
-                yield from self._summands(value.right)
 
 
 _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
@@ -478,15 +484,20 @@ _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
 }
 
 
-def _joined(kinds: Iterable[Kind]) -> Kind:
-    """Join the kinds that one value can have; None on a path says nothing."""
+def _joined(kinds: Iterable[Kind], numbers_too: bool = False) -> Kind:
+    """Join the kinds that one value can have; None on a path says nothing.
+
+    `numbers_too`: a sum that starts as a number and becomes a tensor counts as a tensor.
+    """
     found = {kind for kind in kinds if kind is not Kind.NOTHING}
     if not found:
         return Kind.UNKNOWN
     if len(found) == 1:
         return found.pop()
-    if found <= {Kind.TENSOR, Kind.LOSS, Kind.NUMBER}:
-        return Kind.TENSOR if Kind.LOSS not in found or Kind.TENSOR in found else Kind.LOSS
+    if numbers_too:
+        found.discard(Kind.NUMBER)
+    if found <= {Kind.TENSOR, Kind.LOSS}:
+        return Kind.TENSOR if Kind.TENSOR in found else Kind.LOSS
     return Kind.UNKNOWN
 
 

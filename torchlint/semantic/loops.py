@@ -42,8 +42,17 @@ class Loop:
         return self.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 
 
+def _names_phases(node: LoopNode) -> bool:
+    """Whether a loop goes through words (`for phase in ["train", "val"]`)."""
+    return (
+        isinstance(node, cst.For)
+        and isinstance(node.iter, (cst.List, cst.Tuple))
+        and all(isinstance(element.value, cst.SimpleString) for element in node.iter.elements)
+    )
+
+
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
-_STEPPERS: Final = frozenset(["opt", "optim", "optimizer", "optimiser"])
+_STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
 class Loops:
@@ -136,7 +145,7 @@ class Loops:
             return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass stands in a loop inside or in a function with a loop of its own.
-            return Role.EPOCH
+            return Role.OTHER if _names_phases(node) else Role.EPOCH
         if (loader is not None or self.draws_batch(node)) and self.runs_module(node.body):
             return Role.EVAL_BATCH
         return Role.OTHER

@@ -51,20 +51,37 @@ _PATTERNS: Final = (
 )
 _STAR: Final = {
     "torch": frozenset(
-        ["tensor", "as_tensor", "from_numpy", "no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "device", "zeros", "ones", "stack", "cat", "save", "load", "Tensor", "FloatTensor", "nn", "optim", "cuda", "autocast", "GradScaler"]
+        (
+            "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
+            "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
+            "GradScaler"
+        ).split()
     ),
     "torch.utils.data": frozenset(
-        ["DataLoader", "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "random_split", "Sampler", "RandomSampler", "SequentialSampler", "BatchSampler", "DistributedSampler", "WeightedRandomSampler", "SubsetRandomSampler"]
+        (
+            "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
+            "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
+            "WeightedRandomSampler SubsetRandomSampler"
+        ).split()
     ),
     "torch.optim": frozenset(
-        ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "SparseAdam", "ASGD", "Rprop", "Optimizer", "lr_scheduler"]
+        (
+            "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
+            "Rprop Optimizer lr_scheduler"
+        ).split()
     ),
     "torch.optim.lr_scheduler": frozenset(
-        ["StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "ReduceLROnPlateau", "OneCycleLR", "LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts", "LinearLR"]
+        (
+            "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
+            "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR"
+        ).split()
     ),
-    "torch.cuda.amp": frozenset(["autocast", "GradScaler", "custom_fwd", "custom_bwd"]),
+    "torch.cuda.amp": frozenset("autocast GradScaler custom_fwd custom_bwd".split()),
     "torch.autograd": frozenset(
-        ["Variable", "Function", "grad", "backward", "no_grad", "enable_grad", "set_grad_enabled", "detect_anomaly", "set_detect_anomaly"]
+        (
+            "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
+            "set_detect_anomaly"
+        ).split()
     ),
 }
 _STAR_CLASSES: Final = re.compile(
@@ -106,6 +123,13 @@ class Names:
         self._known[id(node)] = found = canonical(found) if found is not None else None
         return found
 
+    def spelled(self, text: str) -> str | None:
+        """Give the qualified name of a dotted word as the module sees it (quoted annotations)."""
+        head, _, rest = text.partition(".")
+        bindings = tuple(self.scopes.module.bindings.get(head, ()))
+        found = self._joint(bindings) if bindings else self._unbound(head)
+        return canonical(f"{found}.{rest}" if rest else found) if found is not None else None
+
     def _name(self, node: cst.CSTNode) -> str | None:
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
@@ -116,7 +140,8 @@ class Names:
                 return f"{base}.{node.attr.value}"
             path = dotted(node)
             if path.startswith("self."):
-                bindings = self.scopes.reaching_name(path, node, self._own(node))
+                own = self._own(node).bindings
+                bindings = (*own.get(path, ()), *own.get(node.attr.value, ()))
                 return self._joint(bindings) if bindings else None
         return None
 
@@ -127,10 +152,11 @@ class Names:
     def _joint(self, bindings: tuple[Binding, ...]) -> str | None:
         found: set[str] = set()
         for binding in bindings:
+            value = binding.value
+            if binding.how is How.ASSIGN and isinstance(value, cst.Name) and value.value == "None":
+                continue
             name = self._bound(binding)
             if name is None:
-                if isinstance(binding.value, cst.Name) and binding.value.value == "None":
-                    continue
                 return None
             found.add(canonical(name))
         return found.pop() if len(found) == 1 else None

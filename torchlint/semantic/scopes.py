@@ -157,10 +157,14 @@ class Scopes:
 
     def _collect(self) -> None:
         tree = self.tree
-        for scope in (*tree.all(cst.Global), *tree.all(cst.Nonlocal)):
-            word = "global" if isinstance(scope, cst.Global) else "nonlocal"
-            for item in scope.names:
-                self.scope(scope).outward[item.name.value] = word
+        declared_outward: list[cst.Global | cst.Nonlocal] = [
+            *tree.all(cst.Global),
+            *tree.all(cst.Nonlocal),
+        ]
+        for line in declared_outward:
+            word = "global" if isinstance(line, cst.Global) else "nonlocal"
+            for name_item in line.names:
+                self.scope(line).outward[name_item.name.value] = word
         for assign in tree.all(cst.Assign):
             for target in assign.targets:
                 self._bind(target.target, How.ASSIGN, assign, assign.value)
@@ -180,7 +184,11 @@ class Scopes:
         for handler in tree.all(cst.ExceptHandler):
             if handler.name is not None:
                 self._bind(handler.name.name, How.OTHER, handler, None)
-        for capture in (*tree.all(cst.MatchAs), *tree.all(cst.MatchStar)):
+        captures: list[cst.MatchAs | cst.MatchStar] = [
+            *tree.all(cst.MatchAs),
+            *tree.all(cst.MatchStar),
+        ]
+        for capture in captures:
             if capture.name is not None:
                 self._bind(capture.name, How.OTHER, capture, None)
         for function in tree.all(cst.FunctionDef):
@@ -372,7 +380,10 @@ class Scopes:
         before.sort(key=lambda binding: binding.at)
         reached: list[Binding] = []
         killer: Binding | None = None
+        settled: cst.If | None = None
         for binding in reversed(before):
+            if settled is not None and not self.tree.inside(binding.node, settled):
+                break
             if self._exclusive(binding, around):
                 continue
             home = self._home(binding)
@@ -380,8 +391,7 @@ class Scopes:
             if (not home or id(home[0]) in known) and binding.how is not How.AUGMENTED:
                 killer = binding
                 break
-            if self._always(binding, before, known):
-                break
+            settled = settled or self._always(binding, before, known)
         reached += self._carried(bindings, place, killer, use)
         return tuple(reached)
 
@@ -425,8 +435,8 @@ class Scopes:
             return False
         return any(self.tree.inside(block, owner) for block in around)
 
-    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> bool:
-        """Whether every branch of the outermost `if` around a binding binds the name."""
+    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> cst.If | None:
+        """Give the outermost `if` around a binding when each of its branches binds the name."""
         outermost: cst.If | None = None
         for outer in self.tree.ancestors(binding.node):
             if isinstance(outer, _BLOCKS) and id(outer) in known:
@@ -435,7 +445,7 @@ class Scopes:
                 outermost = outer
             elif isinstance(outer, (cst.For, cst.While, cst.Try)):
                 outermost = None
-        return outermost is not None and self._binds(outermost, before)
+        return outermost if outermost is not None and self._binds(outermost, before) else None
 
     def _binds(self, branch: cst.If, before: list[Binding]) -> bool:
         if branch.orelse is None:

@@ -18,7 +18,13 @@ __all__ = ["Tree"]
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _SKIPPED: Final = frozenset(
-    ["lpar", "rpar", "leading_lines", "trailing_whitespace", "comma", "semicolon", "equal", "dot", "header", "footer", "indent", "lines_after_decorators", "colon", "lbrace", "rbrace", "lbracket", "rbracket", "first_colon", "second_colon", "asynchronous", "posonly_ind", "type_parameters", "attr", "keyword", "operator", "newline", "relative", "leading_whitespace", "encoding", "default_indent", "default_newline", "has_trailing_newline"]
+    (
+        "lpar rpar leading_lines trailing_whitespace comma semicolon equal dot header footer "
+        "indent lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon "
+        "second_colon asynchronous posonly_ind type_parameters attr keyword operator newline "
+        "relative leading_whitespace encoding default_indent default_newline "
+        "has_trailing_newline"
+    ).split()
 )
 _SOURCE_ORDER: Final = {
     cst.FunctionDef: ("decorators", "params", "returns", "body"),

@@ -212,14 +212,14 @@ class Values:
         )
         if not bindings:
             return _UNKNOWN
-        found = [self._entry_of_binding(binding, key) for binding in bindings]
-        written = [self.value_of(value) for value in self._written(node, key)]
-        if written:
-            return written[0] if len(written) == 1 and _all_absent(found) else _DECIDED
-        later = [self.entry(value, key) for value in self._updated(node)]
-        if not _all_absent(later):
-            return _either([*found, *later])
-        return _either(found)
+        found = _either([self._entry_of_binding(binding, key) for binding in bindings])
+        around = {id(block) for block in self.scopes.blocks(node)}
+        for place, value in self._changes(node, key):
+            if value.state is State.ABSENT:
+                continue
+            always = id(self.scopes.blocks(place)[0]) in around
+            found = value if always else _either([found, value])
+        return found
 
     def _entry_of_binding(self, binding: Binding, key: str) -> Value:
         if binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None:
@@ -236,31 +236,53 @@ class Values:
                 return _either([self.entry(one, key) for one in given])
         return _UNKNOWN
 
-    def _written(self, node: cst.Name | cst.Attribute, key: str) -> Iterator[cst.BaseExpression]:
-        """Yield the values of `node["key"] = value`."""
-        path = dotted(node)
-        for assign in self.tree.all(cst.Assign):
-            target = assign.targets[0].target
-            if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
+    def _changes(
+        self, node: cst.Name | cst.Attribute, key: str
+    ) -> Iterator[tuple[cst.CSTNode, Value]]:
+        """Yield what later lines do to an entry of a dictionary, in the order of the source."""
+        path, use = dotted(node), self.tree.order(node)
+        here = self.scopes.function(node)
+        lines: list[cst.Assign | cst.Call] = [*self.tree.all(cst.Assign), *self.tree.all(cst.Call)]
+        lines.sort(key=self.tree.order)
+        for line in lines:
+            if self.tree.order(line) > use:
+                return
+            if self.scopes.function(line) is not here or self.tree.inside(node, line):
                 continue
-            index = target.slice[0].slice
-            if isinstance(index, cst.Index) and self.value_of(index.value).equals(key):
-                yield assign.value
+            change = (
+                self._assigned_entry(line, path, key)
+                if isinstance(line, cst.Assign)
+                else self._entry_of_change(line, path, key)
+            )
+            if change is not None:
+                yield line, change
 
-    def _updated(self, node: cst.Name | cst.Attribute) -> Iterator[cst.BaseExpression]:
-        """Yield the dictionaries of `node.update(dictionary)`, keywords as a call."""
-        path = dotted(node)
-        for call in self.tree.all(cst.Call):
-            func = call.func
-            if not isinstance(func, cst.Attribute) or func.attr.value != "update":
-                continue
-            if dotted(func.value) != path:
-                continue
-            for arg in call.args:
-                if arg.keyword is None:
-                    yield arg.value
-                else:
-                    yield self._single(arg.keyword.value, arg.value)
+    def _assigned_entry(self, line: cst.Assign, path: str, key: str) -> Value | None:
+        """Read `node["key"] = value`."""
+        target = line.targets[0].target
+        if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
+            return None
+        index = target.slice[0].slice
+        if isinstance(index, cst.Index) and self.value_of(index.value).equals(key):
+            return self.value_of(line.value)
+        return None
+
+    def _entry_of_change(self, call: cst.Call, path: str, key: str) -> Value | None:
+        """Read `node.update(...)`, and fear any call that is handed the dictionary itself."""
+        func = call.func
+        if isinstance(func, cst.Attribute) and dotted(func.value) == path:
+            if func.attr.value != "update":
+                return None
+            inner = [arg.value for arg in call.args if arg.keyword is None]
+            inner += [self._single(a.keyword.value, a.value) for a in call.args if a.keyword]
+            entries = [self.entry(one, key) for one in inner]
+            present = [entry for entry in entries if entry.state is not State.ABSENT]
+            return present[-1] if present else _ABSENT
+        if isinstance(func, cst.Attribute) and func.attr.value in ("update", "append"):
+            return None
+        name = self.names.name(func) or ""
+        handed = any(not arg.star and dotted(arg.value) == path for arg in call.args)
+        return _UNKNOWN if handed and not name.startswith("builtins.") else None
 
     def _single(self, key: str, value: cst.BaseExpression) -> cst.Dict:
         """Make a dictionary of one entry; it is kept, for facts are filed by identity."""

@@ -39,7 +39,7 @@ class Settings:
     batch_size = 16
 
 
-DataLoader(ds, num_workers=Settings.workers)  # arg num_workers: decided
+DataLoader(ds, num_workers=Settings.workers)  # arg num_workers: 4
 
 
 class Data:

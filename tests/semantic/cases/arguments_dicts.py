@@ -31,11 +31,11 @@ DataLoader(ds, num_workers=0, **config)  # arg num_workers: 0; arg pin_memory: u
 
 updated = {"batch_size": 8}
 updated.update({"num_workers": 6})
-DataLoader(ds, **updated)  # arg num_workers: decided; arg batch_size: 8; arg pin_memory: absent
+DataLoader(ds, **updated)  # arg num_workers: 6; arg batch_size: 8; arg pin_memory: absent
 
 by_keyword = {"batch_size": 8}
 by_keyword.update(num_workers=6, pin_memory=True)
-DataLoader(ds, **by_keyword)  # arg num_workers: decided; arg pin_memory: decided; arg shuffle: absent
+DataLoader(ds, **by_keyword)  # arg num_workers: 6; arg pin_memory: True; arg shuffle: absent
 
 written = {}
 written["num_workers"] = 5

@@ -1,0 +1,86 @@
+"""Losses: the values that a script sends backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.scopes import Binding, dotted
+
+__all__ = ["Losses"]
+
+
+class Losses:
+    """Finds the names and attributes whose value `backward()` starts from."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+
+    def sent_backward(self, bindings: Iterable[Binding]) -> bool:
+        """Whether the value of any of these bindings is sent backward."""
+        return any(id(binding) in self._bindings for binding in bindings)
+
+    @cached_property
+    def _bindings(self) -> frozenset[int]:
+        return frozenset(
+            id(binding)
+            for value in self.values()
+            for name in _summands(value)
+            for binding in self.scopes.reaching(name)
+        )
+
+    def attributes(self, node: cst.CSTNode) -> frozenset[str]:
+        """Give the attributes (`output.loss`) that the function around a node sends backward."""
+        if not self._attributes:
+            return frozenset()
+        return frozenset(self._attributes.get(id(self.scopes.function(node)), ()))
+
+    @cached_property
+    def _attributes(self) -> dict[int, set[str]]:
+        found: dict[int, set[str]] = {}
+        for value in self.values():
+            if isinstance(value, cst.Attribute) and dotted(value):
+                found.setdefault(id(self.scopes.function(value)), set()).add(dotted(value))
+        return found
+
+    def values(self) -> Iterator[cst.BaseExpression]:
+        """Yield every expression that is sent backward."""
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if not isinstance(func, cst.Attribute):
+                continue
+            if func.attr.value == "backward":
+                yield from _sent(func.value, call)
+            elif func.attr.value == "manual_backward" and call.args:
+                yield call.args[0].value
+
+
+def _sent(receiver: cst.BaseExpression, call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """Yield what a call of `backward` starts from: `loss`, `scaler.scale(loss)`, its argument."""
+    if (
+        isinstance(receiver, cst.Call)
+        and isinstance(receiver.func, cst.Attribute)
+        and receiver.func.attr.value == "scale"
+        and receiver.args
+    ):
+        yield receiver.args[0].value
+        return
+    if call.args and call.args[0].keyword is None:
+        # accelerator.backward(loss), and loss.backward(gradient)
+        yield call.args[0].value
+    yield receiver
+
+
+def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
+    if isinstance(value, cst.Name):
+        yield value
+    elif isinstance(value, cst.BinaryOperation):
+        if isinstance(value.operator, (cst.Divide, cst.Multiply)):
+            yield from _summands(value.left)
+        elif isinstance(value.operator, (cst.Add, cst.Subtract)):
+            yield from _summands(value.left)
+            yield from _summands(value.right)
