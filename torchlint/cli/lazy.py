@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 
-__all__ = ["LazyGroup"]
+__all__ = ["INTERRUPTED", "READER_GONE", "LazyGroup"]
+
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+"""The exit codes of a program that SIGINT or SIGPIPE ended."""
 
 
 class LazyGroup(click.Group):
@@ -36,12 +39,23 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self._commands_help.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; an interrupt and a reader that is gone end it without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            ctx.exit(READER_GONE)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Give the command that is called; the nearest one is named where there is none."""
         word = args[0]
         if word not in self._commands_help and not word.startswith("-"):
+            from difflib import get_close_matches
+
             near = get_close_matches(word, self._commands_help, n=1)
             hint = f", did you mean `{near[0]}`?" if near else "; `torchlint --help` lists them"
             raise click.UsageError(f"no command `{word}`{hint}", ctx)

@@ -11,12 +11,9 @@ import click
 
 from torchlint import __version__
 from torchlint.cli.failure import fail
-from torchlint.cli.lazy import LazyGroup
+from torchlint.cli.lazy import INTERRUPTED, READER_GONE, LazyGroup
 
 __all__ = ["main"]
-
-INTERRUPTED: Final = 130
-READER_GONE: Final = 141
 
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
@@ -60,10 +57,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         click.echo(error.ctx.get_help() if error.ctx else "")
         return 2
     except click.ClickException as error:
-        fail(error.format_message())
+        fail(_words(error))
         return 2
-    except BrokenPipeError:
-        raise
     except Exception as error:
         if sys.flags.dev_mode:
             raise
@@ -74,3 +69,18 @@ def _run(arguments: Sequence[str] | None) -> int:
         )
         return 2
     return code if isinstance(code, int) else 0
+
+
+def _words(error: click.ClickException) -> str:
+    """Give the message of an error of click's; an unknown option with the one nearest to it."""
+    if isinstance(error, click.NoSuchOption):
+        from difflib import get_close_matches
+
+        known = (
+            {name for param in error.ctx.command.params for name in param.opts} if error.ctx else ()
+        )
+        near = get_close_matches(error.option_name, known, n=1)
+        hint = f", did you mean `{near[0]}`?" if near else "; `--help` lists them"
+        return f"no option `{error.option_name}`{hint}"
+    message = error.format_message().strip()
+    return message[:1].lower() + message[1:]

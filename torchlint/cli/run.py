@@ -18,9 +18,9 @@ from torchlint.config import ConfigError, Settings
 from torchlint.engine import Project, discover
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.card import Card, card_of
+from torchlint.report.card import Card, brief_card, card_of
 from torchlint.report.entry import Entry
-from torchlint.report.formats import STATISTICS
+from torchlint.report.formats import BRIEF, STATISTICS
 from torchlint.report.paint import Paint
 from torchlint.source import Source
 
@@ -56,14 +56,16 @@ class Run:
 
     @cached_property
     def project(self) -> Project:
-        """The settings of every path."""
+        """The settings of every path; those of the current folder are known to be right."""
         with refused():
-            return Project(
+            project = Project(
                 self.registry,
                 overrides(self.options),
                 isolated=self.options["isolated"],
                 config_file=self.options["config_file"],
             )
+            project.selection(Path())
+        return project
 
     @property
     def quiet(self) -> bool:
@@ -156,7 +158,11 @@ class Run:
     def _card(self, code: str) -> Card:
         if code not in self._cards:
             with refused():
-                self._cards[code] = card_of(self.registry.find(code).load())
+                head = self.registry.find(code)
+                if self.options["output_format"] in BRIEF:
+                    self._cards[code] = brief_card(head.code, head.name, head.file)
+                else:
+                    self._cards[code] = card_of(head.load())
         return self._cards[code]
 
     @cached_property

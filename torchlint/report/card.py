@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["Card", "card_of"]
+__all__ = ["Card", "brief_card", "card_of"]
 
 _CATEGORIES: Final = {
     "TL0": "torchlint",
@@ -33,8 +33,8 @@ class Card:
 
     code: str
     name: str
-    summary: str
-    impact: str
+    summary: str = ""
+    impact: str = ""
     safety: str | None = None
     """The best class that a fix of the rule can earn, None where it only reports."""
     default: bool = True
@@ -50,9 +50,13 @@ class Card:
         return _CATEGORIES.get(self.code[:3])
 
 
+def brief_card(code: str, name: str, file: str) -> Card:
+    """Give what is known of a rule before it is imported: enough for the formats for people."""
+    return Card(code, name, link=_link(file))
+
+
 def card_of(rule: type[Rule]) -> Card:
     """Give the words of a rule class."""
-    file = getattr(sys.modules.get(rule.__module__), "__file__", None)
     return Card(
         code=rule.code,
         name=rule.name,
@@ -62,5 +66,9 @@ def card_of(rule: type[Rule]) -> Card:
         default=rule.default,
         since=rule.since,
         page=inspect.cleandoc(rule.__doc__ or ""),
-        link=Path(file).absolute().as_uri() if file else None,
+        link=_link(getattr(sys.modules.get(rule.__module__), "__file__", None)),
     )
+
+
+def _link(file: str | None) -> str | None:
+    return Path(file).absolute().as_uri() if file else None

@@ -9,7 +9,7 @@ from typing import Final
 from torchlint.report.entry import Report
 from torchlint.report.paint import Paint
 
-__all__ = ["FORMATS", "STATISTICS", "TEXT", "render"]
+__all__ = ["BRIEF", "FORMATS", "STATISTICS", "TEXT", "render"]
 
 _FORMATTERS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
@@ -30,6 +30,8 @@ _STATISTICS: Final[Mapping[str, str]] = {
 FORMATS: Final = tuple(_FORMATTERS)
 TEXT: Final = frozenset({"full", "concise", "grouped"})
 """The formats for people: only these have colours and a last line."""
+BRIEF: Final = TEXT | {"github"}
+"""The formats that say nothing of a rule but its code and name."""
 STATISTICS: Final = frozenset(_STATISTICS)
 """The formats that statistics come in."""
 

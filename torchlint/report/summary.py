@@ -18,13 +18,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def summary(report: Report, paint: Paint) -> Iterator[str]:
-    """Give the last line of a text report, none where a failed run found nothing."""
+    """Give the last line of a text report, none where a run failed or had no files."""
     count = len(report.entries)
     if report.quiet:
         return
     if count:
         yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n"
-    elif not report.failed:
+    elif report.files and not report.failed:
         yield f"{paint.help('Nothing found')} in {plural(report.files, 'file')}.\n"
 
 

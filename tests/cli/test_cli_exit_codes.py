@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TRAIN, Shell
+
+
+def test_check_of_clean_code_is_0(shell: Shell) -> None:
+    shell.write("a.py", "print(1)\n")
+    done = shell.check()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing found in 1 file.\n", "")
+
+
+def test_check_with_findings_is_1_and_0_when_asked(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    assert shell.check().returncode == 1
+    assert shell.check("--exit-zero").returncode == 0
+
+
+def test_fix_without_apply_is_1_when_there_is_something_to_change(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    assert shell.fix().returncode == 1
+    assert shell.read("a.py") == TRAIN
+    shell.write("a.py", "heavy()\nrisky()\n")
+    assert shell.fix().returncode == 0
+
+
+def test_fix_with_apply_is_0_when_what_is_left_has_no_enabled_fix(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    done = shell.fix("--apply", "--output-format", "concise")
+    assert done.returncode == 0
+    assert done.stderr == "Made 1 fix in 1 file.\n"
+    assert done.stdout == (
+        "a.py:5:5: XY301 [risky-call] `risky` could be faster (unsafe fix)\n"
+        "a.py:6:1: XY401 [heavy-call] `heavy` is heavy: think of another way\n"
+        "Found 2 findings: 1 fixable with `torchlint fix --apply --unsafe-fixes`.\n"
+    )
+    assert shell.read("a.py") == TRAIN.replace("slow", "fast")
+    assert shell.fix("--apply").stderr == "Nothing to fix.\n"
+
+
+def test_fix_makes_unsafe_fixes_when_asked(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    assert shell.fix("--apply", "--unsafe-fixes", "--quiet").stderr == ""
+    assert shell.read("a.py") == TRAIN.replace("slow", "fast").replace("risky", "daring")
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_a_path_that_does_not_exist_is_2_and_the_others_still_run(
+    shell: Shell, command: str
+) -> None:
+    shell.write("a.py", TRAIN)
+    done = shell.run(command, "--select", "XY", "--no-cache", "gone.py", "a.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: gone.py does not exist\n")
+    assert "slow" in done.stdout
+
+
+def test_a_rule_that_fails_is_2_and_no_traceback(shell: Shell) -> None:
+    shell.write("a.py", "slow()\nexplode()\n")
+    done = shell.check("--output-format", "concise")
+    assert done.returncode == 2
+    assert done.stdout.startswith("a.py:1:1: XY201")
+    assert done.stderr.startswith("error: INTERNAL ERROR in XY901: it failed on a.py")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["chek"], "no command `chek`, did you mean `check`?"),
+        (["check", "--selct", "XY"], "no option `--selct`, did you mean `--select`?"),
+        (["check", "--select", "XY20x"], "--select: unknown code or name `XY20x`"),
+        (["check", "--select", "slow-cal"], "`slow-cal`, did you mean `slow-call`?"),
+        (["explain", "XY210"], "unknown rule `XY210`, did you mean `XY201`?"),
+        (["check", "--jobs", "0"], "invalid value for '--jobs' / '-j'"),
+        (["check", "--target-torch", "new"], "`new` is no version of torch such as `2.4`"),
+        (["check", "--per-file-ignores", "a.py"], "`a.py` is no `pattern:code`"),
+        (["check", "--config", "gone.toml"], "file 'gone.toml' does not exist."),
+        (["check", "-", "a.py"], "`-` (standard input) cannot stand beside other paths"),
+        (["check", "--stdin-filename", "a.py"], "`--stdin-filename` needs `-`"),
+        (["check", "-", "--add-ignore"], "`--add-ignore` writes to files"),
+        (["check", "--statistics", "--output-format", "sarif"], "has no form in `sarif`"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_call_is_2_and_one_line(shell: Shell, arguments: list[str], message: str) -> None:
+    done = shell.run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert message.lower() in done.stderr.lower()
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_wrong_configuration_names_file_line_and_nearest_key(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    shell.write("torchlint.toml", "# mine\nselekt = ['XY']\n")
+    done = shell.run("check")
+    assert done.returncode == 2
+    assert "torchlint.toml:2" in done.stderr
+    assert "`select`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_is_quiet(shell: Shell) -> None:
+    shell.write("a.py", "slow()\n" * 3000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torchlint", "check", "--select", "XY", "--no-cache"],
+        cwd=shell.folder,
+        env=shell.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(100)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_an_interrupt_is_130_and_quiet(shell: Shell, tmp_path: Path) -> None:
+    fifo = tmp_path / "started"
+    os.mkfifo(fifo)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import torchlint.cli.check; from torchlint.cli import main;"
+            f" open({str(fifo)!r}, 'w').close(); main(['check', '-'])",
+        ],
+        cwd=shell.folder,
+        env=shell.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    fifo.read_bytes()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, b"", b"")

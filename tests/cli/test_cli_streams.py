@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TRAIN, Shell
+
+
+def test_standard_input_is_checked_under_the_name_it_is_given(shell: Shell) -> None:
+    done = shell.check("-", "--output-format", "concise", text=TRAIN)
+    assert done.stdout.startswith("-:3:1: XY201")
+    done = shell.check(
+        "-", "--output-format", "concise", "--stdin-filename", "src/new.py", text=TRAIN
+    )
+    assert done.stdout.startswith("src/new.py:3:1: XY201")
+
+
+def test_fix_of_standard_input_prints_a_diff_or_the_fixed_text(shell: Shell) -> None:
+    done = shell.fix("-", text=TRAIN)
+    assert done.stdout.startswith("--- a/-\n+++ b/-\n@@ -1,6 +1,6 @@\n")
+    assert done.returncode == 1
+    done = shell.fix("-", "--apply", text=TRAIN)
+    assert done.stdout == TRAIN.replace("slow", "fast")
+    assert done.returncode == 0
+
+
+def test_text_that_needs_no_fix_passes_through_byte_for_byte(shell: Shell) -> None:
+    data = "# -*- coding: latin-1 -*-\r\nname = 'é'\r\nheavy()".encode("latin-1")
+    assert shell.run_bytes("fix", "-", "--apply", "--select", "XY", data=data).stdout == data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TRAIN.encode(),
+        TRAIN.replace("\n", "\r\n").encode(),
+        b"\xef\xbb\xbfslow()\nslow()",
+        "# coding: latin-1\nname = 'é'\nslow()\n\x0cother()\n".encode("latin-1"),
+        b"slow()",
+    ],
+    ids=["plain", "crlf", "bom", "latin-1", "no newline at the end"],
+)
+def test_the_diff_is_one_that_git_applies(shell: Shell, data: bytes) -> None:
+    path = shell.write("src/a b.py", data)
+    done = shell.run_bytes("fix", "--select", "XY", "src", "--no-cache")
+    assert done.returncode == 1
+    subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", "-"],
+        input=done.stdout,
+        cwd=shell.folder,
+        check=True,
+    )
+    assert path.read_bytes() == data.replace(b"slow", b"fast")
+
+
+def test_unparsable_text_is_one_finding_and_the_rest_goes_on(shell: Shell) -> None:
+    shell.write("a.py", "import torch\nx.cuda(async=True)\n")
+    shell.write("b.py", TRAIN)
+    done = shell.run("check", "--select", "TL001,XY", "--output-format", "concise", "--no-cache")
+    assert done.returncode == 1
+    assert done.stdout.startswith("a.py:2:8: TL001 [unparsable-file]")
+    assert "b.py:3:1: XY201" in done.stdout
+
+
+def test_output_goes_to_a_file(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    done = shell.check("--output-file", "report.txt")
+    assert done.stdout == ""
+    assert shell.read("report.txt").startswith("a.py:3:1: XY201 [slow-call]")
+    done = shell.check("--output-file", "no/such/report.txt")
+    assert done.returncode == 2
+    assert "report.txt: cannot be written: No such file or directory" in done.stderr
+
+
+def test_show_files_lists_what_would_be_checked(shell: Shell) -> None:
+    for name in ("a.py", "src/b.py", "build/c.py", "notes.txt"):
+        shell.write(name, TRAIN)
+    assert shell.check("--show-files").stdout.split() == ["a.py", "src/b.py"]
+    done = shell.check("--show-files", "--extend-exclude", "src")
+    assert (done.stdout.split(), done.returncode) == (["a.py"], 0)
+
+
+def test_nothing_to_look_at_is_said(shell: Shell) -> None:
+    done = shell.check()
+    assert done.returncode == 0
+    assert done.stderr == "warning: no Python files found: nothing was looked at\n"
+
+
+def test_verbose_counts_and_quiet_leaves_out_the_last_line(shell: Shell) -> None:
+    shell.write("a.py", TRAIN + "slow()  # noqa: XY201\n")
+    done = shell.check("--verbose")
+    assert done.stderr == "1 file checked, 1 finding suppressed\n"
+    assert "Found 3 findings" in done.stdout
+    assert "Found" not in shell.check("--quiet").stdout
+    assert "Found 4 findings" in shell.check("--ignore-suppressions").stdout
+
+
+def test_selection_of_rules_on_the_command_line(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    shell.write("tests/b.py", TRAIN)
+
+    def found(*arguments: str) -> list[str]:
+        done = shell.run("check", "--no-cache", "--output-format", "concise", "-q", *arguments)
+        return [f"{line.partition(':')[0]} {line.split()[1]}" for line in done.stdout.splitlines()]
+
+    assert found("--select", "XY201", "a.py") == ["a.py XY201"]
+    assert found("--select", "slow-call,XY4", "a.py") == ["a.py XY201", "a.py XY401"]
+    assert found("--select", "XY", "--ignore", "XY2,XY3") == ["a.py XY401", "tests/b.py XY401"]
+    assert found(
+        "--select", "XY201", "--extend-select", "XY4", "--per-file-ignores", "tests/*:XY4"
+    ) == ["a.py XY201", "a.py XY401", "tests/b.py XY201"]
+
+
+def test_a_configuration_file_is_read_unless_isolated(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    shell.write("torchlint.toml", 'select = ["XY401"]\n')
+    shell.write("other.toml", 'select = ["XY201"]\nunsafe-fixes = true\n')
+
+    def codes(*arguments: str) -> list[str]:
+        done = shell.run("check", "-q", "--output-format", "concise", "--no-cache", *arguments)
+        return [line.split()[1] for line in done.stdout.splitlines() if " XY" in line]
+
+    assert codes() == ["XY401"]
+    assert codes("--config", "other.toml") == ["XY201"]
+    assert codes("--isolated") == ["XY201", "XY301", "XY401"]
+
+
+def terminal_output(shell: Shell, *arguments: str, **environment: str) -> str:
+    """Run torchlint on a terminal of its own and give what it wrote there."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torchlint", *arguments],
+        cwd=shell.folder,
+        env=shell.environment(TERM="xterm", **environment),
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    written = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        written += part
+    process.wait()
+    os.close(leader)
+    return written.decode()
+
+
+def test_colours_and_links_are_for_terminals(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    options = ["check", "--select", "XY", "--no-cache"]
+    assert "\x1b" not in shell.run(*options).stdout
+    assert "\x1b" not in shell.run(*options).stderr
+    on_terminal = terminal_output(shell, *options)
+    assert "\x1b[1m" in on_terminal
+    assert "\x1b]8;;file://" in on_terminal
+    assert "\x1b" not in terminal_output(shell, *options, NO_COLOR="1")
+    assert "\x1b" not in terminal_output(shell, *options, "--color", "never")
+    forced = shell.run(*options, environment={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[1m" in forced
+    assert "\x1b]8" not in forced
+    assert "\x1b[1m" in shell.run(*options, "--color", "always").stdout
+
+
+def test_the_diff_is_coloured_on_a_terminal(shell: Shell) -> None:
+    shell.write("a.py", TRAIN)
+    shown = terminal_output(shell, "fix", "--select", "XY", "--no-cache")
+    assert "\x1b[31m-slow()\x1b[0m" in shown
+    assert "\x1b[32m+fast()\x1b[0m" in shown
+
+
+@pytest.mark.parametrize(
+    "form", ["full", "concise", "grouped", "json", "json-lines", "github", "sarif"]
+)
+def test_a_hostile_file_cannot_steer_the_terminal(shell: Shell, form: str) -> None:
+    name = "evil\x1b[2J\n\u202e\x7f.py"
+    shell.write(name, "slow() # \x1b]0;owned\x07 \x9b1m \u202e\x7f\n")
+    done = shell.check("--output-format", form)
+    assert done.returncode == 1
+    assert not set("\x1b\x07\x7f\x9b\u202e") & set(done.stdout + done.stderr)
+    if form == "concise":
+        assert len(done.stdout.splitlines()) == 2
+    if form == "github":
+        assert len(done.stdout.splitlines()) == 1
+        assert "%0A" in done.stdout
+
+
+def test_a_hostile_file_cannot_steer_the_terminal_by_its_diff(shell: Shell) -> None:
+    shell.write("evil\x1b[2J.py", "slow() # \x1b]0;owned\x07\n")
+    shown = terminal_output(shell, "fix", "--select", "XY", "--no-cache", "--color", "never")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "+fast() # \\x1b]0;owned\\x07" in shown
+
+
+def test_a_stream_of_few_characters_gets_escapes_instead_of_an_error(shell: Shell) -> None:
+    shell.write("a.py", "slow()  # é 損失\n")
+    done = shell.run_bytes(
+        "check", "--select", "XY", "--no-cache", environment={"PYTHONIOENCODING": "latin-1"}
+    )
+    assert done.returncode == 1
+    assert b"# \xe9 \\u640d\\u5931" in done.stdout
+
+
+def test_a_name_that_is_no_text_is_shown_and_fixed(shell: Shell) -> None:
+    path = Path(os.fsdecode(os.fsencode(shell.folder) + b"/caf\xe9.py"))
+    path.write_text("slow()\n")
+    assert shell.check("--output-format", "concise").stdout.startswith("caf\\udce9.py:1:1:")
+    assert shell.check("--output-format", "sarif").returncode == 1
+    assert shell.fix("--apply").returncode == 0
+    assert path.read_text() == "fast()\n"
