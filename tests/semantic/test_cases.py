@@ -6,6 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import libcst as cst
 import pytest
 from semantic.answers import answer
 from semantic.expectations import Expectation, expectations
@@ -32,6 +33,19 @@ def test_line(asked: Expectation) -> None:
 def test_file_is_python_and_expects_something(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"))
     assert list(expectations(path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_answers_do_not_depend_on_the_order_of_the_questions(path: Path) -> None:
+    source = Source.from_bytes(path.read_bytes(), str(path))
+    first, second = Script.parse(source), Script.parse(source)
+    forwards = [first.kind(name).name for name in first.all(cst.Name)]
+    backwards = [second.kind(name).name for name in reversed(second.all(cst.Name))][::-1]
+    names = [
+        f"{name.value} on line {source.position(first.span(name).start).row}"
+        for name in first.all(cst.Name)
+    ]
+    assert list(zip(names, forwards, strict=True)) == list(zip(names, backwards, strict=True))
 
 
 def test_trailing_comment_that_expects_nothing_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+# accelerator: no
+# framework: none
+"""Code of a helper is as hot as the places it is called from."""
+import torch
+
+
+def log(writer, loss, step):
+    writer.add_scalar("loss", loss.item(), step)  # heat: cold
+
+
+def step(net, batch, loss_fn, optimizer):
+    loss = loss_fn(net(batch[0]), batch[1])  # heat: hot
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def norms(net):
+    total = 0.0
+    for p in net.parameters():  # role: OTHER
+        if p.grad is not None:
+            total += p.grad.norm().item() ** 2  # heat: hot
+    return total**0.5
+
+
+def report(value):
+    print(value.item())  # heat: unknown
+
+
+def train(net, loader, loss_fn, optimizer, writer):
+    for i, batch in enumerate(loader):  # role: TRAIN_BATCH
+        loss = step(net, batch, loss_fn, optimizer)  # heat: hot; kind: LOSS
+        grad_norm = norms(net)
+        report(loss)
+        if i % 50 == 0:
+            log(writer, loss, i)  # heat: cold
+            report(loss)
+
+
+def nested_guards(net, loader, loss_fn, optimizer, args):
+    for i, batch in enumerate(loader):
+        loss = step(net, batch, loss_fn, optimizer)
+        if args.distributed:
+            if i % args.every == 0:
+                torch.distributed.all_reduce(loss)  # heat: cold
+            torch.distributed.broadcast(loss, 0)  # heat: hot
+        for name, value in {"loss": loss}.items():
+            if (i + 1) % 20 == 0:
+                print(name, value.item())  # heat: cold
+        is_last = i == len(loader) - 1
+        if is_last:
+            print(loss.item())  # heat: cold
+        if (i % 10 == 0) is False:
+            continue
+        elif i == 3:
+            print(loss.item())  # heat: cold
+        message = f"{loss.item():.3f}" if i % 10 == 0 else ""
+        every = 10
+        if i % every:
+            pass
+        else:
+            print(loss.item())  # heat: cold
