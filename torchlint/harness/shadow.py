@@ -19,7 +19,10 @@ _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Shadow:
-    """A folder that takes the place of the project for whatever is written."""
+    """A folder that takes the place of the project for whatever is written.
+
+    What is written beside it, in the folder of the run, is the harness's own.
+    """
 
     def __init__(self, folder: Path, roots: tuple[Path, ...]) -> None:
         self._folder = os.path.realpath(folder)
@@ -30,9 +33,8 @@ class Shadow:
                 os.path.realpath(tempfile.gettempdir()),
                 os.path.realpath(os.path.expanduser("~/.cache")),
                 os.path.realpath(sys.prefix),
-                self._folder,
             )
-            if any(_below(place, root) for root in self._roots)
+            if any(place != root and _below(place, root) for root in self._roots)
         )
         self._stat = os.stat
 
@@ -92,7 +94,7 @@ class Shadow:
         except TypeError:
             return None
         whole = os.path.abspath(name)
-        if _below(whole, self._folder):
+        if _below(whole, os.path.dirname(self._folder)):
             return None
         if not anywhere:
             if not any(_below(whole, root) for root in self._roots):
@@ -175,9 +177,10 @@ class Shadow:
             if isinstance(path, int) or kwargs.get("dir_fd") is not None:
                 return real(path, *args, **kwargs)
             found = self.readable(path)
-            if name == "listdir" and found != path and os.path.isdir(path):
+            both = found is not path and self._is_there(os.fspath(path))
+            if name == "listdir" and both:
                 return sorted({*real(found), *real(path)})
-            if name == "scandir" and found != path and os.path.isdir(path):
+            if name == "scandir" and both:
                 return real(path)
             return real(found, *args, **kwargs)
 
