@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import Shell
+from cli_shell import Shell
 from syrupy.assertion import SnapshotAssertion
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, Shell
+from cli_shell import TRAIN, Shell
 
 
 def test_check_of_clean_code_is_0(shell: Shell) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Shell
+from cli_shell import Shell
 
 LIST_MODULES = """\
 import sys

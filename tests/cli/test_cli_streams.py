@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, Shell
+from cli_shell import TRAIN, Shell
 
 
 def test_standard_input_is_checked_under_the_name_it_is_given(shell: Shell) -> None:

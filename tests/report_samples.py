@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.report.card import Card
@@ -60,7 +56,7 @@ def sample_findings(text: str) -> list[Finding]:
             "the batch norm that follows cancels the bias of `nn.Linear(4, 4)`",
             Fix.unsafe(
                 "Pass bias=False",
-                Edit(Span(linear.end - 1, linear.end - 1), ", bias=False"),
+                (Edit(Span(linear.end - 1, linear.end - 1), ", bias=False"),),
                 because="drops the bias from checkpoints and shifts the random stream",
             ),
             (Note(span_of(text, "nn.BatchNorm1d(4)"), "this layer cancels it"),),
@@ -71,31 +67,25 @@ def sample_findings(text: str) -> list[Finding]:
             "`loss.item()` waits for the GPU on every step: add up on the device",
             Fix.exact(
                 "Add up on the device, convert after the loop",
-                Edit(total, "total = total + loss.detach().double()"),
-                Edit(Span(end, end), "total = float(total)\n"),
+                (
+                    Edit(total, "total = total + loss.detach().double()"),
+                    Edit(Span(end, end), "total = float(total)\n"),
+                ),
             ),
         ),
         Finding("XY001", Span(0, len("import torch")), "a finding of another pack"),
     ]
 
 
-ReportMaker = Callable[..., Report]
-
-
-@pytest.fixture
-def make_report() -> ReportMaker:
-    """Give a function that makes a report of one file from a text and its findings."""
-
-    def make(
-        text: str = SCRIPT,
-        findings: list[Finding] | None = None,
-        path: str = "train.py",
-        threshold: Safety = Safety.CLOSE,
-    ) -> Report:
-        source = Source(path, text)
-        found = sample_findings(text) if findings is None else findings
-        found.sort(key=lambda finding: finding.span)
-        entries = tuple(Entry(path, source, each, CARDS[each.code], threshold) for each in found)
-        return Report(entries, files=1)
-
-    return make
+def report_of(
+    text: str = SCRIPT,
+    findings: list[Finding] | None = None,
+    path: str = "train.py",
+    threshold: Safety = Safety.CLOSE,
+) -> Report:
+    """Make a report of one file from its text and its findings."""
+    source = Source(path, text)
+    found = sample_findings(text) if findings is None else findings
+    found.sort(key=lambda finding: finding.span)
+    entries = tuple(Entry(path, source, each, CARDS[each.code], threshold) for each in found)
+    return Report(entries, files=1)
