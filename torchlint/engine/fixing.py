@@ -126,7 +126,7 @@ class _Fixing:
         chosen: list[Finding] = []
         made: list[Edit] = []
         for finding in self._candidates(checked):
-            edits = finding.fix.edits if finding.fix is not None else ()
+            edits = [edit for edit in _edits([finding]) if edit not in made]
             if any(touch(edit, other) for edit in edits for other in made):
                 continue
             if self._accepted(finding):

@@ -39,7 +39,7 @@ def write_atomic(path: Path, source: Source, expected: bytes) -> None:
         _take_after(temporary, target)
         if target.read_bytes() != expected:
             raise WriteError(f"{path} was not written: it has changed since it was read")
-        temporary.replace(target)
+        os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
         raise WriteError(f"{path} was not written: {error.strerror or error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -130,12 +130,30 @@ def load_registry() -> Registry:
             continue
         if not found:
             errors.append(f"rule pack `{pack}`: the package {package} holds no rules")
-        for head in found:
+        for head in _usable(found, errors):
             _refuse_clash(heads.get(head.code) or names.get(head.name), head)
             heads[head.code] = names[head.name] = head
     if not heads:
         raise RegistryError("; ".join(("no rules found", *errors)))
     return Registry(tuple(heads[code] for code in sorted(heads)), tuple(errors))
+
+
+def _usable(heads: Iterable[RuleHead], errors: list[str]) -> Iterator[RuleHead]:
+    """Yield the heads that can be read; those that must be imported to be read may fail."""
+    for head in heads:
+        failure = _failure(head)
+        if failure is None:
+            yield head
+        else:
+            errors.append(failure)
+
+
+def _failure(head: RuleHead) -> str | None:
+    try:
+        head.read()
+    except RegistryError as error:
+        return str(error)
+    return None
 
 
 def _refuse_clash(first: RuleHead | None, second: RuleHead) -> None:

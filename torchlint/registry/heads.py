@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["RegistryError", "RuleHead"]
 
 _DEFAULTS: Final = {"since": (1, 0), "default": True}
+_PARTS: Final = ("needs", "since", "default")
 _TEXTS: Final = re.compile(r'"""(?:[^\\]|\\.)*?"""', re.DOTALL)
 _PART: Final = re.compile(
     r"^    (needs|since|default)(?:: [^=\n]+)? = (\((?:[^()]*)\)|True|False)", re.MULTILINE
@@ -67,6 +68,11 @@ class RuleHead:
         if self.rule is not None:
             return self.rule
         return self._imported
+
+    def read(self) -> None:
+        """Make sure that all parts can be had; raises `RegistryError`."""
+        for part in _PARTS:
+            self._part(part)
 
     def _part(self, part: str) -> Any:
         if self.rule is None and part in self._written:

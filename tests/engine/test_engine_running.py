@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_rules import broken, replacing, rule_of
+
+from torchlint.engine import FileResult, Project, check_paths, fix_paths
+from torchlint.engine import running as batches
+from torchlint.engine.workers import Died, Workers
+from torchlint.finding import Finding
+from torchlint.registry import Registry, RuleHead
+from torchlint.rule import Rule
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+
+
+def _project(*rules: type[Rule], **overrides: object) -> Project:
+    heads = tuple(RuleHead.of(rule) for rule in rules)
+    return Project(Registry(heads), {"select": ("ALL",), **overrides}, isolated=True)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    monkeypatch.setattr(batches, "WORTH_FORKING", 0)
+    paths = []
+    for number in range(12):
+        path = tmp_path / f"f{number:02}.py"
+        path.write_text("y = 0\n" * ((number * 7) % 12) + f"x = {number}\n")
+        paths.append(path)
+    (tmp_path / "f05.py").write_text("nothing\n")
+    (tmp_path / "f06.py").write_bytes(b"x = '\xff'\n")
+    return [*paths, tmp_path / "gone.py"]
+
+
+def _summary(result: FileResult) -> tuple[object, ...]:
+    return (Path(result.path).name, result.findings, result.errors, result.source)
+
+
+@needs_fork
+def test_results_are_the_same_in_any_number_of_processes(files: list[Path]) -> None:
+    project = _project(replacing("x", "z"))
+    alone = [_summary(each) for each in check_paths(files, project, jobs=1)]
+    assert [each[0] for each in alone] == [path.name for path in files]
+    assert len(alone[4][1]) == 1  # type: ignore[arg-type]
+    assert "gone.py cannot be read: No such file" in alone[-1][2][0]  # type: ignore[index]
+    for jobs in (2, 5, 40):
+        assert [_summary(each) for each in check_paths(files, project, jobs=jobs)] == alone
+
+
+@needs_fork
+def test_fixes_are_the_same_in_any_number_of_processes(files: list[Path]) -> None:
+    project = _project(replacing("x", "z"))
+    alone = list(fix_paths(files, project, jobs=1))
+    assert list(fix_paths(files, project, jobs=3)) == alone
+    assert alone[3].after.text.endswith("z = 3\n")
+    assert alone[3].before.text.endswith("x = 3\n")
+    assert not alone[5].changed
+
+
+@needs_fork
+def test_a_process_that_dies_takes_one_file_with_it(files: list[Path]) -> None:
+    def found(rule: Rule, text: str) -> Iterator[Finding]:
+        if "x = 8\n" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from ()
+
+    results = list(check_paths(files, _project(rule_of("TL905", "deadly", found, ("x",))), jobs=2))
+    errors = {Path(each.path).name: each.errors for each in results if each.errors}
+    assert errors.keys() == {"f08.py", "gone.py"}
+    assert "was killed by SIGKILL" in errors["f08.py"][0]
+    assert "INTERNAL ERROR" in errors["f08.py"][0]
+
+
+@needs_fork
+def test_results_that_nobody_wants_leave_no_process(files: list[Path]) -> None:
+    workers: Workers[int] = Workers(lambda number: number, [1] * 9, 3)
+    results = workers.results()
+    assert not isinstance(next(results)[1], Died)
+    results.close()  # type: ignore[attr-defined]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_an_error_that_names_no_file_is_told_once(tmp_path: Path, files: list[Path]) -> None:
+    module = tmp_path / "xy100_absent.py"
+    module.write_text('\nclass Absent(Rule):\n    needs = ("x",)\n')
+    head = RuleHead("XY100", "absent", "theirs", "no_such.xy100_absent", str(module))
+    project = Project(Registry((head,)), isolated=True)
+    errors = [error for each in check_paths(files[:-1], project) for error in each.errors]
+    (error,) = errors
+    assert error.startswith("rule pack `theirs`: no_such.xy100_absent cannot be imported")
+
+
+def _counted(count: list[str]) -> type[Rule]:
+    def found(rule: Rule, text: str) -> Iterator[Finding]:
+        count.append(text)
+        yield from replacing("x", "z").check(rule, _Script(text))  # type: ignore[arg-type]
+
+    return rule_of("TL902", "counted", found, ("x",))
+
+
+class _Script:
+    def __init__(self, text: str) -> None:
+        from torchlint.source import Source
+
+        self.source = Source("", text)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def test_a_file_that_did_not_change_is_not_looked_at_again(files: list[Path], cache: Path) -> None:
+    asked: list[str] = []
+    project = _project(_counted(asked))
+    first = [_summary(each) for each in check_paths(files, project, jobs=1, cache_dir=cache)]
+    assert len(asked) == 10
+    again = [_summary(each) for each in check_paths(files, project, jobs=1, cache_dir=cache)]
+    assert again == first
+    assert len(asked) == 10
+    files[2].write_text("x = 22\n")
+    list(check_paths(files, project, jobs=1, cache_dir=cache))
+    assert asked[10:] == ["x = 22\n"]
+    assert (cache / ".gitignore").read_text() == "*\n"
+
+
+def test_what_a_result_depends_on_is_in_its_name(files: list[Path], cache: Path) -> None:
+    asked: list[str] = []
+    rule = _counted(asked)
+    for overrides in ({}, {"target_torch": (2, 1)}, {"unfixable": ("ALL",)}, {}):
+        list(check_paths(files, _project(rule, **overrides), jobs=1, cache_dir=cache))
+    assert len(asked) == 30
+
+
+def test_a_fix_uses_what_a_check_found(files: list[Path], cache: Path) -> None:
+    asked: list[str] = []
+    project = _project(_counted(asked), unfixable=("ALL",))
+    list(check_paths(files, project, jobs=1, cache_dir=cache))
+    assert not any(each.changed for each in fix_paths(files, project, jobs=1, cache_dir=cache))
+    assert len(asked) == 10
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"[1, 2]", b"\xff\x00", b"[" * 100_000, None],
+    ids=["empty", "cut", "other", "binary", "deep", "entries"],
+)
+def test_a_damaged_cache_is_made_anew(files: list[Path], cache: Path, damage: bytes | None) -> None:
+    project = _project(replacing("x", "z"))
+    first = [_summary(each) for each in check_paths(files, project, jobs=1, cache_dir=cache)]
+    (kept,) = cache.glob("*.json")
+    if damage is None:
+        damage = json.dumps({key: ["no", 1] for key in json.loads(kept.read_bytes())}).encode()
+    kept.write_bytes(damage)
+    again = [_summary(each) for each in check_paths(files, project, jobs=1, cache_dir=cache)]
+    assert again == first
+    assert json.loads(kept.read_bytes()) != damage
+
+
+def test_a_cache_that_cannot_be_written_is_none(files: list[Path], cache: Path) -> None:
+    cache.write_text("a file is in the way")
+    project = _project(replacing("x", "z"))
+    assert len(list(check_paths(files, project, jobs=1, cache_dir=cache))) == len(files)
+
+
+def test_errors_are_not_kept(files: list[Path], cache: Path) -> None:
+    for _ in range(2):
+        results = list(check_paths(files, _project(broken("x")), jobs=1, cache_dir=cache))
+        assert sum("TL903" in "".join(each.errors) for each in results) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "loaded"),
+    [("print('no network here')\n", set()), ("import torch\n", set())],
+)
+def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str, loaded: set[str]) -> None:
+    (tmp_path / "a.py").write_text(text)
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from torchlint.engine import Project, check_paths\n"
+        "from torchlint.registry import load_registry\n"
+        "project = Project(load_registry(), isolated=True)\n"
+        "results = list(check_paths([Path(sys.argv[1])], project))\n"
+        "assert not results[0].errors and not results[0].findings, results\n"
+        "heavy = {'libcst', 'torch', 'numpy', 'rich', 'importlib.metadata', 'pathspec',"
+        " 'torchlint.rule', 'torchlint.semantic.script', 'packaging', 'tomllib'}\n"
+        "print(*sorted(heavy & sys.modules.keys()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert set(done.stdout.split()) == loaded
