@@ -6,7 +6,9 @@ from torchlint.rule import Rule
 from torchlint.semantic.gradient import Grad
 from torchlint.semantic.heat import Heat
 from torchlint.semantic.kind import Kind
+from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
+from torchlint.semantic.program import Entry, Total
 from torchlint.semantic.rewrite import Edits
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
@@ -17,12 +19,15 @@ __all__ = [
     "CallSite",
     "Edit",
     "Edits",
+    "Entry",
     "Finding",
     "Fix",
     "Grad",
     "Heat",
     "How",
     "Kind",
+    "Layer",
+    "LayerPair",
     "Loop",
     "Note",
     "Role",
@@ -31,5 +36,6 @@ __all__ = [
     "Script",
     "Span",
     "State",
+    "Total",
     "Value",
 ]

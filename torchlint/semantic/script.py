@@ -16,8 +16,10 @@ from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.layers import LayerPair, Layers
 from torchlint.semantic.loops import Loop, Loops, Role
 from torchlint.semantic.names import Names
+from torchlint.semantic.program import Program
 from torchlint.semantic.rewrite import Rewrite
 from torchlint.semantic.scopes import Scopes
 from torchlint.semantic.target import Target
@@ -73,6 +75,7 @@ class Script:
         self._heats = Heats(self.functions, self.kinds, self._loops)
         self._gradients = Gradients(self.functions, self.values)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
+        self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
     @classmethod
@@ -111,6 +114,21 @@ class Script:
         span = self.tree.span(node)
         return self.source.text[span.start : span.end]
 
+    def code_of(self, node: cst.BaseExpression) -> str:
+        """Give the source text of the one expression that a node can be, of the node otherwise."""
+        value = self.values.value_of(node)
+        return self.tree.text(value.node if value.node is not None else node)
+
+    def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """Yield the tests of the `if`s of the same function in whose body a node stands."""
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return
+            if isinstance(outer, cst.If) and child is outer.body:
+                yield outer.test
+            child = outer
+
     # -- meaning --------------------------------------------------------------
 
     def name(self, node: cst.CSTNode) -> str | None:
@@ -144,6 +162,10 @@ class Script:
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Give the one expression that an expression can be."""
         return self.values.value_of(node)
+
+    def layer_pairs(self) -> Iterator[LayerPair]:
+        """Yield the pairs of layers of which the first feeds the second and nothing else."""
+        return Layers(self.functions, self.values).pairs()
 
     def loops(self, *roles: Role) -> list[Loop]:
         """Give the loops with one of these roles, all without any."""

@@ -1,0 +1,281 @@
+"""Layers and who feeds whom: in `nn.Sequential`, in lists of layers, and through `forward`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.scopes import How, dotted
+from torchlint.semantic.values import State, Values
+
+__all__ = ["Layer", "LayerPair", "Layers"]
+
+_LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*")
+_CONTAINERS: Final = frozenset(
+    {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
+)
+_POOLS: Final = re.compile(r"torch\.nn\.(?:Adaptive)?(?:Max|Avg)Pool[123]d|torch\.nn\.Identity")
+_POOL_CALLS: Final = re.compile(
+    r"torch\.nn\.functional\.(?:adaptive_)?(?:max|avg)_pool[123]d|torch\.max_pool[123]d"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer where it is made: the call, the qualified name of its class, its own name if any."""
+
+    call: cst.Call
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPair:
+    """A layer whose output goes to `after`, perhaps through a pooling, and nowhere else."""
+
+    layer: Layer
+    after: Layer
+
+
+class Layers:
+    """Finds which layer feeds which."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.functions = functions
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def pairs(self) -> Iterator[LayerPair]:
+        """Yield every pair of which the first feeds the second and nothing else."""
+        yield from self._listed_pairs()
+        for owner in self.tree.all(cst.ClassDef):
+            yield from self._forward_pairs(owner)
+
+    # -- layers that stand in a list --------------------------------------------
+
+    def _listed_pairs(self) -> Iterator[LayerPair]:
+        for call in self.tree.all(cst.Call):
+            if self.names.name(call.func) == "torch.nn.Sequential":
+                yield from self._neighbours([arg.value for arg in call.args if not arg.star])
+                for arg in call.args:
+                    if arg.star == "*":
+                        yield from self._splat(arg.value)
+                    elif isinstance(arg.value, cst.Call):
+                        yield from self._ordered(arg.value)
+
+    def _ordered(self, call: cst.Call) -> Iterator[LayerPair]:
+        """Read `OrderedDict([("conv", nn.Conv2d(…)), …])`."""
+        if self.names.name(call.func) != "collections.OrderedDict" or len(call.args) != 1:
+            return
+        entries = call.args[0].value
+        if isinstance(entries, cst.Dict):
+            found = [e.value for e in entries.elements if isinstance(e, cst.DictElement)]
+            yield from self._neighbours(found)
+        elif isinstance(entries, (cst.List, cst.Tuple)):
+            pairs = [element.value for element in entries.elements]
+            yield from self._neighbours(
+                [
+                    pair.elements[1].value
+                    for pair in pairs
+                    if isinstance(pair, cst.Tuple) and len(pair.elements) == 2
+                ]
+            )
+
+    def _splat(self, value: cst.BaseExpression) -> Iterator[LayerPair]:
+        """Read the list literals that a list of layers is made of."""
+        if isinstance(value, cst.List):
+            yield from self._neighbours(_elements(value))
+        if not isinstance(value, cst.Name):
+            return
+        for binding in self.scopes.reaching(value):
+            if binding.how in (How.ASSIGN, How.AUGMENTED) and isinstance(binding.value, cst.List):
+                yield from self._neighbours(_elements(binding.value))
+        yield from self._appended(value)
+
+    def _appended(self, value: cst.Name) -> Iterator[LayerPair]:
+        """Read neighbouring lines `layers.append(…)` and `layers.extend([…])`."""
+        last: tuple[cst.CSTNode, cst.CSTNode, cst.BaseExpression] | None = None
+        home = self.scopes.function(value)
+        for line in self.tree.all(cst.SimpleStatementLine):
+            added = _added(line, value.value)
+            if added is None or self.scopes.function(line) is not home:
+                continue
+            block = self.tree.parent(line)
+            if block is None or not isinstance(block, (cst.IndentedBlock, cst.Module)):
+                continue
+            if len(added) > 1:
+                yield from self._neighbours(added)
+            if last is not None and last[0] is block and _next_to(block, last[1], line):
+                yield from self._neighbours([last[2], added[0]])
+            last = (block, line, added[-1])
+
+    def _neighbours(self, items: Sequence[cst.BaseExpression]) -> Iterator[LayerPair]:
+        layers = [self._layer(item) for item in items]
+        for index, layer in enumerate(layers):
+            if layer is None:
+                continue
+            for after in layers[index + 1 :]:
+                if after is not None and not self._pools(after.call, after.type):
+                    yield LayerPair(layer, after)
+                if after is None or not self._pools(after.call, after.type):
+                    break
+
+    def _layer(self, node: cst.BaseExpression) -> Layer | None:
+        """Give the layer that an element of a list is: made there, or under a name of its own."""
+        if isinstance(node, cst.Call):
+            name = self.names.name(node.func)
+            if name is None or not _LAYER.fullmatch(name) or name in _CONTAINERS:
+                return None
+            return Layer(node, name, "")
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            if len(bindings) == 1 and isinstance(bindings[0].value, cst.Call):
+                scope = self.scopes.scope(node).node
+                if (
+                    bindings[0].how is How.ASSIGN
+                    and len(list(self.scopes.uses(bindings[0], scope))) == 1
+                ):
+                    made = self._layer(bindings[0].value)
+                    return Layer(made.call, made.type, node.value) if made else None
+        return None
+
+    def _pools(self, call: cst.Call, kind: str) -> bool:
+        """Whether a layer takes a maximum or a plain mean, which a constant passes through."""
+        if not _POOLS.fullmatch(kind):
+            return False
+        plain = "Max" in kind or "Adaptive" in kind or kind.endswith("Identity")
+        return plain or self._pads_nothing(call, 2, 3)
+
+    def _pads_nothing(self, call: cst.Call, padding: int, ceil_mode: int) -> bool:
+        return all(
+            self.values.argument(call, name, at).state is State.ABSENT
+            for name, at in (("padding", padding), ("ceil_mode", ceil_mode))
+        )
+
+    # -- layers that meet in forward ---------------------------------------------
+
+    def _forward_pairs(self, owner: cst.ClassDef) -> Iterator[LayerPair]:
+        layers = self._attributes(owner)
+        if not layers:
+            return
+        runs = self._runs(owner, layers)
+        for name, layer in layers.items():
+            calls = runs.get(name, [])
+            if len(calls) != 1 or self._handled_elsewhere(owner, name, calls[0]):
+                continue
+            after = self._consumer(calls[0], layers)
+            if after is not None:
+                yield LayerPair(layer, after)
+
+    def _attributes(self, owner: cst.ClassDef) -> dict[str, Layer]:
+        """Give the layers that a class keeps, by the name of the attribute."""
+        found: dict[str, Layer] = {}
+        for path, bindings in self.scopes.scope_at(owner).bindings.items():
+            if not path.startswith("self.") or len(bindings) != 1:
+                continue
+            value = bindings[0].value
+            layer = self._layer(value) if isinstance(value, cst.Call) else None
+            if layer is not None:
+                found[path] = Layer(layer.call, layer.type, path)
+        return found
+
+    def _runs(self, owner: cst.ClassDef, layers: dict[str, Layer]) -> dict[str, list[cst.Call]]:
+        found: dict[str, list[cst.Call]] = {}
+        for call in self.tree.within(owner, cst.Call):
+            path = dotted(call.func)
+            if path in layers:
+                found.setdefault(path, []).append(call)
+        return found
+
+    def _handled_elsewhere(self, owner: cst.ClassDef, path: str, call: cst.Call) -> bool:
+        """Whether anything but its one call touches a layer (its weights, a list of layers)."""
+        name = path.removeprefix("self.")
+        made = self.scopes.scope_at(owner).bindings[path][0].node
+        for mention in self.tree.all(cst.Attribute):
+            if mention.attr.value != name or mention is call.func:
+                continue
+            if not self.tree.inside(mention, made) and (
+                self.tree.inside(mention, owner) or not dotted(mention).startswith("self.")
+            ):
+                return True
+        return False
+
+    def _consumer(self, call: cst.Call, layers: dict[str, Layer]) -> Layer | None:
+        """Give the one layer that what a call returns goes to."""
+        value: cst.CSTNode = call
+        for _ in range(4):
+            holder = self.tree.parent(value)
+            if isinstance(holder, cst.Arg):
+                outer = self.tree.parent(holder)
+                if not isinstance(outer, cst.Call) or outer.args[0] is not holder:
+                    return None
+                layer = layers.get(dotted(outer.func))
+                if layer is not None and not self._pools(layer.call, layer.type):
+                    return layer if len(outer.args) == 1 else None
+                if layer is None and not self._pools_inline(outer):
+                    return None
+                value = outer
+            elif isinstance(holder, cst.Assign):
+                use = self._only_use(holder)
+                if use is None:
+                    return None
+                value = use
+            else:
+                return None
+        return None
+
+    def _pools_inline(self, call: cst.Call) -> bool:
+        name = self.names.name(call.func)
+        if name is None or not _POOL_CALLS.fullmatch(name):
+            return False
+        return "max" in name or "adaptive" in name or self._pads_nothing(call, 3, 4)
+
+    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
+        """Give the one place that reads what an assignment to a single name bound."""
+        target = assign.targets[0].target
+        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
+            return None
+        binding = self.scopes.stored(target)
+        function = self.scopes.function(assign)
+        if binding is None or function is None:
+            return None
+        uses = list(self.scopes.uses(binding, function))
+        if len(uses) != 1 or self.scopes.reaching(uses[0]) != (binding,):
+            return None
+        return uses[0]
+
+
+def _elements(value: cst.List) -> list[cst.BaseExpression]:
+    return [element.value for element in value.elements]
+
+
+def _added(line: cst.SimpleStatementLine, name: str) -> list[cst.BaseExpression] | None:
+    """Give what a line adds to a list."""
+    small = line.body[0]
+    if len(line.body) != 1 or not isinstance(small, cst.Expr):
+        return None
+    call = small.value
+    if not isinstance(call, cst.Call) or len(call.args) != 1:
+        return None
+    if dotted(call.func) == f"{name}.append":
+        return [call.args[0].value]
+    value = call.args[0].value
+    if dotted(call.func) == f"{name}.extend" and isinstance(value, cst.List) and value.elements:
+        return _elements(value)
+    return None
+
+
+def _next_to(
+    block: cst.IndentedBlock | cst.Module, first: cst.CSTNode, second: cst.CSTNode
+) -> bool:
+    return any(
+        line is first and after is second
+        for line, after in zip(block.body, block.body[1:], strict=False)
+    )

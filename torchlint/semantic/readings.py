@@ -1,0 +1,226 @@
+"""Readings: expressions in which the host reads a tensor and waits for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.heat import Heat, Heats
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loops import LoopNode
+from torchlint.semantic.placement import Placement
+from torchlint.semantic.scopes import How
+
+__all__ = ["Form", "Reading", "Readings"]
+
+
+class Form(Enum):
+    """What the host gets."""
+
+    NUMBER = auto()
+    ARRAY = auto()
+    LIST = auto()
+    TENSOR = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """An expression that brings `tensor` to the host, `detach()` and `data` left out of it."""
+
+    node: cst.Call
+    tensor: cst.BaseExpression
+    form: Form
+    cast: str
+    """The builtin that does it (`float(loss)`), empty for methods."""
+
+
+_FORMS: Final = {
+    "item": Form.NUMBER,
+    "tolist": Form.LIST,
+    "numpy": Form.ARRAY,
+    "cpu": Form.TENSOR,
+    "to": Form.TENSOR,
+}
+_CASTS: Final = ("builtins.float", "builtins.int")
+_SINKS: Final = frozenset(
+    (
+        "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
+        "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
+        "set_description_str progress_bar format isnan isinf isfinite report scalar_summary"
+    ).split()
+)
+
+
+class Readings:
+    """Finds what the host reads, and whether it needs the value in the same pass."""
+
+    def __init__(self, kinds: Kinds, heats: Heats, placement: Placement) -> None:
+        self.kinds = kinds
+        self.heats = heats
+        self.placement = placement
+        self.tree = kinds.tree
+        self.names = kinds.names
+        self.scopes = kinds.scopes
+
+    def within(self, region: cst.CSTNode) -> Iterator[Reading]:
+        """Yield the readings inside a node, of nested ones the outermost."""
+        last = -1
+        for call in self.tree.within(region, cst.Call):
+            if self.tree.order(call) < last:
+                continue
+            reading = self.reading(call)
+            if reading is not None:
+                last = self.tree.end(call)
+                yield reading
+
+    def reading(self, call: cst.Call) -> Reading | None:
+        """Give what a call reads from a device, None when it reads nothing that may lie there."""
+        form, cast, inner = self._outermost(call)
+        if form is None:
+            return None
+        copied = form is not Form.ARRAY
+        while True:
+            if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
+                inner = inner.value
+                continue
+            found, _, below = self._outermost(inner, casts=False)
+            detached = _is_method(inner, "detach")
+            if found is None and not detached:
+                break
+            if found in (Form.TENSOR, Form.NUMBER):
+                copied = True
+            assert isinstance(inner, cst.Call)
+            inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
+        if not copied or self.kinds.kind(inner) not in (Kind.TENSOR, Kind.LOSS):
+            return None
+        if self.placement.on_host(inner):
+            return None
+        return Reading(call, inner, form, cast)
+
+    def _outermost(
+        self, node: cst.BaseExpression, casts: bool = True
+    ) -> tuple[Form | None, str, cst.BaseExpression]:
+        nothing = None, "", node
+        if not isinstance(node, cst.Call):
+            return nothing
+        name = self.names.name(node.func)
+        if casts and name in _CASTS and len(node.args) == 1 and node.args[0].keyword is None:
+            return Form.NUMBER, str(name).rpartition(".")[2], node.args[0].value
+        if not isinstance(node.func, cst.Attribute) or name is not None:
+            return nothing
+        form = _FORMS.get(node.func.attr.value)
+        if form is None:
+            return nothing
+        if node.func.attr.value == "to":
+            if len(node.args) != 1 or not self.placement.on_host(node):
+                return nothing
+        elif node.args:
+            return nothing
+        return form, "", node.func.value
+
+    # -- what else becomes of the value ---------------------------------------
+
+    def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
+        """Whether each pass of a loop uses the value on the host anyway.
+
+        `besides` are the statements whose use is in question.
+        """
+        return any(
+            self._on_host_at(place, loop, besides)
+            for place in self._same(reading.tensor, loop)
+            if not any(self.tree.inside(place, each) for each in besides)
+            and self.heats.heat(place) is Heat.HOT
+        )
+
+    def _same(self, tensor: cst.BaseExpression, loop: LoopNode) -> Iterator[cst.BaseExpression]:
+        """Yield the places in a loop that mean the same tensor."""
+        if isinstance(tensor, cst.Name):
+            bindings = set(map(id, self.scopes.reaching(tensor)))
+            for name in self.tree.within(loop.body, cst.Name):
+                if name.value == tensor.value and self.scopes.reads(name):
+                    if bindings & set(map(id, self.scopes.reaching(name))):
+                        yield name
+        elif isinstance(tensor, cst.Attribute):
+            text = self.tree.text(tensor)
+            for attribute in self.tree.within(loop.body, cst.Attribute):
+                if self.tree.text(attribute) == text and self.scopes.reads(attribute):
+                    yield attribute
+
+    def _on_host_at(self, place: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]) -> bool:
+        """Whether the value is used on the host where it stands."""
+        child = place
+        for outer in self.tree.ancestors(place):
+            if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
+                return child is outer.test
+            if isinstance(outer, cst.FormattedStringExpression):
+                return True
+            if isinstance(outer, cst.BinaryOperation) and isinstance(outer.operator, cst.Modulo):
+                if self.kinds.kind(outer.left) is Kind.STRING:
+                    return True
+            if isinstance(outer, cst.Call):
+                func = outer.func
+                last = func.attr.value if isinstance(func, cst.Attribute) else ""
+                last = func.value if isinstance(func, cst.Name) else last
+                if last in _SINKS and child is not func:
+                    return True
+                if self.reading(outer) is not None and not self._set_aside(outer, loop, besides):
+                    return True
+            if isinstance(outer, cst.BaseSmallStatement):
+                return False
+            child = outer
+        return False
+
+    def _set_aside(
+        self, node: cst.BaseExpression, loop: LoopNode, besides: list[cst.CSTNode]
+    ) -> bool:
+        """Whether a value is only given a name that hot code of the loop does not use."""
+        assign = next(
+            (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
+        )
+        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            return False
+        target = assign.targets[0].target
+        if not isinstance(target, cst.Name) or not self.is_arithmetic(assign.value):
+            return False
+        return not self.hot_uses(target, loop, besides)
+
+    def is_arithmetic(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression only computes."""
+        if isinstance(node, cst.BinaryOperation):
+            return self.is_arithmetic(node.left) and self.is_arithmetic(node.right)
+        if isinstance(node, cst.Call):
+            name = self.names.name(node.func)
+            return (
+                name in (*_CASTS, "builtins.len", "builtins.max", "builtins.round")
+                or self.reading(node) is not None
+                or (isinstance(node.func, cst.Attribute) and node.func.attr.value == "size")
+            )
+        return isinstance(node, (cst.Name, cst.Attribute, cst.Integer, cst.Float))
+
+    def hot_uses(
+        self, target: cst.Name, loop: LoopNode, besides: list[cst.CSTNode]
+    ) -> list[cst.Name]:
+        """Give the hot places of a loop that read what an assignment to `target` bound."""
+        binding = self.scopes.stored(target)
+        if binding is None or binding.how is not How.ASSIGN:
+            return []
+        return [
+            name
+            for name in self.scopes.uses(binding, loop.body)
+            if not any(self.tree.inside(name, each) for each in besides)
+            and self.heats.heat(name) is Heat.HOT
+        ]
+
+
+def _is_method(node: cst.BaseExpression, name: str) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == name
+        and not node.args
+    )
