@@ -57,6 +57,14 @@ def test_the_diff_is_one_that_git_applies(shell: Shell, data: bytes) -> None:
     assert path.read_bytes() == data.replace(b"slow", b"fast")
 
 
+def test_standard_input_of_an_excluded_file_is_left_alone(shell: Shell) -> None:
+    shell.write("build/a.py", TRAIN)
+    named = ("-", "--stdin-filename", "build/a.py")
+    assert shell.check(*named, text=TRAIN).returncode == 1
+    assert shell.check(*named, "--force-exclude", text=TRAIN).returncode == 0
+    assert shell.fix(*named, "--force-exclude", "--apply", text=TRAIN).stdout == TRAIN
+
+
 def test_unparsable_text_is_one_finding_and_the_rest_goes_on(shell: Shell) -> None:
     shell.write("a.py", "import torch\nx.cuda(async=True)\n")
     shell.write("b.py", TRAIN)

@@ -141,6 +141,19 @@ def test_the_diff_of_a_fix_has_old_and_new_line_numbers() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_what_a_fix_changes_in_a_long_line_is_in_sight(width: int) -> None:
+    text = "x = [" + "1, " * 200 + "slow()]\n"
+    fix = Fix.exact("Mend it", (Edit(span_of(text, "slow"), "fast"),))
+    report = report_of(text, [Finding("XY001", Span(0, 1), "here", fix)])
+    removed, added = render(report, Paint(width=width), "full").splitlines()[-4:-2]
+    assert removed.startswith("1 - …")
+    assert removed.endswith("1, slow()]")
+    assert added.startswith("1 + …")
+    assert added.endswith("1, fast()]")
+    assert len(removed) <= width
+
+
 def test_a_large_fix_is_cut_short() -> None:
     text = "slow()\n"
     fix = Fix.exact("Rewrite", (Edit(Span(0, 7), "new()\n" * 60),))

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from torchlint.cli.addignore import add_ignores
 from torchlint.cli.failure import remark
 from torchlint.cli.options import (
     configuration_options,
@@ -49,6 +48,8 @@ def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> Non
     if options["show_files"]:
         ctx.exit(show_files(run, paths))
     if options["add_ignore"]:
+        from torchlint.cli.addignore import add_ignores
+
         ctx.exit(add_ignores(run, _results(run, run.files(paths))))
     results = _stdin_result(run) if reads_stdin else _results(run, run.files(paths))
     ctx.exit(_report(run, results))

@@ -21,6 +21,7 @@ from torchlint.cli.options import (
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.engine import FixResult, WriteError, fix_bytes, fix_paths, write_atomic
+from torchlint.finding import Safety
 from torchlint.report.entry import Entry, Report
 from torchlint.report.formats import TEXT, render
 from torchlint.report.summary import plural
@@ -93,10 +94,16 @@ def _deliver_diff(run: Run, result: FixResult, first: bool) -> None:
 
 def _say_what_would_change(changed: list[FixResult]) -> None:
     count = sum(len(result.applied) for result in changed)
+    unsafe = any(
+        finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+        for result in changed
+        for finding in result.applied
+    )
     if changed:
         remark(
             f"{plural(count, 'fix')} in {plural(len(changed), 'file')}:"
-            " `torchlint fix --apply` writes them."
+            f" `torchlint fix --apply{' --unsafe-fixes' if unsafe else ''}` writes"
+            f" {'it' if count == 1 else 'them'}."
         )
     else:
         remark("Nothing to fix.")

@@ -111,11 +111,17 @@ class Run:
         return True
 
     def stdin(self) -> tuple[bytes, str, Selection, Settings]:
-        """Read standard input; give its bytes and path, and the rules and settings for it."""
+        """Read standard input; give its bytes and path, and the rules and settings for it.
+
+        A file that is excluded by force has no rules.
+        """
         path = self.options["stdin_filename"] or str(STDIN)
         with refused():
             rules = self.project.selection(Path(path))
             settings = self.project.settings(Path(path))
+            if settings.force_exclude and Path(path).is_file():
+                found = discover((Path(path),), self.project)
+                rules = rules if found.files else rules.without(rules.codes)
         return sys.stdin.buffer.read(), path, rules, settings
 
     @property

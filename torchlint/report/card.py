@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +56,8 @@ def brief_card(code: str, name: str, file: str) -> Card:
 
 def card_of(rule: type[Rule]) -> Card:
     """Give the words of a rule class."""
+    from inspect import cleandoc
+
     return Card(
         code=rule.code,
         name=rule.name,
@@ -65,7 +66,7 @@ def card_of(rule: type[Rule]) -> Card:
         safety=None if rule.safety is None else rule.safety.word,
         default=rule.default,
         since=rule.since,
-        page=inspect.cleandoc(rule.__doc__ or ""),
+        page=cleandoc(rule.__doc__ or ""),
         link=_link(getattr(sys.modules.get(rule.__module__), "__file__", None)),
     )
 

@@ -25,6 +25,8 @@ class _Line:
     row: int
     sign: str
     text: str
+    changed: int = 0
+    """How many characters stand before the first one that the fix changes."""
 
 
 class FixDiff:
@@ -76,27 +78,36 @@ class FixDiff:
         last = rows.start + len(old) - tail
         if first == last and len(new) - tail == head:
             return [], moved
+        removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
         before = _worth_showing(source, range(max(first - _CONTEXT, 1), first))
         end = min(last + _CONTEXT, len(source.line_starts) + 1)
         after = _worth_showing(source, range(last, end))
         return [
             *(_Line(row + shift, " ", source.line(row)) for row in before),
-            *(_Line(first + at, "-", text) for at, text in enumerate(old[head : len(old) - tail])),
-            *(
-                _Line(first + shift + at, "+", text)
-                for at, text in enumerate(new[head : len(new) - tail])
-            ),
+            *_changed("-", first, removed, added),
+            *_changed("+", first + shift, added, removed),
             *(_Line(row + shift + moved, " ", source.line(row)) for row in after),
         ], moved
 
 
 def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
     cells = Cells(line.text)
-    text = f"{line.sign} {Window(0, width).clip(cells)}".rstrip()
+    column = cells.column(line.changed + 1)
+    window = Window.around(column, column + 1, width)
+    text = f"{line.sign} {window.clip(cells)}".rstrip()
     if line.sign == " ":
         return f"{paint.gutter(f'{line.row:>{gutter}}')} {text}".rstrip()
     colour = paint.added if line.sign == "+" else paint.removed
     return f"{paint.gutter(f'{line.row:>{gutter}}')} {colour(text)}"
+
+
+def _changed(sign: str, row: int, lines: list[str], others: list[str]) -> Iterator[_Line]:
+    for at, text in enumerate(lines):
+        other = others[at] if at < len(others) else ""
+        pairs = enumerate(zip(text, other, strict=False))
+        shorter = min(len(text), len(other))
+        same = next((place for place, (old, new) in pairs if old != new), shorter)
+        yield _Line(row + at, sign, text, same)
 
 
 def _worth_showing(source: Source, rows: Iterable[int]) -> list[int]:
