@@ -32,12 +32,10 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        reason = str(error)
-        place = re.search(r"\s*\(at line (\d+), column (\d+)\)", reason)
-        if place is None:
-            raise ConfigError(f"{path}: not valid TOML: {reason}") from None
-        reason = reason.replace(place[0], "")
-        raise ConfigError(f"{path}:{place[1]}:{place[2]}: not valid TOML: {reason}") from None
+        reason, _, place = str(error).partition(" (at ")
+        row = re.match(r"line (\d+)", place)
+        last = text.rstrip().count("\n") + 1
+        raise ConfigError(f"{path}:{row[1] if row else last}: not valid TOML: {reason}") from None
 
 
 def line_of(text: str, key: str, word: str | None = None) -> int | None:

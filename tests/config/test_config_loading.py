@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchlint.config import ConfigError, Settings, load
+from torchlint.config.settings import DEFAULT_EXCLUDE
+
+
+def _write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
+    file = _write(
+        tmp_path,
+        """
+        select = ["TL1"]
+        extend-select = ["TL211"]
+        ignore = ["TL103"]
+        extend-ignore = []
+        fixable = ["ALL"]
+        unfixable = ["TL101"]
+        extend-safe-fixes = ["TL401"]
+        extend-unsafe-fixes = ["TL501"]
+        exclude = ["old"]
+        extend-exclude = ["new"]
+        per-file-ignores = { "tests/*" = ["TL2"] }
+        target-torch = "2.4"
+        target-device = "cuda"
+        unsafe-fixes = true
+        ignore-suppressions = true
+        respect-gitignore = false
+        force-exclude = true
+        [rules.loader-without-workers]
+        workers = 2
+        """,
+        "torchlint.toml",
+    )
+    settings = load(tmp_path / "a.py")
+    assert settings == Settings(
+        root=tmp_path,
+        config_file=file,
+        select=("TL1",),
+        extend_select=("TL211",),
+        ignore=("TL103",),
+        unfixable=("TL101",),
+        extend_safe_fixes=("TL401",),
+        extend_unsafe_fixes=("TL501",),
+        exclude=("old",),
+        extend_exclude=("new",),
+        per_file_ignores={"tests/*": ("TL2",)},
+        target_torch=(2, 4),
+        target_device="cuda",
+        unsafe_fixes=True,
+        ignore_suppressions=True,
+        respect_gitignore=False,
+        force_exclude=True,
+        rules={"loader-without-workers": {"workers": 2}},
+    )
+    assert settings.source_of("select") == str(file)
+
+
+def test_the_nearest_file_upwards_wins(tmp_path: Path) -> None:
+    _write(tmp_path, '[tool.torchlint]\nselect = ["TL1"]\n')
+    _write(tmp_path / "a", "[tool.other]\n")
+    _write(tmp_path / "a" / "b", 'select = ["TL2"]\n', "torchlint.toml")
+    _write(tmp_path / "a" / "b", '[tool.torchlint]\nselect = ["TL3"]\n')
+    (tmp_path / "a" / "b" / "c").mkdir()
+    assert load(tmp_path / "a" / "x.py").select == ("TL1",)
+    assert load(tmp_path / "a").root == tmp_path
+    assert load(tmp_path / "a" / "b" / "c" / "x.py").select == ("TL2",)
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert (settings.select, settings.exclude) == (None, DEFAULT_EXCLUDE)
+    assert settings.source_of("select") == "default"
+
+
+def test_a_file_that_is_named_or_none_at_all(tmp_path: Path) -> None:
+    _write(tmp_path, '[tool.torchlint]\nselect = ["TL1"]\n')
+    named = _write(tmp_path / "conf", 'select = ["TL2"]\n', "mine.toml")
+    assert load(tmp_path, config_file=named).select == ("TL2",)
+    assert load(tmp_path, isolated=True).select is None
+
+
+def test_the_command_line_lies_over_the_file(tmp_path: Path) -> None:
+    _write(tmp_path, '[tool.torchlint]\nextend-exclude = ["a"]\nextend-select = ["TL2"]\n')
+    settings = load(tmp_path, {"extend_exclude": ("b",), "unsafe_fixes": True})
+    assert settings.extend_exclude == ("a", "b")
+    assert settings.extend_select == ("TL2",)
+    assert settings.source_of("unsafe_fixes") == "command line"
+    assert load(tmp_path, {"select": ("TL3",)}).extend_select == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nselct = []\n", r"torchlint\.toml:2: unknown key `selct`, did you mean `select`\?"),
+        ("ignore = 'TL1'\n", r"torchlint\.toml:1: `ignore`: must be a list of strings"),
+        ("target-torch = 2.4\n", r":1: `target-torch`: must be a version in quotes"),
+        ("target-torch = 'two'\n", r":1: `target-torch`: `two` is no version of torch"),
+        ("target-device = 'cud'\n", r"must be one of auto, cuda.*did you mean `cuda`\?"),
+        ("unsafe-fixes = 'yes'\n", r"`unsafe-fixes`: must be true or false"),
+        ("per-file-ignores = ['a']\n", r"must be a table of patterns"),
+        ("[rules]\nworkers = 2\n", r":1: `rules`: must hold one table for each rule"),
+        ("\nselect = [\n", r"torchlint\.toml:2: not valid TOML: "),
+        ("\n\nselect 1\n", r"torchlint\.toml:3: not valid TOML: "),
+    ],
+)
+def test_what_cannot_be_followed_is_named_with_its_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    _write(tmp_path, text, "torchlint.toml")
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path)
+
+
+def test_the_table_in_pyproject_must_be_one(tmp_path: Path) -> None:
+    _write(tmp_path, "[tool]\ntorchlint = 1\n")
+    with pytest.raises(ConfigError, match=r"`tool\.torchlint` must be a table"):
+        load(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*gone\.toml: No such file"):
+        load(tmp_path, config_file=tmp_path / "gone.toml")
+    binary = tmp_path / "torchlint.toml"
+    binary.write_bytes(b"a = 1\n\xff")
+    with pytest.raises(ConfigError, match=r"torchlint\.toml:2: not UTF-8 text"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("project", "target"),
+    [
+        ('[project]\ndependencies = ["numpy", "torch>=2.1,<3"]', (2, 1)),
+        ('[project]\ndependencies = ["torch ~= 2.3"]', (2, 3)),
+        ('[project]\ndependencies = ["torch==2.2.*"]', (2, 2)),
+        ('[project]\ndependencies = ["torch == 2.2.1"]', (2, 2)),
+        ('[project]\ndependencies = ["torch>1.13"]', (1, 13)),
+        ('[project]\ndependencies = ["torch>=2"]', (2, 0)),
+        ('[project]\ndependencies = ["torch"]', None),
+        ('[project]\ndependencies = ["torch<2.4"]', None),
+        ('[project]\ndependencies = ["torchvision>=0.15", "torch-geometric>=2.4"]', None),
+        (
+            "[project]\ndependencies = [\"torch>=2.5; sys_platform == 'darwin'\", "
+            "\"torch>=2.2; sys_platform != 'darwin'\"]",
+            (2, 2),
+        ),
+        ('[project.optional-dependencies]\ngpu = ["torch>=2.4"]', (2, 4)),
+        ('[dependency-groups]\ntrain = ["torch>=2.6", {include-group = "x"}]', (2, 6)),
+        ('[tool.poetry.dependencies]\ntorch = "^2.1"', (2, 1)),
+        ('[tool.poetry.dependencies]\ntorch = {version = "~2.2", source = "x"}', (2, 2)),
+        ('[tool.poetry.dependencies]\ntorch = "2.3.1"', (2, 3)),
+        ('[project]\ndependencies = ["torch>=2.1"]\n[tool.torchlint]\ntarget-torch="2.6"', (2, 6)),
+        ("[project]\ndependencies = ['torch>>1']", None),
+        ("[project]\nname = 'torch-thing'\ndependencies = 'torch'", None),
+    ],
+)
+def test_the_target_follows_the_projects_own_requirement(
+    tmp_path: Path, project: str, target: tuple[int, int] | None
+) -> None:
+    _write(tmp_path, project)
+    (tmp_path / "src").mkdir()
+    assert load(tmp_path / "src" / "a.py").target_torch == target
+    assert load(tmp_path, isolated=True).target_torch is None
