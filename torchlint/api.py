@@ -3,18 +3,23 @@
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.rule import Rule
+from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
 from torchlint.semantic.gradient import Grad
 from torchlint.semantic.heat import Heat
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
 from torchlint.semantic.program import Entry, Total
+from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.values import State, Value
 
 __all__ = [
+    "Accumulation",
+    "Accumulator",
+    "Adding",
     "Binding",
     "CallSite",
     "Edit",
@@ -22,6 +27,7 @@ __all__ = [
     "Entry",
     "Finding",
     "Fix",
+    "Form",
     "Grad",
     "Heat",
     "How",
@@ -30,6 +36,7 @@ __all__ = [
     "LayerPair",
     "Loop",
     "Note",
+    "Reading",
     "Role",
     "Rule",
     "Safety",

@@ -1,4 +1,4 @@
-"""Placement: tensors that surely lie in the host's memory, so that reading them waits for nothing."""
+"""Placement: tensors that surely lie in the host's memory: reading them waits for nothing."""
 
 from __future__ import annotations
 

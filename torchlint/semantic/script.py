@@ -9,7 +9,9 @@ from typing import TypeVar
 import libcst as cst
 
 from torchlint.edit import Span
+from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.devices import Devices
+from torchlint.semantic.dtypes import Dtypes
 from torchlint.semantic.functions import Definition, Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.heat import Heat, Heats
@@ -17,9 +19,11 @@ from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.layers import LayerPair, Layers
-from torchlint.semantic.loops import Loop, Loops, Role
+from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.names import Names
+from torchlint.semantic.placement import Placement
 from torchlint.semantic.program import Program
+from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.rewrite import Rewrite
 from torchlint.semantic.scopes import Scopes
 from torchlint.semantic.target import Target
@@ -73,6 +77,11 @@ class Script:
         self.kinds = Kinds(self.functions, self.iteration)
         self._loops = Loops(self.functions, self.kinds, self.iteration)
         self._heats = Heats(self.functions, self.kinds, self._loops)
+        self._readings = Readings(
+            self.kinds, self._heats, Placement(self.functions, self.kinds, self.iteration)
+        )
+        self._accumulators = Accumulators(self._loops, self._heats, self._readings)
+        self._dtypes = Dtypes(self.kinds)
         self._gradients = Gradients(self.functions, self.values)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
@@ -195,6 +204,30 @@ class Script:
     def heat(self, node: cst.CSTNode) -> Heat:
         """Say whether a node runs in every pass of its batch loop."""
         return self._heats.heat(node)
+
+    def accumulations(self, role: Role) -> Iterator[Accumulation]:
+        """Yield the hot additions of the batch loops with a role."""
+        return (each for each in self._accumulators.all() if each.loop.role is role)
+
+    def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
+        """Give the name that an addition builds up if its value can wait for the loop's end."""
+        return self._accumulators.accumulator(accumulation)
+
+    def used_each_pass(self, accumulation: Accumulation) -> bool:
+        """Whether hot code of the loop needs what was added up so far on the host."""
+        return self._accumulators.used_each_pass(accumulation)
+
+    def readings(self, region: cst.CSTNode) -> Iterator[Reading]:
+        """Yield the places inside a node where the host waits for a tensor's value."""
+        return self._readings.within(region)
+
+    def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
+        """Whether each pass of a loop needs a value on the host, leaving some nodes out."""
+        return self._readings.needed_in(loop, reading, besides)
+
+    def is_integral(self, node: cst.CSTNode) -> bool | None:
+        """Whether a tensor holds integers; None where nothing shows it."""
+        return self._dtypes.is_integral(node)
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Say whether autograd records at a node."""

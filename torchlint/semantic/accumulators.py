@@ -1,0 +1,360 @@
+"""Accumulators: what a batch loop adds up or collects, and when that can wait for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.heat import Heat, Heats
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.loops import Loop, LoopNode, Loops
+from torchlint.semantic.readings import Readings
+from torchlint.semantic.scopes import Binding, How, Scope, dotted
+
+__all__ = ["Accumulation", "Accumulator", "Accumulators", "Adding"]
+
+AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
+
+
+class Adding(Enum):
+    """How a value is added to what was there."""
+
+    SUM = auto()
+    APPEND = auto()
+    EXTEND = auto()
+    METER = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulation:
+    """A hot place of a batch loop that adds `values` to `target`."""
+
+    node: AccumulationNode
+    adding: Adding
+    target: cst.BaseExpression
+    values: tuple[cst.BaseExpression, ...]
+    loop: Loop
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulator:
+    """A name that a loop only adds to: it may hold something else until `loop` has ended.
+
+    `start` is what it holds before the loop (`0`, `0.0` or `[]`), `reads` are the rare places of
+    the loop that look at it.
+    """
+
+    name: str
+    starts: tuple[int | float | list[object], ...]
+    loop: LoopNode
+    additions: tuple[Accumulation, ...]
+    reads: tuple[cst.Name, ...]
+
+
+_METER_METHODS: Final = ("update", "add")
+_NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
+
+
+class Accumulators:
+    """Finds additions in batch loops and the names that they build up."""
+
+    def __init__(self, loops: Loops, heats: Heats, readings: Readings) -> None:
+        self.loops = loops
+        self.heats = heats
+        self.readings = readings
+        self.kinds = loops.kinds
+        self.tree = loops.tree
+        self.scopes = loops.scopes
+        self._all: list[Accumulation] | None = None
+        self._nodes: set[int] = set()
+        self._mentions: dict[str, list[cst.Name]] | None = None
+
+    # -- additions ------------------------------------------------------------
+
+    def all(self) -> list[Accumulation]:
+        """Give every hot addition of a batch loop, in the order of the source."""
+        if self._all is None:
+            nodes: list[AccumulationNode] = [
+                *self.tree.all(cst.AugAssign),
+                *self.tree.all(cst.Assign),
+                *self.tree.all(cst.Call),
+            ]
+            found = [each for each in map(self._accumulation, nodes) if each is not None]
+            self._nodes = {id(each.node) for each in found}
+            self._all = sorted(found, key=lambda each: self.tree.order(each.node))
+        return self._all
+
+    def _accumulation(self, node: AccumulationNode) -> Accumulation | None:
+        parts = self._of_call(node) if isinstance(node, cst.Call) else self._of_assign(node)
+        if parts is None:
+            return None
+        loop = self.heats.batch_loop(node)
+        if loop is None or self.heats.heat(node) is not Heat.HOT:
+            return None
+        adding, target, values = parts
+        return Accumulation(node, adding, target, values, loop)
+
+    def _of_call(
+        self, node: cst.Call
+    ) -> tuple[Adding, cst.BaseExpression, tuple[cst.BaseExpression, ...]] | None:
+        func = node.func
+        if not isinstance(func, cst.Attribute) or not isinstance(self.tree.parent(node), cst.Expr):
+            return None
+        method, target = func.attr.value, func.value
+        values = tuple(arg.value for arg in node.args if not arg.star)
+        if method in ("append", "extend") and len(node.args) == 1 == len(values):
+            return (Adding.APPEND if method == "append" else Adding.EXTEND), target, values
+        if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
+            return Adding.METER, target, values
+        return None
+
+    def _of_assign(
+        self, node: cst.AugAssign | cst.Assign
+    ) -> tuple[Adding, cst.BaseExpression, tuple[cst.BaseExpression, ...]] | None:
+        if isinstance(node, cst.AugAssign):
+            if not isinstance(node.operator, cst.AddAssign):
+                return None
+            sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = (node.target, node.value)
+        else:
+            sides = self._added(node)
+        if sides is None:
+            return None
+        target, value = sides
+        if isinstance(value, cst.List):
+            if len(value.elements) != 1:
+                return None
+            return Adding.APPEND, target, (value.elements[0].value,)
+        if isinstance(target, cst.Name) and self._is_list(target):
+            return Adding.EXTEND, target, (value,)
+        return Adding.SUM, target, (value,)
+
+    def _added(self, node: cst.Assign) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+        """Take `total = total + value` apart."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1 or not isinstance(target, (cst.Name, cst.Attribute)):
+            return None
+        if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+            return None
+        path = dotted(target)
+        if path and dotted(value.left) == path:
+            return value.left, value.right
+        return (value.right, value.left) if path and dotted(value.right) == path else None
+
+    def _is_list(self, target: cst.Name) -> bool:
+        return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
+
+    # -- uses in the same pass ------------------------------------------------
+
+    def used_each_pass(self, accumulation: Accumulation) -> bool:
+        """Whether hot code of the loop needs what was added up so far on the host."""
+        loop = accumulation.loop.node
+        return any(not self._only_computed(place, loop) for place in self._hot_reads(accumulation))
+
+    def _hot_reads(self, accumulation: Accumulation) -> Iterator[cst.BaseExpression]:
+        """Yield the hot places that read what an addition adds to, other additions left out."""
+        root: cst.BaseExpression = accumulation.target
+        while isinstance(root, cst.Subscript):
+            root = root.value
+        path = dotted(root)
+        loop = accumulation.loop.node
+        own = [a.node for a in self.all() if self._path(a.target) == path]
+        for kind in (cst.Name, cst.Attribute):
+            for place in self.tree.within(loop, kind):
+                if dotted(place) != path or not self.scopes.reads(place):
+                    continue
+                if any(self.tree.inside(place, node) for node in own):
+                    continue
+                tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
+                if tested or (
+                    self.tree.inside(place, loop.body) and self.heats.heat(place) is Heat.HOT
+                ):
+                    yield place
+
+    def _path(self, target: cst.BaseExpression) -> str:
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        return dotted(target)
+
+    def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
+        """Whether a read only gives a name to something that hot code does not look at."""
+        assign = next(
+            (o for o in self.tree.ancestors(place) if isinstance(o, cst.BaseSmallStatement)), None
+        )
+        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            return False
+        target = assign.targets[0].target
+        return (
+            isinstance(target, cst.Name)
+            and self.readings.is_arithmetic(assign.value)
+            and not self.readings.hot_uses(target, loop, [])
+        )
+
+    # -- what can wait --------------------------------------------------------
+
+    def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
+        """Give the name that an addition builds up if its value can wait for the loop's end."""
+        target = accumulation.target
+        if not isinstance(target, cst.Name) or accumulation.adding is Adding.METER:
+            return None
+        scope = self.scopes.scope(target)
+        if scope.is_class or target.value not in scope.bindings:
+            return None
+        if self._shared(target.value, scope):
+            return None
+        loop = self._waiting_loop(accumulation, scope)
+        if loop is None:
+            return None
+        starts = self._starts(accumulation, loop)
+        additions = tuple(self._additions(target.value, scope, loop))
+        reads = self._reads(target.value, scope, loop, additions)
+        if starts is None or reads is None:
+            return None
+        return Accumulator(target.value, starts, loop, additions, reads)
+
+    def _uses(self, name: str, scope: Scope) -> Iterator[cst.Name]:
+        """Yield the places that read or bind a name of a scope."""
+        if self._mentions is None:
+            self._mentions = {}
+            for each in self.tree.all(cst.Name):
+                self._mentions.setdefault(each.value, []).append(each)
+        for each in self._mentions.get(name, []):
+            if self.scopes.lookup(name, self.scopes.scope(each)) is scope:
+                yield each
+
+    def _shared(self, name: str, scope: Scope) -> bool:
+        """Whether functions inside or `global` and `nonlocal` give others a hand on a name."""
+        if name in scope.outward:
+            return True
+        for use in self._uses(name, scope):
+            inner: Scope | None = self.scopes.scope(use)
+            while inner is not None and inner is not scope:
+                if inner.is_function or inner.is_class:
+                    return True
+                inner = inner.parent
+        return False
+
+    def _waiting_loop(self, accumulation: Accumulation, scope: Scope) -> LoopNode | None:
+        """Find the loop after which the value is wanted: a list's is the outermost that adds."""
+        assert isinstance(accumulation.target, cst.Name)
+        others = [
+            binding
+            for binding in scope.bindings[accumulation.target.value]
+            if not self._adds(binding.node)
+        ]
+        found: LoopNode | None = None
+        for loop in self.loops.around(accumulation.node):
+            inside = [b for b in others if self.tree.inside(b.node, loop.node)]
+            if accumulation.adding is Adding.SUM:
+                inside = [b for b in inside if not self._resets(b)]
+            if inside:
+                break
+            found = loop.node
+            if loop.node is accumulation.loop.node and accumulation.adding is Adding.SUM:
+                break
+        return found
+
+    def _adds(self, node: cst.CSTNode) -> bool:
+        return id(node) in self._nodes
+
+    def _resets(self, binding: Binding) -> bool:
+        """Whether a binding only now and then starts a sum anew."""
+        return _number(binding) is not None and self.heats.heat(binding.node) is Heat.COLD
+
+    def _starts(
+        self, accumulation: Accumulation, loop: LoopNode
+    ) -> tuple[int | float | list[object], ...] | None:
+        """Give what the name can hold at the start, None unless that is shown."""
+        assert isinstance(accumulation.target, cst.Name)
+        reaching = [
+            binding
+            for binding in self.scopes.reaching(accumulation.target)
+            if not (self._adds(binding.node) and self.tree.inside(binding.node, loop))
+        ]
+        if not reaching:
+            return None
+        if accumulation.adding is Adding.SUM:
+            numbers = [_number(binding) for binding in reaching]
+            return None if None in numbers else tuple(n for n in numbers if n is not None)
+        return ([],) if len(reaching) == 1 and self._fresh(reaching[0], loop) else None
+
+    def _fresh(self, binding: Binding, loop: LoopNode) -> bool:
+        """Whether a list is surely empty, and known by one name, when the loop begins."""
+        node, value = binding.node, binding.value
+        if binding.how is not How.ASSIGN or not isinstance(value, cst.List) or value.elements:
+            return False
+        if not isinstance(node, cst.Assign) or len(node.targets) != 1:
+            return False
+        blocks = self.scopes.blocks(node)
+        if not blocks or blocks[0] not in self.scopes.blocks(loop):
+            return False
+        if next(self.loops.around(node), None) is not next(self.loops.around(loop), None):
+            return False
+        scope = self.scopes.scope(node)
+        between = range(binding.at, self.tree.order(loop))
+        return not any(
+            self.tree.order(use) in between and self.scopes.reads(use)
+            for use in self._uses(binding.name, scope)
+        )
+
+    def _additions(self, name: str, scope: Scope, loop: LoopNode) -> Iterator[Accumulation]:
+        for each in self.all():
+            if (
+                isinstance(each.target, cst.Name)
+                and each.target.value == name
+                and self.scopes.scope(each.target) is scope
+                and self.tree.inside(each.node, loop)
+            ):
+                yield each
+
+    def _reads(
+        self, name: str, scope: Scope, loop: LoopNode, additions: Iterable[Accumulation]
+    ) -> tuple[cst.Name, ...] | None:
+        """Give the rare reads of a sum inside its loop, None where a use stands in the way."""
+        found: list[cst.Name] = []
+        own = [each.node for each in additions]
+        lists = any(each.adding is not Adding.SUM for each in additions)
+        for use in self._uses(name, scope):
+            if not self.tree.inside(use, loop):
+                if self._skipped(use, loop):
+                    return None
+                continue
+            if any(self.tree.inside(use, node) for node in own):
+                continue
+            binding = self.scopes.stored(use)
+            if binding is not None and binding.how is How.ASSIGN:
+                continue
+            rare = self.heats.heat(use) is Heat.COLD and self.tree.inside(use, loop.body)
+            after = loop.orelse is not None and self.tree.inside(use, loop.orelse)
+            if lists or binding is not None or not (rare or after) or self._deleted(use):
+                return None
+            found.append(use)
+        return tuple(found)
+
+    def _deleted(self, use: cst.Name) -> bool:
+        return isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
+
+    def _skipped(self, use: cst.Name, loop: LoopNode) -> bool:
+        """Whether an exception can lead from inside a loop to a use behind it."""
+        if self.tree.order(use) < self.tree.order(loop):
+            return False
+        child: cst.CSTNode = loop
+        for outer in self.tree.ancestors(loop):
+            if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, cst.Try) and child is outer.body:
+                return not self.tree.inside(use, outer.body)
+            child = outer
+        return False
+
+
+def _number(binding: Binding) -> int | float | None:
+    """Give the literal number that a binding gives its name."""
+    if binding.how not in (How.ASSIGN, How.DECLARED):
+        return None
+    if isinstance(binding.value, cst.Integer):
+        return int(binding.value.value, 0)
+    return float(binding.value.value) if isinstance(binding.value, cst.Float) else None
