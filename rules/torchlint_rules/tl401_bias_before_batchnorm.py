@@ -163,6 +163,17 @@ class BiasBeforeBatchNorm(Rule):
                   def forward(self, x):
                       return self.net(x)
             """,
+        "callers in other files may hand it a bias through the splat, so there is no fix": """
+              from torch import nn
+              class Block(nn.Module):
+                  def __init__(self, i, o, **kwargs):
+                      super().__init__()
+            !         self.conv = nn.Conv2d(i, o, 3, **kwargs)
+                      self.bn = nn.BatchNorm2d(o)
+                  def forward(self, x):
+                      return self.bn(self.conv(x))
+              block = Block(3, 8, stride=2)
+            """,
         "a synchronised batch norm is one too": """
               from torch import nn
             - block = nn.Sequential(nn.Conv2d(3, 8, 3), nn.SyncBatchNorm(8))
@@ -349,12 +360,14 @@ class BiasBeforeBatchNorm(Rule):
         what = pair.layer.name or script.code(pair.layer.call.func)
         after = pair.after.name or script.code(pair.after.call.func)
         given = call.given("bias", _BIAS_POSITION[_short(pair.layer)])
-        fix = Fix.unsafe(
-            "Pass `bias=False`",
-            script.rewrite.set_argument(call.node, given, "bias", "False"),
-            because="drops the bias from the state dict and shifts the random stream of what is "
-            "initialised later",
-        )
+        fix = None
+        if given is not None or not call.has_splat:
+            fix = Fix.unsafe(
+                "Pass `bias=False`",
+                script.rewrite.set_argument(call.node, given, "bias", "False"),
+                because="drops the bias from the state dict and shifts the random stream of what "
+                "is initialised later",
+            )
         message = f"`{after}` cancels the bias of `{what}`: pass `bias=False`"
         note = Note(script.span(pair.after.call), "the batch norm that takes its output")
         return Finding(self.code, script.span(pair.layer.call), message, fix, (note,))
