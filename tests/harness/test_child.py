@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from harness.scripts import PLAIN, run, write
 
 
@@ -112,7 +111,8 @@ WORKERS = """
     def main():
         net = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        loader = DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1])
+        method = sys.argv[1]
+        loader = DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context=method)
         for batch in loader:
             optimizer.zero_grad()
             net(batch).pow(2).mean().backward()
@@ -200,7 +200,7 @@ def test_what_a_script_writes_is_diverted_and_read_back(tmp_path: Path) -> None:
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", "memory", "killed it", 0),
         ("import time\ntime.sleep(60)\n", "timeout", "2 s", 0),
         (
-            "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\np.parse_args()\n",
+            "from argparse import *\np = ArgumentParser()\np.add_argument('data')\np.parse_args()\n",
             "exit",
             "the following arguments are required: data",
             0,

@@ -22,12 +22,12 @@ _DEVICE_RULES: Final = ("TL2", "TL102", "TL3")
 """Fixes whose gain is on an accelerator, by the beginning of their code."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Evidence:
     """The runs of one text: for its numbers, for its syncs, and the timed ones by round."""
 
     numbers: Trace
-    syncs: Trace
+    syncs: Trace | None = None
     rounds: list[list[Trace]] = field(default_factory=list)
 
     @property
@@ -138,14 +138,16 @@ def _device_memory(side: Evidence) -> float | None:
     return median(peaks) if peaks else None
 
 
-def _syncs_per_step(trace: Trace) -> float | None:
-    if trace.ending == "failed" or not trace.sync_steps:
+def _syncs_per_step(trace: Trace | None) -> float | None:
+    if trace is None or trace.ending == "failed" or not trace.sync_steps:
         return None
     return sum(site.count for site in trace.syncs) / trace.sync_steps
 
 
-def _saved(before: Trace, after: Trace) -> tuple[SyncSite, ...]:
+def _saved(before: Trace | None, after: Trace | None) -> tuple[SyncSite, ...]:
     """Give the lines of the original that wait, by how often; none when nothing was saved."""
+    if before is None or after is None:
+        return ()
     if not before.sync_steps or sum(site.count for site in after.syncs) >= sum(
         site.count for site in before.syncs
     ):

@@ -94,19 +94,20 @@ class Session:
         window = self._window(first)
         if not distinct:
             return self._report(first, None, None, ())
-        self._expect(len(distinct), timed=window is not None)
+        self._expect(len(distinct), len(distinct) if window is not None else 0)
         again = _fit(self._run(ORIGINAL, "numbers"))
-        original = Evidence(first, self._run(ORIGINAL, "syncs"))
-        fixed = [
-            Evidence(self._run(variant, "numbers"), self._run(variant, "syncs"))
-            for variant in distinct
+        original = Evidence(first)
+        fixed = [Evidence(self._run(variant, "numbers")) for variant in distinct]
+        sound = [
+            (variant, evidence)
+            for variant, evidence in zip(distinct, fixed, strict=True)
+            if _is_sound(_comparison(first, again, evidence, variant))
         ]
-        if window is not None:
-            sound = [
-                (variant, evidence)
-                for variant, evidence in zip(distinct, fixed, strict=True)
-                if _is_sound(_comparison(first, again, evidence, variant))
-            ]
+        if sound:
+            for variant, evidence in ((ORIGINAL, original), *sound):
+                evidence.syncs = self._run(variant, "syncs")
+        if sound and window is not None:
+            self._expect(len(distinct), len(sound))
             self._time(original, sound, window)
         noise = noise_band(durations(original.rounds)) if original.rounds else None
         evidence_of = [
@@ -148,8 +149,6 @@ class Session:
         window: tuple[int, int],
     ) -> None:
         """Time the original and the variants in turns, there and back again in each round."""
-        if not fixed:
-            return
         sides = [(ORIGINAL, original), *fixed]
         for _ in range(self._plan.rounds):
             for _, evidence in sides:
@@ -205,9 +204,9 @@ class Session:
         )
         return process.run(task, device=plan.device, timeout=plan.timeout, verbose=plan.verbose)
 
-    def _expect(self, variants: int, *, timed: bool) -> None:
-        rounds = 2 * self._plan.rounds * (variants + 1) if timed else 0
-        self._expected = 3 + 2 * variants + rounds
+    def _expect(self, variants: int, timed: int) -> None:
+        rounds = 1 + 2 * self._plan.rounds if timed else 1
+        self._expected = 2 + variants + rounds * (timed + 1)
 
 
 def _comparison(first: Trace, again: Trace, fixed: Evidence, variant: Variant) -> Comparison | None:

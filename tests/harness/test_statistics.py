@@ -1,0 +1,66 @@
+"""The arithmetic of step times, on made-up times whose answer is known."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from torchlint.harness.statistics import noise_band, share, speedup, step_time
+
+
+def rounds(
+    step: float, *, scatter: float, count: int = 3, steps: int = 40, seed: int = 0
+) -> list[list[list[float]]]:
+    """Runs with a pace of their own and scattering steps."""
+    draw = random.Random(seed)
+
+    def run() -> list[float]:
+        pace = step * draw.gauss(1, scatter)
+        return [pace * draw.gauss(1, scatter) for _ in range(steps)]
+
+    return [[run(), run()] for _ in range(count)]
+
+
+def test_the_ratio_is_the_originals_step_time_over_the_fixed_ones() -> None:
+    gain = speedup(rounds(0.02, scatter=0.01), rounds(0.01, scatter=0.01, seed=1))
+    assert gain.ratio == pytest.approx(2, rel=0.03)
+    assert 1.9 < gain.low < gain.ratio < gain.high < 2.1
+
+
+def test_a_step_time_is_the_median_over_runs_so_one_bad_run_does_not_count() -> None:
+    calm = rounds(0.01, scatter=0.0)
+    calm[0][0] = [0.5] * 40
+    assert step_time(calm) == pytest.approx(0.01)
+
+
+def test_the_interval_grows_with_the_scatter_between_runs() -> None:
+    calm = speedup(rounds(1, scatter=0.01), rounds(1, scatter=0.01, seed=1))
+    wild = speedup(rounds(1, scatter=0.2), rounds(1, scatter=0.2, seed=1))
+    assert wild.high - wild.low > 3 * (calm.high - calm.low)
+
+
+def test_an_evaluation_in_every_run_stays_in_the_ratio() -> None:
+    before = [[[0.01] * 20 + [1.0] + [0.01] * 19 for _ in range(2)] for _ in range(3)]
+    after = [[[0.01] * 20 + [0.5] + [0.01] * 19 for _ in range(2)] for _ in range(3)]
+    gain = speedup(before, after)
+    assert gain.low == pytest.approx(gain.high)
+    assert gain.ratio == pytest.approx(1.39 / 0.89)
+
+
+def test_the_noise_band_holds_one_and_is_never_narrower_than_one_percent() -> None:
+    still = noise_band(rounds(1, scatter=0.0))
+    assert (still.low, still.high) == (0.99, 1.01)
+    wild = noise_band(rounds(1, scatter=0.1))
+    assert wild.low < 0.97 < 1 < 1.03 < wild.high
+
+
+def test_the_same_times_give_the_same_answer() -> None:
+    before, after = rounds(2, scatter=0.1), rounds(1, scatter=0.1, seed=1)
+    assert speedup(before, after) == speedup(before, after)
+    assert noise_band(before) == noise_band(before)
+
+
+def test_the_share_of_waiting_is_the_median_over_runs() -> None:
+    times = [[[1.0, 1.0], [2.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]]
+    assert share([1.0, 1.0, 1.0, 2.0], times) == 0.5
