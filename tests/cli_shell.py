@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from torchlint.cli import main
 
 PACK = Path(__file__).parent / "cli" / "pack"
 
@@ -75,3 +80,31 @@ class Shell:
     def fix(self, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run `torchlint fix` with the rules of the tiny pack alone."""
         return self.run("fix", "--select", "XY", "--no-cache", *arguments, text=text)
+
+
+class QuickShell(Shell):
+    """A shell that runs torchlint in this process: no start-up, and nothing of its own."""
+
+    def run_bytes(
+        self, *arguments: str, data: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run torchlint and give what it printed, in bytes."""
+        out, err = io.BytesIO(), io.BytesIO()
+        code = 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.syspath_prepend(PACK)
+            for name in ("NO_COLOR", "FORCE_COLOR"):
+                patch.delenv(name, raising=False)
+            for name, value in (environment or {}).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), "utf-8"))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", newline=""))
+            patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8", newline=""))
+            try:
+                main(arguments)
+            except SystemExit as end:
+                code = int(end.code or 0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())

@@ -3,10 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_shell import Shell
+from cli_shell import QuickShell, Shell
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """Give an empty folder to run torchlint in."""
     return Shell(tmp_path)
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Shell:
+    """Give an empty folder to run torchlint in, within this process."""
+    return QuickShell(tmp_path)

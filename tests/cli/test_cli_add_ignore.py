@@ -103,24 +103,24 @@ def test_a_file_that_does_not_parse_is_left_alone() -> None:
     assert (result.source, result.refused) == (source, (finding,))
 
 
-def test_every_finding_is_silenced_once_and_the_script_is_the_same(shell: Shell) -> None:
-    shell.write("a.py", "def f(*a): print(a)\nslow = heavy = f\nslow(\n  'a'\n  '''b\n''')\n")
-    before = subprocess.run([sys.executable, "a.py"], cwd=shell.folder, capture_output=True)
-    done = shell.check("--add-ignore")
+def test_every_finding_is_silenced_once_and_the_script_is_the_same(quick: Shell) -> None:
+    quick.write("a.py", "def f(*a): print(a)\nslow = heavy = f\nslow(\n  'a'\n  '''b\n''')\n")
+    before = subprocess.run([sys.executable, "a.py"], cwd=quick.folder, capture_output=True)
+    done = quick.check("--add-ignore")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "Silenced 3 findings in 1 file.\n"
-    assert shell.check().returncode == 0
-    text = shell.read("a.py")
-    assert shell.check("--add-ignore").stderr == "Silenced 0 findings in 0 files.\n"
-    assert shell.check("--add-ignore", "--ignore-suppressions").returncode == 0
-    assert shell.read("a.py") == text
-    after = subprocess.run([sys.executable, "a.py"], cwd=shell.folder, capture_output=True)
+    assert quick.check().returncode == 0
+    text = quick.read("a.py")
+    assert quick.check("--add-ignore").stderr == "Silenced 0 findings in 0 files.\n"
+    assert quick.check("--add-ignore", "--ignore-suppressions").returncode == 0
+    assert quick.read("a.py") == text
+    after = subprocess.run([sys.executable, "a.py"], cwd=quick.folder, capture_output=True)
     assert after.stdout == before.stdout
 
 
-def test_what_no_comment_can_silence_is_named(shell: Shell) -> None:
-    shell.write("a.py", "import torch\nx = (\n")
-    done = shell.run("check", "--select", "TL001", "--add-ignore", "--no-cache")
+def test_what_no_comment_can_silence_is_named(quick: Shell) -> None:
+    quick.write("a.py", "import torch\nx = (\n")
+    done = quick.run("check", "--select", "TL001", "--add-ignore", "--no-cache")
     assert done.returncode == 1
     assert "TL001 is not silenced: no comment may stand there" in done.stderr
-    assert shell.read("a.py") == "import torch\nx = (\n"
+    assert quick.read("a.py") == "import torch\nx = (\n"

@@ -6,8 +6,8 @@ from cli_shell import Shell
 from syrupy.assertion import SnapshotAssertion
 
 
-def test_rules_lists_every_rule(shell: Shell) -> None:
-    done = shell.run("rules")
+def test_rules_lists_every_rule(quick: Shell) -> None:
+    done = quick.run("rules")
     assert done.returncode == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["XY201", "slow-call", "exact", "high", *"there is a fast one".split()] in lines
@@ -15,10 +15,10 @@ def test_rules_lists_every_rule(shell: Shell) -> None:
     assert any(line[:2] == ["TL001", "unparsable-file"] for line in lines)
 
 
-def test_rules_as_json(shell: Shell) -> None:
+def test_rules_as_json(quick: Shell) -> None:
     rules = {
         rule["code"]: rule
-        for rule in json.loads(shell.run("rules", "--output-format", "json").stdout)
+        for rule in json.loads(quick.run("rules", "--output-format", "json").stdout)
     }
     assert list(rules) == sorted(rules)
     assert rules["XY301"] | {"page": ""} == {
@@ -35,16 +35,16 @@ def test_rules_as_json(shell: Shell) -> None:
     assert rules["XY301"]["page"].startswith("## What it does\n")
 
 
-def test_explain_prints_the_page_by_code_or_name(shell: Shell, snapshot: SnapshotAssertion) -> None:
-    done = shell.run("explain", "XY201")
+def test_explain_prints_the_page_by_code_or_name(quick: Shell, snapshot: SnapshotAssertion) -> None:
+    done = quick.run("explain", "XY201")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == snapshot
-    assert shell.run("explain", "slow-call").stdout == done.stdout
+    assert quick.run("explain", "slow-call").stdout == done.stdout
 
 
-def test_config_names_the_source_of_each_setting(shell: Shell) -> None:
-    shell.write("pyproject.toml", '[tool.torchlint]\nselect = ["XY2"]\ntarget-torch = "2.4"\n')
-    done = shell.run("config", "--ignore", "XY4", "--per-file-ignores", "tests/*:XY2")
+def test_config_names_the_source_of_each_setting(quick: Shell) -> None:
+    quick.write("pyproject.toml", '[tool.torchlint]\nselect = ["XY2"]\ntarget-torch = "2.4"\n')
+    done = quick.run("config", "--ignore", "XY4", "--per-file-ignores", "tests/*:XY2")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert any(line.startswith('select = ["XY2"]') and "pyproject.toml" in line for line in lines)
@@ -54,9 +54,9 @@ def test_config_names_the_source_of_each_setting(shell: Shell) -> None:
     assert "unsafe-fixes = false  # default" in lines
 
 
-def test_the_help_names_every_command(shell: Shell, snapshot: SnapshotAssertion) -> None:
-    assert shell.run("--help").stdout == snapshot
-    assert shell.run("check", "--help").stdout == snapshot
-    done = shell.run()
+def test_the_help_names_every_command(quick: Shell, snapshot: SnapshotAssertion) -> None:
+    assert quick.run("--help").stdout == snapshot
+    assert quick.run("check", "--help").stdout == snapshot
+    done = quick.run()
     assert done.stdout.startswith("Usage: torchlint")
     assert done.returncode == 2

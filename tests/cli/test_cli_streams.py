@@ -10,27 +10,27 @@ import pytest
 from cli_shell import TRAIN, Shell
 
 
-def test_standard_input_is_checked_under_the_name_it_is_given(shell: Shell) -> None:
-    done = shell.check("-", "--output-format", "concise", text=TRAIN)
+def test_standard_input_is_checked_under_the_name_it_is_given(quick: Shell) -> None:
+    done = quick.check("-", "--output-format", "concise", text=TRAIN)
     assert done.stdout.startswith("-:3:1: XY201")
-    done = shell.check(
+    done = quick.check(
         "-", "--output-format", "concise", "--stdin-filename", "src/new.py", text=TRAIN
     )
     assert done.stdout.startswith("src/new.py:3:1: XY201")
 
 
-def test_fix_of_standard_input_prints_a_diff_or_the_fixed_text(shell: Shell) -> None:
-    done = shell.fix("-", text=TRAIN)
+def test_fix_of_standard_input_prints_a_diff_or_the_fixed_text(quick: Shell) -> None:
+    done = quick.fix("-", text=TRAIN)
     assert done.stdout.startswith("--- a/-\n+++ b/-\n@@ -1,6 +1,6 @@\n")
     assert done.returncode == 1
-    done = shell.fix("-", "--apply", text=TRAIN)
+    done = quick.fix("-", "--apply", text=TRAIN)
     assert done.stdout == TRAIN.replace("slow", "fast")
     assert done.returncode == 0
 
 
-def test_text_that_needs_no_fix_passes_through_byte_for_byte(shell: Shell) -> None:
+def test_text_that_needs_no_fix_passes_through_byte_for_byte(quick: Shell) -> None:
     data = "# -*- coding: latin-1 -*-\r\nname = 'é'\r\nheavy()".encode("latin-1")
-    assert shell.run_bytes("fix", "-", "--apply", "--select", "XY", data=data).stdout == data
+    assert quick.run_bytes("fix", "-", "--apply", "--select", "XY", data=data).stdout == data
 
 
 @pytest.mark.parametrize(
@@ -57,62 +57,62 @@ def test_the_diff_is_one_that_git_applies(shell: Shell, data: bytes) -> None:
     assert path.read_bytes() == data.replace(b"slow", b"fast")
 
 
-def test_standard_input_of_an_excluded_file_is_left_alone(shell: Shell) -> None:
-    shell.write("build/a.py", TRAIN)
+def test_standard_input_of_an_excluded_file_is_left_alone(quick: Shell) -> None:
+    quick.write("build/a.py", TRAIN)
     named = ("-", "--stdin-filename", "build/a.py")
-    assert shell.check(*named, text=TRAIN).returncode == 1
-    assert shell.check(*named, "--force-exclude", text=TRAIN).returncode == 0
-    assert shell.fix(*named, "--force-exclude", "--apply", text=TRAIN).stdout == TRAIN
+    assert quick.check(*named, text=TRAIN).returncode == 1
+    assert quick.check(*named, "--force-exclude", text=TRAIN).returncode == 0
+    assert quick.fix(*named, "--force-exclude", "--apply", text=TRAIN).stdout == TRAIN
 
 
-def test_unparsable_text_is_one_finding_and_the_rest_goes_on(shell: Shell) -> None:
-    shell.write("a.py", "import torch\nx.cuda(async=True)\n")
-    shell.write("b.py", TRAIN)
-    done = shell.run("check", "--select", "TL001,XY", "--output-format", "concise", "--no-cache")
+def test_unparsable_text_is_one_finding_and_the_rest_goes_on(quick: Shell) -> None:
+    quick.write("a.py", "import torch\nx.cuda(async=True)\n")
+    quick.write("b.py", TRAIN)
+    done = quick.run("check", "--select", "TL001,XY", "--output-format", "concise", "--no-cache")
     assert done.returncode == 1
     assert done.stdout.startswith("a.py:2:8: TL001 [unparsable-file]")
     assert "b.py:3:1: XY201" in done.stdout
 
 
-def test_output_goes_to_a_file(shell: Shell) -> None:
-    shell.write("a.py", TRAIN)
-    done = shell.check("--output-file", "report.txt")
+def test_output_goes_to_a_file(quick: Shell) -> None:
+    quick.write("a.py", TRAIN)
+    done = quick.check("--output-file", "report.txt")
     assert done.stdout == ""
-    assert shell.read("report.txt").startswith("a.py:3:1: XY201 [slow-call]")
-    done = shell.check("--output-file", "no/such/report.txt")
+    assert quick.read("report.txt").startswith("a.py:3:1: XY201 [slow-call]")
+    done = quick.check("--output-file", "no/such/report.txt")
     assert done.returncode == 2
     assert "report.txt: cannot be written: No such file or directory" in done.stderr
 
 
-def test_show_files_lists_what_would_be_checked(shell: Shell) -> None:
+def test_show_files_lists_what_would_be_checked(quick: Shell) -> None:
     for name in ("a.py", "src/b.py", "build/c.py", "notes.txt"):
-        shell.write(name, TRAIN)
-    assert shell.check("--show-files").stdout.split() == ["a.py", "src/b.py"]
-    done = shell.check("--show-files", "--extend-exclude", "src")
+        quick.write(name, TRAIN)
+    assert quick.check("--show-files").stdout.split() == ["a.py", "src/b.py"]
+    done = quick.check("--show-files", "--extend-exclude", "src")
     assert (done.stdout.split(), done.returncode) == (["a.py"], 0)
 
 
-def test_nothing_to_look_at_is_said(shell: Shell) -> None:
-    done = shell.check()
+def test_nothing_to_look_at_is_said(quick: Shell) -> None:
+    done = quick.check()
     assert done.returncode == 0
     assert done.stderr == "warning: no Python files found: nothing was looked at\n"
 
 
-def test_verbose_counts_and_quiet_leaves_out_the_last_line(shell: Shell) -> None:
-    shell.write("a.py", TRAIN + "slow()  # noqa: XY201\n")
-    done = shell.check("--verbose")
+def test_verbose_counts_and_quiet_leaves_out_the_last_line(quick: Shell) -> None:
+    quick.write("a.py", TRAIN + "slow()  # noqa: XY201\n")
+    done = quick.check("--verbose")
     assert done.stderr == "1 file checked, 1 finding suppressed\n"
     assert "Found 3 findings" in done.stdout
-    assert "Found" not in shell.check("--quiet").stdout
-    assert "Found 4 findings" in shell.check("--ignore-suppressions").stdout
+    assert "Found" not in quick.check("--quiet").stdout
+    assert "Found 4 findings" in quick.check("--ignore-suppressions").stdout
 
 
-def test_selection_of_rules_on_the_command_line(shell: Shell) -> None:
-    shell.write("a.py", TRAIN)
-    shell.write("tests/b.py", TRAIN)
+def test_selection_of_rules_on_the_command_line(quick: Shell) -> None:
+    quick.write("a.py", TRAIN)
+    quick.write("tests/b.py", TRAIN)
 
     def found(*arguments: str) -> list[str]:
-        done = shell.run("check", "--no-cache", "--output-format", "concise", "-q", *arguments)
+        done = quick.run("check", "--no-cache", "--output-format", "concise", "-q", *arguments)
         return [f"{line.partition(':')[0]} {line.split()[1]}" for line in done.stdout.splitlines()]
 
     assert found("--select", "XY201", "a.py") == ["a.py XY201"]
@@ -123,13 +123,13 @@ def test_selection_of_rules_on_the_command_line(shell: Shell) -> None:
     ) == ["a.py XY201", "a.py XY401", "tests/b.py XY201"]
 
 
-def test_a_configuration_file_is_read_unless_isolated(shell: Shell) -> None:
-    shell.write("a.py", TRAIN)
-    shell.write("torchlint.toml", 'select = ["XY401"]\n')
-    shell.write("other.toml", 'select = ["XY201"]\nunsafe-fixes = true\n')
+def test_a_configuration_file_is_read_unless_isolated(quick: Shell) -> None:
+    quick.write("a.py", TRAIN)
+    quick.write("torchlint.toml", 'select = ["XY401"]\n')
+    quick.write("other.toml", 'select = ["XY201"]\nunsafe-fixes = true\n')
 
     def codes(*arguments: str) -> list[str]:
-        done = shell.run("check", "-q", "--output-format", "concise", "--no-cache", *arguments)
+        done = quick.run("check", "-q", "--output-format", "concise", "--no-cache", *arguments)
         return [line.split()[1] for line in done.stdout.splitlines() if " XY" in line]
 
     assert codes() == ["XY401"]
@@ -189,10 +189,10 @@ def test_the_diff_is_coloured_on_a_terminal(shell: Shell) -> None:
 @pytest.mark.parametrize(
     "form", ["full", "concise", "grouped", "json", "json-lines", "github", "sarif"]
 )
-def test_a_hostile_file_cannot_steer_the_terminal(shell: Shell, form: str) -> None:
+def test_a_hostile_file_cannot_steer_the_terminal(quick: Shell, form: str) -> None:
     name = "evil\x1b[2J\n\u202e\x7f.py"
-    shell.write(name, "slow() # \x1b]0;owned\x07 \x9b1m \u202e\x7f\n")
-    done = shell.check("--output-format", form)
+    quick.write(name, "slow() # \x1b]0;owned\x07 \x9b1m \u202e\x7f\n")
+    done = quick.check("--output-format", form)
     assert done.returncode == 1
     assert not set("\x1b\x07\x7f\x9b\u202e") & set(done.stdout + done.stderr)
     if form == "concise":
@@ -219,10 +219,10 @@ def test_a_stream_of_few_characters_gets_escapes_instead_of_an_error(shell: Shel
     assert b"# \xe9 \\u640d\\u5931" in done.stdout
 
 
-def test_a_name_that_is_no_text_is_shown_and_fixed(shell: Shell) -> None:
-    path = Path(os.fsdecode(os.fsencode(shell.folder) + b"/caf\xe9.py"))
+def test_a_name_that_is_no_text_is_shown_and_fixed(quick: Shell) -> None:
+    path = Path(os.fsdecode(os.fsencode(quick.folder) + b"/caf\xe9.py"))
     path.write_text("slow()\n")
-    assert shell.check("--output-format", "concise").stdout.startswith("caf\\udce9.py:1:1:")
-    assert shell.check("--output-format", "sarif").returncode == 1
-    assert shell.fix("--apply").returncode == 0
+    assert quick.check("--output-format", "concise").stdout.startswith("caf\\udce9.py:1:1:")
+    assert quick.check("--output-format", "sarif").returncode == 1
+    assert quick.fix("--apply").returncode == 0
     assert path.read_text() == "fast()\n"
