@@ -146,9 +146,17 @@ def test_what_stands_in_the_text_of_a_rule_is_what_it_has() -> None:
     assert registry.errors == ()
     for head in registry.rules:
         rule = head.load()
-        assert vars(head)["_written"], f"{head.module} must be imported to be listed"
+        assert len(vars(head)["_written"]) == 3, f"{head.module} must be imported to be listed"
         parts = (rule.code, rule.name, rule.needs, rule.since, rule.default)
         assert parts == (head.code, head.name, head.needs, head.since, head.default)
+
+
+def test_a_rule_whose_parts_are_no_literals_is_imported(site: Path) -> None:
+    text = RULE.replace("default = False", "default = not True")
+    _install(site, "computedpack", xy100_their_rule=text.replace("(2, 4)", "(1 + 1, 4)"))
+    head = load_registry().find("XY100")
+    assert (head.default, head.since, head.needs) == (False, (2, 4), ("torch", "x"))
+    assert "computedpack.xy100_their_rule" in sys.modules
 
 
 def test_a_pack_of_others_is_listed_without_importing_it(site: Path) -> None:
@@ -182,7 +190,7 @@ def test_options_of_rules_are_checked(site: Path, options: dict[str, object], sa
         ("import no_such_thing\n" + RULE, "ModuleNotFoundError: No module named 'no_such_thing'"),
         ("x = 1\n", "must hold one rule, it holds 0"),
         (RULE.replace('"XY100"', '"XY200"'), "promises code 'XY100', its rule has 'XY200'"),
-        (RULE.replace("    options", "    needs = tuple('ab')\n    options"), "promises needs"),
+        (RULE + '\nTheirs.needs = ("z",)\n', "promises needs ('torch', 'x'), its rule has ('z',)"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_named(site: Path, text: str, said: str) -> None:

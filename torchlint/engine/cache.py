@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -76,13 +75,15 @@ class Cache:
         if self.new.keys() <= self.old.keys():
             return
         rest = (item for item in self.old.items() if item[0] not in self.new)
+        from tempfile import mkstemp
+
         kept = dict([*self.new.items(), *rest][:MOST_ENTRIES])
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             ignore = self.folder / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n", encoding="utf-8")
-            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
+            handle, name = mkstemp(dir=self.folder, suffix=".tmp")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(kept, file, separators=(",", ":"))

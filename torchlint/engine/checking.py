@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -144,7 +143,9 @@ class _Check:
             raise ValueError("a place behind the end of the file")
 
     def _internal(self, who: str, error: Exception, rest: str) -> str:
-        frames = traceback.extract_tb(error.__traceback__)
+        from traceback import extract_tb
+
+        frames = extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
         said = " ".join(str(error).split())
         return (

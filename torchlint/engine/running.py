@@ -7,18 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from torchlint.config import Settings
-from torchlint.engine.cache import Cache
 from torchlint.engine.checking import check_bytes, check_source, matters
 from torchlint.engine.fixing import fix_source, unchanged
 from torchlint.engine.grading import applies
 from torchlint.engine.project import Project
 from torchlint.engine.results import FileResult, FixResult
-from torchlint.engine.workers import Died, Workers, can_fork, processors
 from torchlint.registry import RegistryError, Selection
 from torchlint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from torchlint.engine.cache import Cache
+    from torchlint.engine.workers import Workers
 
 __all__ = ["check_paths", "fix_paths"]
 
@@ -41,7 +43,7 @@ def check_paths(
     this function returns, so start threads (a progress bar) afterwards. `cache_dir` is where
     results are kept; None keeps none.
     """
-    return _Batch(_Checks(), files, project, cache_dir).start(jobs or processors())
+    return _Batch(_Checks(), files, project, cache_dir).start(jobs)
 
 
 def fix_paths(
@@ -55,7 +57,7 @@ def fix_paths(
 
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
     """
-    return _Batch(_Fixes(), files, project, cache_dir).start(jobs or processors())
+    return _Batch(_Fixes(), files, project, cache_dir).start(jobs)
 
 
 @dataclass(frozen=True)
@@ -139,15 +141,14 @@ class _Batch(Generic[R]):
     ) -> None:
         self.kind: _Kind[R] = kind
         self.project = project
-        self.cache = Cache(cache_dir, project.registry) if cache_dir is not None else None
+        self.cache = _cache(cache_dir, project)
         self.told: set[str] = set()
         self.jobs: list[_Job] = []
         self.plan: list[R | int] = [self._prepared(path) for path in files]
 
-    def start(self, processes: int) -> Iterator[R]:
+    def start(self, processes: int | None) -> Iterator[R]:
         """Start the work and give the results in order."""
-        results = self._started(processes)
-        return self._in_order(results)
+        return self._in_order(self._started(processes))
 
     def _prepared(self, path: Path) -> R | int:
         """Give the result of a file, or the number of the job that will have it."""
@@ -176,19 +177,26 @@ class _Batch(Generic[R]):
         assert known is not None
         return known
 
-    def _started(self, processes: int) -> Iterator[tuple[int, R]]:
+    def _started(self, processes: int | None) -> Iterator[tuple[int, R]]:
         weights = [len(job.source.text) for job in self.jobs]
-        processes = min(processes, len(self.jobs))
-        if processes < 2 or sum(weights) < WORTH_FORKING or not can_fork():
-            return ((number, self.kind.do(job)) for number, job in enumerate(self.jobs))
-        self._import_all()
-        workers = Workers(lambda number: self.kind.packed(self._do(number)), weights, processes)
-        return self._unpacked(workers)
+        if len(self.jobs) > 1 and processes != 1 and sum(weights) >= WORTH_FORKING:
+            from torchlint.engine.workers import Workers, can_fork, processors
+
+            processes = min(processes or processors(), len(self.jobs))
+            if processes > 1 and can_fork():
+                self._import_all()
+                return self._unpacked(Workers(self._packed, weights, processes))
+        return ((number, self._do(number)) for number in range(len(self.jobs)))
 
     def _do(self, number: int) -> R:
         return self.kind.do(self.jobs[number])
 
+    def _packed(self, number: int) -> R:
+        return self.kind.packed(self._do(number))
+
     def _unpacked(self, workers: Workers[R]) -> Iterator[tuple[int, R]]:
+        from torchlint.engine.workers import Died
+
         for number, result in workers.results():
             source = self.jobs[number].source
             if isinstance(result, Died):
@@ -232,3 +240,11 @@ class _Batch(Generic[R]):
         fresh = tuple(error for error in result.errors if error not in self.told)
         self.told.update(fresh)
         return result if fresh == result.errors else replace(result, errors=fresh)
+
+
+def _cache(folder: Path | None, project: Project) -> Cache | None:
+    if folder is None:
+        return None
+    from torchlint.engine.cache import Cache
+
+    return Cache(folder, project.registry)

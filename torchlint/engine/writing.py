@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 from torchlint.source import Source, SourceError
@@ -22,6 +21,8 @@ def write_atomic(path: Path, source: Source, expected: bytes) -> None:
     The text goes to a new file beside the target, which then takes its name; a link stays a link
     and its target is written.
     """
+    from tempfile import mkstemp
+
     target = Path(os.path.realpath(path))
     try:
         data = source.to_bytes()
@@ -30,7 +31,7 @@ def write_atomic(path: Path, source: Source, expected: bytes) -> None:
     temporary: Path | None = None
     try:
         _refuse_read_only(target)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        handle, name = mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
             file.write(data)

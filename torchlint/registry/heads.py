@@ -19,12 +19,20 @@ _DEFAULTS: Final = {"since": (1, 0), "default": True}
 _PARTS: Final = ("needs", "since", "default")
 _TEXTS: Final = re.compile(r'"""(?:[^\\]|\\.)*?"""', re.DOTALL)
 _PART: Final = re.compile(
-    r"^    (needs|since|default)(?:: [^=\n]+)? = (\((?:[^()]*)\)|True|False)", re.MULTILINE
+    r"^    (needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)", re.MULTILINE
 )
 
 
 class RegistryError(Exception):
     """A rule or pack that cannot be used; the message names it."""
+
+
+def _literal(text: str) -> Any:
+    """Give the value of a literal, None for any other expression."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class RuleHead:
 
     @cached_property
     def _written(self) -> dict[str, Any]:
-        """The parts that stand as literals in the body of the module's one class."""
+        """The parts that stand as literals, or not at all, in the module's one class."""
         try:
             text = Path(self.file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
@@ -89,11 +97,8 @@ class RuleHead:
         _, found, body = _TEXTS.sub("", text).partition("\nclass ")
         if not found or "\nclass " in body:
             return {}
-        try:
-            literals = {part: ast.literal_eval(text) for part, text in _PART.findall(body)}
-        except ValueError:
-            return {}
-        return {**_DEFAULTS, **literals}
+        found = {part: _literal(text) for part, text in _PART.findall(body)}
+        return {part: value for part, value in {**_DEFAULTS, **found}.items() if value is not None}
 
     @cached_property
     def _imported(self) -> type[Rule]:
