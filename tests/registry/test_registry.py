@@ -16,6 +16,9 @@ RULE = '''
 
 from torchlint.api import Rule
 
+class Helper:
+    default = True
+
 class Theirs(Rule):
     """
     ## What it does
@@ -50,6 +53,9 @@ class Theirs(Rule):
 
     def check(self, script):
         yield from ()
+
+class Other:
+    needs = ("z",)
 '''
 
 

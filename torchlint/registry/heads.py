@@ -18,6 +18,7 @@ __all__ = ["RegistryError", "RuleHead"]
 _DEFAULTS: Final = {"since": (1, 0), "default": True}
 _PARTS: Final = ("needs", "since", "default")
 _TEXTS: Final = re.compile(r'"""(?:[^\\]|\\.)*?"""', re.DOTALL)
+_BODY: Final = re.compile(r"^class \w+\((?:\w+\.)?Rule\):\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
 _PART: Final = re.compile(
     r"^    (needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)", re.MULTILINE
 )
@@ -94,10 +95,10 @@ class RuleHead:
             text = Path(self.file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return {}
-        _, found, body = _TEXTS.sub("", text).partition("\nclass ")
-        if not found or "\nclass " in body:
+        bodies = _BODY.findall(_TEXTS.sub("", text))
+        if len(bodies) != 1:
             return {}
-        found = {part: _literal(text) for part, text in _PART.findall(body)}
+        found = {part: _literal(written) for part, written in _PART.findall(bodies[0])}
         return {part: value for part, value in {**_DEFAULTS, **found}.items() if value is not None}
 
     @cached_property
