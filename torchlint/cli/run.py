@@ -95,7 +95,7 @@ class Run:
         """Find the files of a run."""
         with refused():
             found = discover(paths or (Path(),), self.project)
-        self.report_errors(found.errors)
+        self.report_errors(tuple(dict.fromkeys(found.errors)))
         if not found.files and not found.errors and not self.quiet:
             warn("no Python files found: nothing was looked at")
         return found.files

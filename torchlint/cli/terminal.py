@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 
 _PATIENCE: Final = 0.6
 """Seconds before a progress bar appears."""
+_LINE_GONE: Final = "\x1b[1A\x1b[2K"
+"""What takes the finished bar off the terminal: one line up, erase it."""
 
 
 def color_wanted(choice: str, stream: TextIO) -> bool:
@@ -42,7 +44,7 @@ def paint_for(choice: str, stream: TextIO) -> Paint:
 
 def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterator[Result]:
     """Pass results on; on a terminal, long work shows on standard error how far it is."""
-    if not (wanted and sys.stderr.isatty()):
+    if not (wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
         yield from results
         return
     began = time.monotonic()
@@ -60,3 +62,4 @@ def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterat
         for result in waiting:
             bar.update(1)
             yield result
+    click.echo(_LINE_GONE, err=True, nl=False)
