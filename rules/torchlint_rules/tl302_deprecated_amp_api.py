@@ -192,6 +192,21 @@ class DeprecatedAmpApi(Rule):
             with torch.cuda.amp.autocast():
                 pass
             """,
+        "the branch for an old torch, the new name stands in the other": """
+            import torch
+            def scaler(device, is_new):
+                if is_new:
+                    return torch.amp.GradScaler(device)
+                return torch.cuda.amp.GradScaler()
+            def other(device, is_new):
+                return torch.amp.GradScaler(device) if is_new else torch.cuda.amp.GradScaler()
+            class Scaler:
+                def __init__(self, device):
+                    try:
+                        self.scaler = torch.amp.GradScaler(device=device)
+                    except (AttributeError, TypeError):
+                        self.scaler = torch.cuda.amp.GradScaler()
+            """,
         "which of two it is depends on what is installed": """
             try:
                 from torch.amp import autocast
@@ -207,6 +222,8 @@ class DeprecatedAmpApi(Rule):
         imports: dict[int, Edits | None] = {}
         for use in _uses(script):
             device, name = _old(script, use)
+            if _new_name_beside(script, use, name):
+                continue
             edits = _fix_of_use(script, use)
             line = _import_of(script, use)
             if line is not None:
@@ -239,6 +256,14 @@ def _uses(script: Script) -> Iterator[cst.BaseExpression]:
         bare = decorator.decorator
         if not isinstance(bare, cst.Call) and _old(script, bare)[1].startswith("custom"):
             yield bare
+
+
+def _new_name_beside(script: Script, use: cst.BaseExpression, name: str) -> bool:
+    """Whether the same function has the new name too: code for several versions of torch."""
+    home = script.function(use)
+    return home is not None and any(
+        script.name(call.func) == f"torch.amp.{name}" for call in script.within(home, cst.Call)
+    )
 
 
 def _fix_of_use(script: Script, use: cst.BaseExpression) -> Edits | None:

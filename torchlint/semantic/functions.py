@@ -153,12 +153,16 @@ class Functions:
         bindings = self.scopes.reaching(name)
         if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Param):
             return None
-        parameters = self.tree.parent(bindings[0].node)
+        return self.owner_of_self(bindings[0].node)
+
+    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
+        """Give the class whose instance a parameter is, as the first of a method."""
+        parameters = self.tree.parent(parameter)
         function = self.tree.parent(parameters) if parameters is not None else None
         if not isinstance(function, cst.FunctionDef) or not isinstance(parameters, cst.Parameters):
             return None
         first = (*parameters.posonly_params, *parameters.params)[:1]
-        if not first or first[0] is not bindings[0].node:
+        if not first or first[0] is not parameter:
             return None
         if any(
             self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators

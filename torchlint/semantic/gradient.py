@@ -139,12 +139,20 @@ class Gradients:
             if self.tree.order(line) >= self.tree.order(node):
                 break
             call = line.value
-            if (
-                isinstance(call, cst.Call)
-                and self.names.name(call.func) == "torch.set_grad_enabled"
-                and self.scopes.function(line) is self.scopes.function(node)
-            ):
+            if not isinstance(call, cst.Call) or self.scopes.function(
+                line
+            ) is not self.scopes.function(node):
+                continue
+            if self.names.name(call.func) == "torch.set_grad_enabled":
                 found = self._flag(call, inverted=False)
+            elif (
+                isinstance(call.func, cst.Attribute)
+                and call.func.attr.value == "enter_context"
+                and call.args
+                and self.mode(call.args[0].value) is not None
+            ):
+                # An exit stack ends where this file need not show.
+                found = Grad.UNKNOWN
         return found
 
     def _of_function(self, function: cst.FunctionDef) -> Grad:

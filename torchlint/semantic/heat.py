@@ -135,6 +135,11 @@ class Heats:
             return not wanted
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
             return self._rare_comparison(test, wanted)
+        if isinstance(test, cst.Name):
+            bindings = self.scopes.reaching(test)
+            value = bindings[0].value if len(bindings) == 1 else None
+            if value is not None and bindings[0].how is How.ASSIGN and self.rare(value, wanted):
+                return True
         return wanted and self._speaks_of_rarity(test)
 
     def _rare_comparison(self, test: cst.Comparison, wanted: bool) -> bool:

@@ -18,6 +18,7 @@ from torchlint.semantic.kind import (
     method_result,
 )
 from torchlint.semantic.losses import Losses
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import Binding, How, dotted
 
 __all__ = ["Kinds"]
@@ -67,16 +68,11 @@ class Kinds:
         self.scopes = functions.scopes
         self.names = functions.names
         self.losses = Losses(functions)
-        self._kinds: dict[int, Kind] = {}
-        self._bound: dict[int, Kind] = {}
+        self._kinds = Memo(Kind.NOTHING)
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """Give the kind of an expression, or of the value that a target is given."""
-        found = self._kinds.get(id(node))
-        if found is None:
-            self._kinds[id(node)] = Kind.UNKNOWN
-            found = self._kinds[id(node)] = self._kind(node)
-        return found
+        return self._kinds.answer(node, lambda: self._kind(node))
 
     # -- expressions ----------------------------------------------------------
 
@@ -282,7 +278,7 @@ class Kinds:
     # -- bindings -------------------------------------------------------------
 
     def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
-        kinds = [self.kind_of_binding(binding) for binding in bindings]
+        kinds = [self._kind_or_convention(binding, name) for binding in bindings]
         grows = any(self._accumulates(binding) for binding in bindings)
         found = _joined(kinds, numbers_too=grows)
         if self.losses.sent_backward(bindings) and found in (
@@ -294,6 +290,12 @@ class Kinds:
             if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
                 return Kind.UNKNOWN
             return self._conventional(name, bindings)
+        return found
+
+    def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
+        found = self.kind_of_binding(binding)
+        if found is Kind.UNKNOWN and binding.how is How.PARAMETER:
+            return self._conventional(name, [binding])
         return found
 
     def _accumulates(self, binding: Binding) -> bool:
@@ -323,11 +325,7 @@ class Kinds:
 
     def kind_of_binding(self, binding: Binding) -> Kind:
         """Give the kind of the value that one binding gives its name."""
-        found = self._bound.get(id(binding))
-        if found is None:
-            self._bound[id(binding)] = Kind.UNKNOWN
-            found = self._bound[id(binding)] = self._kind_of_binding(binding)
-        return found
+        return self._kinds.answer(binding, lambda: self._kind_of_binding(binding))
 
     def _kind_of_binding(self, binding: Binding) -> Kind:
         node = binding.node
@@ -363,6 +361,9 @@ class Kinds:
             found = self._annotated(parameter.annotation.annotation)
             if found is not Kind.UNKNOWN:
                 return found
+        own = self.functions.owner_of_self(parameter)
+        if own is not None:
+            return derived(self.functions.bases(own))
         given = [self.kind(value) for value in self.functions.given(parameter)]
         found = _joined(given) if given else Kind.UNKNOWN
         if found is not Kind.UNKNOWN:
@@ -507,6 +508,8 @@ def _combined(left: Kind, right: Kind) -> Kind:
     for kind in (Kind.LOSS, Kind.TENSOR, Kind.NDARRAY):
         if kind in both:
             return kind
+    if Kind.NOTHING in both:
+        return left if right is Kind.NOTHING else right
     if left is right and left in (Kind.NUMBER, Kind.STRING, Kind.SEQUENCE):
         return left
     return Kind.UNKNOWN

@@ -123,6 +123,26 @@ class Readings:
             return nothing
         return form, "", node.func.value
 
+    def named(
+        self, region: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]
+    ) -> Iterator[Reading]:
+        """Yield the readings of a loop behind names in a node that no other hot code looks at.
+
+        `besides` are the statements that may use such a name all the same.
+        """
+        for name in self.tree.within(region, cst.Name):
+            bindings = self.scopes.reaching(name)
+            if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
+                continue
+            assign, value = bindings[0].node, bindings[0].value
+            target = assign.targets[0].target
+            if value is None or not isinstance(target, cst.Name) or len(assign.targets) != 1:
+                continue
+            if not self.tree.inside(assign, loop.body) or not self.is_arithmetic(value):
+                continue
+            if not self.hot_uses(target, loop, besides):
+                yield from self.within(value)
+
     # -- what else becomes of the value ---------------------------------------
 
     def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:

@@ -166,14 +166,27 @@ class Rewrite:
         return self.insert(self.line_start(start), text)
 
     def after(self, statement: cst.CSTNode, *lines: str) -> Edits:
-        """Put lines behind a statement and its comment, indented as it is."""
-        end = self.tree.span(statement).end
+        """Put lines behind a statement and its comments, indented as it is."""
         indent = self.indent_of(statement)
+        end = self._end_with_comments(self.tree.span(statement).end, indent)
         place = self.after_line(end)
         if self.line_end(end) == len(self.text):
             text = "".join(f"{self.newline}{indent}{line}" for line in lines)
             return self.insert(len(self.text), text)
         return self.insert(place, "".join(f"{indent}{line}{self.newline}" for line in lines))
+
+    def _end_with_comments(self, end: int, indent: str) -> int:
+        """Give the end of a statement with the comment lines that are indented as its body is."""
+        at = self.after_line(end)
+        while at < len(self.text):
+            line = self.text[at : self.line_end(at)]
+            white = line[: len(line) - len(line.lstrip())]
+            if line.strip() and not (line.lstrip().startswith("#") and len(white) > len(indent)):
+                break
+            if line.strip():
+                end = at + len(line)
+            at = self.after_line(at + len(line))
+        return end
 
     def first_in(self, block: cst.BaseSuite, *lines: str) -> Edits | None:
         """Put lines at the head of a block, behind its docstring; None for a one-line suite."""

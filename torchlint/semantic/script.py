@@ -221,6 +221,12 @@ class Script:
         """Yield the places inside a node where the host waits for a tensor's value."""
         return self._readings.within(region)
 
+    def named_readings(
+        self, region: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]
+    ) -> Iterator[Reading]:
+        """Yield the readings behind names in a node that only `besides` look at in each pass."""
+        return self._readings.named(region, loop, besides)
+
     def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
         """Whether each pass of a loop needs a value on the host, leaving some nodes out."""
         return self._readings.needed_in(loop, reading, besides)

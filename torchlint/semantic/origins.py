@@ -1,0 +1,269 @@
+"""Origins: every expression that a value can come from, through names, calls and containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.iteration import Iteration
+from torchlint.semantic.scopes import Binding, How, dotted
+from torchlint.semantic.values import Values
+
+__all__ = ["Origin", "Origins", "Steps"]
+
+Steps = tuple[int | str | None, ...]
+"""The way into a container: an index, a key, or None for any of its members."""
+
+_DEPTH: Final = 16
+_SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
+_SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
+_ADDING: Final = frozenset("append insert extend".split())
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The expressions that a value can be; not complete where one of them is out of sight."""
+
+    values: tuple[cst.BaseExpression, ...]
+    complete: bool
+
+
+@dataclass
+class _Trail:
+    """What a search has found and where it has been."""
+
+    found: dict[int, cst.BaseExpression] = field(default_factory=dict)
+    seen: set[tuple[int, Steps]] = field(default_factory=set)
+    lost: bool = False
+
+
+class Origins:
+    """Follows values back to the expressions that make them."""
+
+    def __init__(self, functions: Functions, values: Values, iteration: Iteration) -> None:
+        self.functions = functions
+        self.values = values
+        self.iteration = iteration
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._known: dict[tuple[int, Steps], Origin] = {}
+
+    def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:
+        """Give every expression that `node`, or what `steps` take out of it, can be."""
+        found = self._known.get((id(node), steps))
+        if found is None:
+            trail = _Trail()
+            self._follow(node, steps, trail)
+            found = Origin(tuple(trail.found.values()), not trail.lost)
+            self._known[id(node), steps] = found
+        return found
+
+    def _follow(self, node: cst.BaseExpression, steps: Steps, trail: _Trail) -> None:
+        if (id(node), steps) in trail.seen:
+            return
+        trail.seen.add((id(node), steps))
+        if len(steps) > _DEPTH:
+            trail.lost = True
+        elif isinstance(node, cst.Name):
+            self._follow_name(node, steps, trail)
+        elif isinstance(node, cst.Attribute):
+            self._follow_bindings(self.functions.attribute(node), steps, trail)
+            self._follow_additions(node, steps, trail)
+        elif isinstance(node, cst.Subscript):
+            self._follow_item(node, steps, trail)
+        elif isinstance(node, cst.IfExp):
+            self._follow(node.body, steps, trail)
+            self._follow(node.orelse, steps, trail)
+        elif isinstance(node, cst.BooleanOperation):
+            self._follow(node.left, steps, trail)
+            self._follow(node.right, steps, trail)
+        elif isinstance(node, cst.NamedExpr):
+            self._follow(node.value, steps, trail)
+        elif isinstance(node, cst.Call):
+            self._follow_call(node, steps, trail)
+        elif steps:
+            self._follow_into(node, steps, trail)
+        else:
+            trail.found[id(node)] = node
+
+    # -- names ----------------------------------------------------------------
+
+    def _follow_name(self, node: cst.Name, steps: Steps, trail: _Trail) -> None:
+        bindings = self.scopes.reaching(node)
+        ends = not bindings or any(
+            b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings
+        )
+        if ends and not steps:
+            trail.found[id(node)] = node
+            return
+        self._follow_bindings(bindings, steps, trail)
+        self._follow_additions(node, steps, trail)
+
+    def _follow_bindings(
+        self, bindings: Sequence[Binding], steps: Steps, trail: _Trail
+    ) -> None:
+        if not bindings:
+            trail.lost = True
+        for binding in bindings:
+            self._follow_binding(binding, steps, trail)
+
+    def _follow_binding(self, binding: Binding, steps: Steps, trail: _Trail) -> None:
+        value = binding.value
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            trail.lost = trail.lost or not given
+            for one in given:
+                self._follow(one, steps, trail)
+        elif value is None:
+            trail.lost = trail.lost or binding.how is not How.DECLARED
+        elif binding.how in (How.ASSIGN, How.DECLARED):
+            self._follow(value, steps, trail)
+        elif binding.how is How.AUGMENTED and steps:
+            self._follow(value, steps, trail)
+        elif binding.how is How.UNPACKED and not binding.starred:
+            self._follow(value, (*binding.path, *steps), trail)
+        elif binding.how is How.LOOP:
+            source, path = self.iteration.source(value, binding.path)
+            if source is None:
+                trail.lost = True
+            else:
+                self._follow(source, (None, *path, *steps), trail)
+        else:
+            trail.lost = True
+
+    def _follow_additions(
+        self, node: cst.Name | cst.Attribute, steps: Steps, trail: _Trail
+    ) -> None:
+        """Follow what the file puts into a container later (`d["train"] = …`, `l.append(…)`)."""
+        path = dotted(node)
+        if not steps or not path:
+            return
+        for line in self.tree.all(cst.Assign):
+            for each in line.targets:
+                target = each.target
+                if isinstance(target, cst.Subscript) and dotted(target.value) == path:
+                    if _fits(self._step(target), steps[0]):
+                        self._follow(line.value, steps[1:], trail)
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if (
+                isinstance(func, cst.Attribute)
+                and func.attr.value in _ADDING
+                and call.args
+                and dotted(func.value) == path
+            ):
+                within = steps if func.attr.value == "extend" else steps[1:]
+                self._follow(call.args[-1].value, within, trail)
+
+    # -- containers -----------------------------------------------------------
+
+    def _step(self, node: cst.Subscript) -> int | str | None:
+        index = node.slice[0].slice
+        if len(node.slice) != 1 or not isinstance(index, cst.Index):
+            return None
+        literal = self.values.value_of(index.value).literal
+        return literal if type(literal) in (int, str) else None
+
+    def _follow_item(self, node: cst.Subscript, steps: Steps, trail: _Trail) -> None:
+        if isinstance(node.slice[0].slice, cst.Slice):
+            if steps:
+                self._follow(node.value, (None, *steps[1:]), trail)
+            else:
+                trail.found[id(node)] = node
+            return
+        self._follow(node.value, (self._step(node), *steps), trail)
+
+    def _follow_into(self, node: cst.BaseExpression, steps: Steps, trail: _Trail) -> None:
+        first, rest = steps[0], steps[1:]
+        if isinstance(node, (cst.Tuple, cst.List)):
+            chosen = node.elements
+            if isinstance(first, int) and -len(chosen) <= first < len(chosen):
+                chosen = (chosen[first],)
+            for element in chosen:
+                starred = isinstance(element, cst.StarredElement)
+                self._follow(element.value, (None, *rest) if starred else rest, trail)
+        elif isinstance(node, cst.Dict):
+            for entry in node.elements:
+                if isinstance(entry, cst.StarredDictElement):
+                    self._follow(entry.value, steps, trail)
+                elif isinstance(entry, cst.DictElement):
+                    key = self.values.value_of(entry.key).literal
+                    if _fits(key if type(key) in (int, str) else None, first):
+                        self._follow(entry.value, rest, trail)
+        elif isinstance(node, cst.DictComp):
+            self._follow(node.value, rest, trail)
+        elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            self._follow(node.elt, rest, trail)
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+            self._follow(node.left, (None, *rest), trail)
+            self._follow(node.right, (None, *rest), trail)
+        else:
+            trail.lost = True
+
+    # -- calls ----------------------------------------------------------------
+
+    def _follow_call(self, node: cst.Call, steps: Steps, trail: _Trail) -> None:
+        name = self.names.name(node.func)
+        plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+        if name in _SAME and plain:
+            self._follow(plain[0], steps, trail)
+            return
+        if steps and name in _SEQUENCES and plain:
+            self._follow(plain[0], (None, *steps[1:]), trail)
+            return
+        if steps and name == "builtins.dict":
+            for arg in node.args:
+                if arg.keyword is None:
+                    self._follow(arg.value, steps, trail)
+                elif _fits(arg.keyword.value, steps[0]):
+                    self._follow(arg.value, steps[1:], trail)
+            return
+        function = self.functions.definition(node.func)
+        if isinstance(function, cst.FunctionDef):
+            if self.functions.is_generator(function):
+                trail.lost = True
+                return
+            for returned in self.functions.returns(function):
+                self._follow(returned, steps, trail)
+            return
+        if self._follow_method(node, plain, steps, trail):
+            return
+        if steps and name != "torch.utils.data.random_split":
+            trail.lost = True
+        else:
+            trail.found[id(node)] = node
+
+    def _follow_method(
+        self,
+        node: cst.Call,
+        plain: Sequence[cst.BaseExpression],
+        steps: Steps,
+        trail: _Trail,
+    ) -> bool:
+        """Look through the methods of dictionaries and through `accelerator.prepare(…)`."""
+        if not isinstance(node.func, cst.Attribute) or self.names.name(node.func) is not None:
+            return False
+        owner, method = node.func.value, node.func.attr.value
+        if method == "values" and steps and not plain:
+            self._follow(owner, (None, *steps[1:]), trail)
+        elif method == "items" and steps[1:2] == (1,) and not plain:
+            self._follow(owner, (None, *steps[2:]), trail)
+        elif method == "prepare" and plain:
+            if len(plain) == 1:
+                self._follow(plain[0], steps, trail)
+            elif steps and isinstance(steps[0], int) and steps[0] < len(plain):
+                self._follow(plain[steps[0]], steps[1:], trail)
+            else:
+                trail.lost = True
+        else:
+            return False
+        return True
+
+
+def _fits(key: int | str | None, wanted: int | str | None) -> bool:
+    return key is None or wanted is None or key == wanted
