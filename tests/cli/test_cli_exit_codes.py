@@ -109,6 +109,16 @@ def test_a_wrong_configuration_names_file_line_and_nearest_key(shell: Shell) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["check", "config"])
+def test_an_unknown_code_in_a_configuration_is_refused_even_without_files(
+    shell: Shell, command: str
+) -> None:
+    shell.write("src/torchlint.toml", 'select = ["XY2O1"]\n')
+    done = shell.run(command, "src")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "torchlint.toml:1: unknown code or name `XY2O1`, did you mean `XY201`?" in done.stderr
+
+
 def test_a_reader_that_goes_away_is_quiet(shell: Shell) -> None:
     shell.write("a.py", "slow()\n" * 3000)
     process = subprocess.Popen(

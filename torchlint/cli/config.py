@@ -12,6 +12,7 @@ from torchlint.cli.options import color_option, configuration_options, overrides
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.config import load
+from torchlint.registry import load_registry
 from torchlint.report.settings import settings_in_force
 
 __all__ = ["config"]
@@ -34,4 +35,5 @@ def config(path: Path, **options: Any) -> None:
             isolated=options["isolated"],
             config_file=options["config_file"],
         )
+        load_registry().select(settings)
     click.echo(settings_in_force(settings, paint), nl=False, color=paint.color)

@@ -56,16 +56,14 @@ class Run:
 
     @cached_property
     def project(self) -> Project:
-        """The settings of every path; those of the current folder are known to be right."""
+        """The settings of every path."""
         with refused():
-            project = Project(
+            return Project(
                 self.registry,
                 overrides(self.options),
                 isolated=self.options["isolated"],
                 config_file=self.options["config_file"],
             )
-            project.selection(Path())
-        return project
 
     @property
     def quiet(self) -> bool:
@@ -92,9 +90,12 @@ class Run:
             self.failed = True
 
     def files(self, paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Find the files of a run."""
+        """Find the files of a run; a wrong configuration is refused even where there are none."""
+        paths = paths or (Path(),)
         with refused():
-            found = discover(paths or (Path(),), self.project)
+            for path in paths:
+                self.project.selection(path)
+            found = discover(paths, self.project)
         self.report_errors(tuple(dict.fromkeys(found.errors)))
         if not found.files and not found.errors and not self.quiet:
             warn("no Python files found: nothing was looked at")
