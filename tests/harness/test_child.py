@@ -200,9 +200,9 @@ def test_what_a_script_writes_is_diverted_and_read_back(tmp_path: Path) -> None:
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", "memory", "killed it", 0),
         ("import time\ntime.sleep(60)\n", "timeout", "2 s", 0),
         (
-            "from argparse import *\np = ArgumentParser()\np.add_argument('data')\np.parse_args()\n",
+            "from argparse import *\np = ArgumentParser()\np.add_argument('x')\np.parse_args()\n",
             "exit",
-            "the following arguments are required: data",
+            "the following arguments are required: x",
             0,
         ),
     ],

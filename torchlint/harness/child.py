@@ -49,7 +49,8 @@ class Run:
     def prepare(self) -> None:
         """Make this process look like the interpreter that was asked to run the script."""
         sys.argv = [self.task.script, *self.task.args]
-        sys.path[0] = os.path.dirname(self.task.script)
+        if not getattr(sys.flags, "safe_path", False):
+            sys.path.insert(0, os.path.dirname(self.task.script))
         self.overlay.install()
         hand_on(self.luggage, self._own_process)
         random.seed(self.task.seed)

@@ -211,10 +211,9 @@ class Syncs(Probe):
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
         self._hits: Counter[tuple[str, int, str, str]] = Counter()
-        self._calls = _CallCounter(self._hit)
-        self._ops = _OpCounter(self._hit, self._calls)
-        self._calls.__enter__()
-        self._ops.__enter__()
+        calls = _CallCounter(self._hit)
+        calls.__enter__()
+        _OpCounter(self._hit, calls).__enter__()
         self._watched = Counter[tuple[str, int]]()
         if torch.cuda.is_available():
             self._watch_device()
@@ -228,8 +227,6 @@ class Syncs(Probe):
 
     def close(self) -> dict[str, Any]:
         """Give the lines that waited, with the device's own count where it has one."""
-        self._ops.__exit__(None, None, None)
-        self._calls.__exit__(None, None, None)
         device = _device(self._first)
         sites = Counter[tuple[str, int, str]]()
         for (file, line, call, where), count in self._hits.items():
@@ -323,11 +320,16 @@ def _is_masked(name: str, args: Any) -> bool:
 
 
 def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call on a tensor brings its values to the host."""
+    """Whether a call on a tensor brings its values to the host.
+
+    `x.to(device)` on a CPU is how scripts for any device feed their network: no way home.
+    """
     if not args or not isinstance(args[0], torch.Tensor):
         return False
     if name != "to":
         return True
+    if args[0].device.type == "cpu":
+        return False
     target = kwargs.get("device", args[1] if len(args) > 1 else None)
     return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
 

@@ -19,10 +19,10 @@ from torchlint.harness.trace import Failure, Trace
 __all__ = ["run"]
 
 _START: Final = (
-    "import sys; here = sys.path.pop(0); from torchlint.harness.child import main; "
-    "sys.path.insert(0, here); main(sys.argv[1])"
+    "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
+    "from torchlint.harness.child import main; main(sys.argv[1])"
 )
-"""The user's folder is on the path for the script's imports, not for ours."""
+"""The current folder is not on the path for our own imports."""
 
 _LINGER: Final = 5.0
 """Seconds that a run may go on after its trace is there."""

@@ -110,7 +110,11 @@ def verification_text(report: Report, paint: Paint) -> str:
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
         lines.append("No fix to verify: nothing that was selected can be fixed here.")
-    for outcome in report.outcomes:
+    alone = (
+        len(report.outcomes) == 2
+        and report.outcomes[0].variant.texts == report.outcomes[1].variant.texts
+    )
+    for outcome in report.outcomes[:1] if alone else report.outcomes:
         lines += ["", *_outcome(outcome, paint)]
     return "\n".join(lines) + "\n"
 
@@ -180,7 +184,7 @@ def _numbers(outcome: Outcome) -> str:
     if comparison.word == "equal":
         return f"equal bit for bit ({seen})"
     if comparison.word == "not-compared":
-        return "not compared"
+        return "not compared" if comparison.doubt else "not compared: other parameters"
     if comparison.kept is False:
         broken = (
             "bit for bit equal" if promise is Safety.EXACT else f"close ({comparison.tolerance})"

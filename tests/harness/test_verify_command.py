@@ -1,0 +1,70 @@
+"""The command `verify` as it is called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness.scripts import write
+
+CALL = "from torchlint.cli import main; main()"
+
+
+def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CALL, "verify", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("raise ValueError('no data')\n", "train.py:1: the script fails as it is: ValueError: no"),
+        ("x = input()\n", "train.py:1: the script asks for input"),
+        ("print('done')\n", "train.py: the script cannot be measured: no torch optimizer"),
+    ],
+)
+def test_a_script_that_cannot_be_measured_is_one_line_and_exit_2(
+    tmp_path: Path, text: str, line: str
+) -> None:
+    write(tmp_path, text)
+    done = verify(tmp_path, "train.py", "--isolated")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {line}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_arguments_after_two_dashes_are_the_scripts_own(tmp_path: Path) -> None:
+    write(tmp_path, "import sys\nraise ValueError(sys.argv[1:])\n")
+    done = verify(tmp_path, "train.py", "--isolated", "--", "--steps", "many", "x")
+    assert "ValueError: ['--steps', 'many', 'x']" in done.stderr
+
+
+def test_without_torch_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+    write(tmp_path, "print()\n")
+    without = "import importlib.util as u; find = u.find_spec; " + (
+        "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest); "
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", without + CALL, "verify", "train.py", "--isolated"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install 'torchlint[verify]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_device_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "print()\n")
+    done = verify(tmp_path, "train.py", "--device", "tpu")
+    assert done.returncode == 2
+    assert "no device `tpu`: take auto, cpu, cuda or cuda:N" in done.stderr
