@@ -177,11 +177,8 @@ def test_errors_are_not_kept(files: list[Path], cache: Path) -> None:
         assert sum("TL903" in "".join(each.errors) for each in results) == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "loaded"),
-    [("print('no network here')\n", set()), ("import torch\n", set())],
-)
-def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str, loaded: set[str]) -> None:
+@pytest.mark.parametrize("text", ["name = 'no network here'\n", "import torch\n"])
+def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(text)
     program = (
         "import sys; from pathlib import Path\n"
@@ -201,4 +198,4 @@ def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str, loaded
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    assert set(done.stdout.split()) == loaded
+    assert done.stdout.strip() == ""
