@@ -4,6 +4,7 @@ from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
+from torchlint.semantic.datasets import Trait, Traits
 from torchlint.semantic.gradient import Grad
 from torchlint.semantic.heat import Heat
 from torchlint.semantic.kind import Kind
@@ -44,5 +45,7 @@ __all__ = [
     "Span",
     "State",
     "Total",
+    "Trait",
+    "Traits",
     "Value",
 ]

@@ -205,15 +205,24 @@ class Accumulators:
             return None
         if self._shared(target.value, scope):
             return None
-        loop = self._waiting_loop(accumulation, scope)
-        if loop is None:
-            return None
+        for loop in reversed(self._loops_without_start(accumulation, scope)):
+            found = self._accumulator_of(accumulation, scope, loop)
+            if found is not None:
+                return found
+        return None
+
+    def _accumulator_of(
+        self, accumulation: Accumulation, scope: Scope, loop: LoopNode
+    ) -> Accumulator | None:
+        """Give the accumulator if its value can wait for the end of this very loop."""
+        assert isinstance(accumulation.target, cst.Name)
+        name = accumulation.target.value
         starts = self._starts(accumulation, loop)
-        additions = tuple(self._additions(target.value, scope, loop))
-        reads = self._reads(target.value, scope, loop, additions)
-        if starts is None or reads is None:
+        if starts is None:
             return None
-        return Accumulator(target.value, starts, loop, additions, reads)
+        additions = tuple(self._additions(name, scope, loop))
+        reads = self._reads(name, scope, loop, additions)
+        return None if reads is None else Accumulator(name, starts, loop, additions, reads)
 
     def _uses(self, name: str, scope: Scope) -> Iterator[cst.Name]:
         """Yield the places that read or bind a name of a scope."""
@@ -237,24 +246,26 @@ class Accumulators:
                 inner = inner.parent
         return False
 
-    def _waiting_loop(self, accumulation: Accumulation, scope: Scope) -> LoopNode | None:
-        """Find the loop after which the value is wanted: a list's is the outermost that adds."""
+    def _loops_without_start(self, accumulation: Accumulation, scope: Scope) -> list[LoopNode]:
+        """Give the loops, the innermost first, in which an accumulator is not made anew.
+
+        A sum need not wait longer than for the batches of an epoch, a list is made but once.
+        """
         assert isinstance(accumulation.target, cst.Name)
         others = [
             binding
             for binding in scope.bindings[accumulation.target.value]
             if not self._adds(binding.node)
         ]
-        found: LoopNode | None = None
+        sums = accumulation.adding is Adding.SUM
+        found: list[LoopNode] = []
         for loop in self.loops.around(accumulation.node):
+            if sums and accumulation.loop.node in found and not loop.is_batch:
+                break
             inside = [b for b in others if self.tree.inside(b.node, loop.node)]
-            if accumulation.adding is Adding.SUM:
-                inside = [b for b in inside if not self._resets(b)]
-            if inside:
+            if any(not (sums and self._resets(binding)) for binding in inside):
                 break
-            found = loop.node
-            if loop.node is accumulation.loop.node and accumulation.adding is Adding.SUM:
-                break
+            found.append(loop.node)
         return found
 
     def _adds(self, node: cst.CSTNode) -> bool:

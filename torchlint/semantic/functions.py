@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import libcst as cst
 
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.names import Names
 from torchlint.semantic.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.tree import Tree
@@ -32,20 +33,16 @@ class Functions:
         self.scopes = scopes
         self.names = names
         self._mentions: dict[str, list[cst.CSTNode]] | None = None
-        self._callers: dict[int, tuple[cst.Call, ...]] = {}
-        self._definitions: dict[int, Definition | None] = {}
-        self._instances: dict[int, cst.ClassDef | None] = {}
+        self._callers = Memo[tuple[cst.Call, ...]]((), names.trail)
+        self._definitions = Memo[Definition | None](None, names.trail)
+        self._instances = Memo[cst.ClassDef | None](None, names.trail)
         self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
 
     # -- definitions ----------------------------------------------------------
 
     def definition(self, node: cst.CSTNode) -> Definition | None:
         """Give the one function or class of this file that an expression names."""
-        key = id(node)
-        if key not in self._definitions:
-            self._definitions[key] = None
-            self._definitions[key] = self._definition(node)
-        return self._definitions[key]
+        return self._definitions.answer(node, lambda: self._definition(node))
 
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if isinstance(node, cst.Name):
@@ -114,11 +111,7 @@ class Functions:
 
     def instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Give the class of this file whose instance an expression surely is."""
-        key = id(node)
-        if key not in self._instances:
-            self._instances[key] = None
-            self._instances[key] = self._instance_of(node)
-        return self._instances[key]
+        return self._instances.answer(node, lambda: self._instance_of(node))
 
     def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         if isinstance(node, cst.Call):
@@ -218,11 +211,7 @@ class Functions:
 
     def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
         """Give the calls in this file that run a function."""
-        found = self._callers.get(id(function))
-        if found is None:
-            self._callers[id(function)] = ()
-            found = self._callers[id(function)] = tuple(self._find_callers(function))
-        return found
+        return self._callers.answer(function, lambda: tuple(self._find_callers(function)))
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -135,25 +136,37 @@ class Gradients:
     def _switched(self, node: cst.CSTNode, outer: cst.CSTNode) -> Grad | None:
         """Give the mode that a statement `torch.set_grad_enabled(False)` before a node left on."""
         found: Grad | None = None
-        for line in self.tree.within(outer, cst.Expr):
-            if self.tree.order(line) >= self.tree.order(node):
-                break
-            call = line.value
-            if not isinstance(call, cst.Call) or self.scopes.function(
-                line
-            ) is not self.scopes.function(node):
-                continue
-            if self.names.name(call.func) == "torch.set_grad_enabled":
-                found = self._flag(call, inverted=False)
-            elif (
-                isinstance(call.func, cst.Attribute)
-                and call.func.attr.value == "enter_context"
-                and call.args
-                and self.mode(call.args[0].value) is not None
+        for call in self._switches:
+            if (
+                self.tree.order(call) < self.tree.order(node)
+                and self.tree.inside(call, outer)
+                and self.scopes.function(call) is self.scopes.function(node)
             ):
                 # An exit stack ends where this file need not show.
-                found = Grad.UNKNOWN
+                entered = isinstance(call.func, cst.Attribute) and bool(
+                    call.func.attr.value == "enter_context"
+                )
+                found = Grad.UNKNOWN if entered else self._flag(call, inverted=False)
         return found
+
+    @cached_property
+    def _switches(self) -> list[cst.Call]:
+        """The statements that switch gradients for the lines behind them."""
+        return [
+            line.value
+            for line in self.tree.all(cst.Expr)
+            if isinstance(line.value, cst.Call) and self._is_switch(line.value)
+        ]
+
+    def _is_switch(self, call: cst.Call) -> bool:
+        if self.names.name(call.func) == "torch.set_grad_enabled":
+            return True
+        return (
+            isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "enter_context"
+            and bool(call.args)
+            and self.mode(call.args[0].value) is not None
+        )
 
     def _of_function(self, function: cst.FunctionDef) -> Grad:
         for decorator in function.decorators:
@@ -177,12 +190,7 @@ class Gradients:
 
     def _module_wide(self) -> Grad:
         """Give the mode that module-level code leaves on for functions that others call."""
-        for line in self.tree.all(cst.Expr):
-            call = line.value
-            if (
-                isinstance(call, cst.Call)
-                and self.scopes.function(line) is None
-                and self.names.name(call.func) == "torch.set_grad_enabled"
-            ):
+        for call in self._switches:
+            if self.scopes.function(call) is None and self.names.name(call.func) is not None:
                 return self._flag(call, inverted=False)
         return Grad.ON

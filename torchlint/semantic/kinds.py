@@ -68,7 +68,7 @@ class Kinds:
         self.scopes = functions.scopes
         self.names = functions.names
         self.losses = Losses(functions)
-        self._kinds = Memo(Kind.NOTHING)
+        self._kinds = Memo(Kind.NOTHING, functions.names.trail)
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """Give the kind of an expression, or of the value that a target is given."""
@@ -286,10 +286,11 @@ class Kinds:
             Kind.TENSOR,
         ):
             return Kind.LOSS
-        if found is Kind.UNKNOWN and all(kind in (Kind.UNKNOWN, Kind.NOTHING) for kind in kinds):
+        if all(kind in (Kind.UNKNOWN, Kind.NOTHING) for kind in kinds):
             if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
                 return Kind.UNKNOWN
-            return self._conventional(name, bindings)
+            by_name = self._conventional(name, bindings)
+            return found if by_name is Kind.UNKNOWN else by_name
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
@@ -490,9 +491,10 @@ def _joined(kinds: Iterable[Kind], numbers_too: bool = False) -> Kind:
 
     `numbers_too`: a sum that starts as a number and becomes a tensor counts as a tensor.
     """
-    found = {kind for kind in kinds if kind is not Kind.NOTHING}
+    given = set(kinds)
+    found = given - {Kind.NOTHING}
     if not found:
-        return Kind.UNKNOWN
+        return Kind.NOTHING if given else Kind.UNKNOWN
     if len(found) == 1:
         return found.pop()
     if numbers_too:

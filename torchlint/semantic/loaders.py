@@ -12,11 +12,14 @@ from torchlint.semantic.kind import Kind
 from torchlint.semantic.loops import Loops, Role
 from torchlint.semantic.origins import Origins
 from torchlint.semantic.scopes import dotted
+from torchlint.semantic.tree import Tree
 
 __all__ = ["Loaders"]
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _DEPTH: Final = 5
+_KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
+"""Functions that are handed a loader and do not draw from it."""
 
 
 class Loaders:
@@ -48,27 +51,21 @@ class Loaders:
 
     def label(self, call: cst.Call) -> str:
         """Give what the user calls the loader that a call makes."""
-        child: cst.CSTNode = call
         for outer in self.tree.ancestors(call):
-            if isinstance(outer, (cst.Assign, cst.AnnAssign)):
-                return self._label_of_assignment(outer, child)
+            if isinstance(outer, cst.Assign):
+                return f"`{self.tree.text(_target(outer, call, self.tree))}`"
+            if isinstance(outer, cst.AnnAssign):
+                return f"`{self.tree.text(outer.target)}`"
+            if isinstance(outer, cst.Arg) and outer.keyword is not None:
+                return f"`{outer.keyword.value}`"
+            if isinstance(outer, cst.DictElement):
+                return f"the loader {self.tree.text(outer.key)}"
             if isinstance(outer, cst.Return):
                 function = self.scopes.function(outer)
                 return f"the loader of `{function.name.value}()`" if function else "this loader"
-            if isinstance(outer, (cst.For, cst.CompFor)):
-                return "the loader of this loop"
-            if isinstance(outer, cst.DictElement):
-                return f"the loader {self.tree.text(outer.key)}"
-            if isinstance(outer, (cst.BaseStatement, cst.Expr)):
+            if isinstance(outer, (cst.BaseStatement, cst.BaseSmallStatement)):
                 break
-            child = outer
         return "this loader"
-
-    def _label_of_assignment(self, line: cst.Assign | cst.AnnAssign, child: cst.CSTNode) -> str:
-        target = line.target if isinstance(line, cst.AnnAssign) else line.targets[0].target
-        if isinstance(target, cst.Tuple) and isinstance(child, cst.Tuple):
-            return "this loader"
-        return f"`{self.tree.text(target)}`"
 
     # -- who draws from it ----------------------------------------------------
 
@@ -110,7 +107,9 @@ class Loaders:
             return False
         last = dotted(call.func).rpartition(".")[2]
         name = self.names.name(call.func) or ""
-        return last[:1].islower() and not name.startswith(("builtins.", "tqdm."))
+        if last in _KEEPING or name.startswith(("builtins.", "tqdm.")):
+            return False
+        return last[:1].islower()
 
     def _may_be_loader(self, node: cst.BaseExpression) -> list[cst.Call]:
         if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
@@ -139,11 +138,19 @@ class Loaders:
 
     def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
         """Whether each run of some code makes the loader anew."""
-        return any(
-            self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH)
-        )
+        return any(self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH))
 
 
 def _counts_epochs(node: cst.For | cst.While) -> bool:
     target = node.target if isinstance(node, cst.For) else None
     return isinstance(target, cst.Name) and "epoch" in target.value.lower()
+
+
+def _target(line: cst.Assign, call: cst.Call, tree: Tree) -> cst.BaseExpression:
+    """Give the target that gets the loader, of `a, b = DataLoader(x), DataLoader(y)` too."""
+    target = line.targets[0].target
+    if isinstance(target, cst.Tuple) and isinstance(line.value, cst.Tuple):
+        for place, element in zip(target.elements, line.value.elements, strict=False):
+            if tree.inside(call, element):
+                return place.value
+    return target

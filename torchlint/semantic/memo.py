@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Memo"]
+__all__ = ["Memo", "Trail"]
 
 T = TypeVar("T")
 
 _NEVER: Final = 1 << 30
+
+
+class Trail:
+    """The questions that are open right now, of all memos of one file."""
+
+    def __init__(self) -> None:
+        self.open: list[object] = []
+        self.lowest = _NEVER
+        """The outermost open question that the answer in the making rests on."""
+
+    def lean(self, depth: int) -> None:
+        """Note that the answer in the making rests on the open question at a depth."""
+        self.lowest = min(self.lowest, depth)
 
 
 class Memo(Generic[T]):
@@ -19,36 +32,44 @@ class Memo(Generic[T]):
     open question is good for the rest of that question only, and is forgotten with it.
     """
 
-    def __init__(self, open_answer: T) -> None:
+    def __init__(self, open_answer: T, trail: Trail) -> None:
         self.open_answer = open_answer
+        self.trail = trail
         self._known: dict[int, T] = {}
-        self._passing: dict[int, tuple[T, int]] = {}
+        self._passing: dict[int, tuple[T, int, object]] = {}
         self._open: dict[int, int] = {}
-        self._lowest = _NEVER
 
     def answer(self, subject: object, find: Callable[[], T]) -> T:
         """Give the answer for a subject (which must stay alive), found at most once."""
         key = id(subject)
         if key in self._known:
             return self._known[key]
-        if key in self._passing:
-            found, lowest = self._passing[key]
-            self._lowest = min(self._lowest, lowest)
-            return found
+        trail = self.trail
         if key in self._open:
-            self._lowest = min(self._lowest, self._open[key])
+            trail.lean(self._open[key])
             return self.open_answer
-        depth = self._open[key] = len(self._open)
-        outer, self._lowest = self._lowest, _NEVER
+        if key in self._passing:
+            found, lowest, question = self._passing[key]
+            if lowest < len(trail.open) and trail.open[lowest] is question:
+                trail.lean(lowest)
+                return found
+            del self._passing[key]
+        return self._find(key, find)
+
+    def _find(self, key: int, find: Callable[[], T]) -> T:
+        trail = self.trail
+        depth = self._open[key] = len(trail.open)
+        trail.open.append(object())
+        outer, trail.lowest = trail.lowest, _NEVER
         try:
             found = find()
         finally:
+            trail.open.pop()
             del self._open[key]
-            lowest, self._lowest = self._lowest, outer
+            lowest, trail.lowest = trail.lowest, outer
         if lowest >= depth:
             self._known[key] = found
-            self._passing = {k: v for k, v in self._passing.items() if v[1] < depth}
         else:
-            self._passing[key] = (found, lowest)
-            self._lowest = min(outer, lowest)
+            self._passing[key] = (found, lowest, trail.open[lowest])
+            trail.lean(lowest)
         return found

@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.memo import Memo, Trail
 from torchlint.semantic.scopes import Binding, How, Scope, Scopes, dotted
 
 __all__ = ["Names", "canonical"]
@@ -109,19 +110,19 @@ class Names:
 
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes
-        self._known: dict[int, str | None] = {}
+        self.trail = Trail()
+        self._known = Memo[str | None](None, self.trail)
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Give the canonical qualified name, None when there is none or more than one.
 
         A thing that the file defines itself has no qualified name.
         """
-        if id(node) in self._known:
-            return self._known[id(node)]
-        self._known[id(node)] = None
+        return self._known.answer(node, lambda: self._canonical_name(node))
+
+    def _canonical_name(self, node: cst.CSTNode) -> str | None:
         found = self._name(node)
-        self._known[id(node)] = found = canonical(found) if found is not None else None
-        return found
+        return canonical(found) if found is not None else None
 
     def spelled(self, text: str) -> str | None:
         """Give the qualified name of a dotted word as the module sees it (quoted annotations)."""

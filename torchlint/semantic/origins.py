@@ -95,18 +95,14 @@ class Origins:
 
     def _follow_name(self, node: cst.Name, steps: Steps, trail: _Trail) -> None:
         bindings = self.scopes.reaching(node)
-        ends = not bindings or any(
-            b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings
-        )
+        ends = not bindings or any(b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings)
         if ends and not steps:
             trail.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, trail)
         self._follow_additions(node, steps, trail)
 
-    def _follow_bindings(
-        self, bindings: Sequence[Binding], steps: Steps, trail: _Trail
-    ) -> None:
+    def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, trail: _Trail) -> None:
         if not bindings:
             trail.lost = True
         for binding in bindings:
@@ -121,9 +117,7 @@ class Origins:
                 self._follow(one, steps, trail)
         elif value is None:
             trail.lost = trail.lost or binding.how is not How.DECLARED
-        elif binding.how in (How.ASSIGN, How.DECLARED):
-            self._follow(value, steps, trail)
-        elif binding.how is How.AUGMENTED and steps:
+        elif binding.how in (How.ASSIGN, How.DECLARED) or (binding.how is How.AUGMENTED and steps):
             self._follow(value, steps, trail)
         elif binding.how is How.UNPACKED and not binding.starred:
             self._follow(value, (*binding.path, *steps), trail)

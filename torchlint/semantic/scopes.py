@@ -101,6 +101,7 @@ class Scopes:
         self.module = Scope(tree.module, None)
         self.star_imports: list[str] = []
         self._scopes: dict[int, Scope] = {id(tree.module): self.module}
+        self._around: dict[int, Scope] = {}
         self._reaching: dict[int, tuple[Binding, ...]] = {}
         self._blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
         self._stored: dict[int, Binding] = {}
@@ -120,13 +121,26 @@ class Scopes:
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Give the scope in which a node is evaluated."""
-        child = node
-        at = self.tree.parent(node)
-        while at is not None:
-            if isinstance(at, _SCOPES) and not self._evaluated_outside(child, at):
-                return self.scope_at(at)
-            child, at = at, self.tree.parent(at)
-        return self.module
+        known = self._around
+        passed: list[int] = []
+        found = self.module
+        child: cst.CSTNode = node
+        while True:
+            here = known.get(id(child))
+            if here is not None:
+                found = here
+                break
+            passed.append(id(child))
+            at = self.tree.parent(child)
+            if at is None:
+                break
+            if type(at) in _SCOPES and not self._evaluated_outside(child, at):
+                found = self.scope_at(at)
+                break
+            child = at
+        for key in passed:
+            known[key] = found
+        return found
 
     def _evaluated_outside(self, child: cst.CSTNode, scope: cst.CSTNode) -> bool:
         if isinstance(scope, cst.FunctionDef):
@@ -139,7 +153,7 @@ class Scopes:
         """Give the function (never a lambda) in whose body or parameters a node stands."""
         scope: Scope | None = self.scope(node)
         while scope is not None:
-            if isinstance(scope.node, cst.FunctionDef):
+            if type(scope.node) is cst.FunctionDef:
                 return scope.node
             if scope.is_class:
                 return None
@@ -341,7 +355,7 @@ class Scopes:
         """Give the statement lists around a node, the nearest first; a `with` opens none."""
         found: list[cst.CSTNode] = []
         for outer in self.tree.ancestors(node):
-            if isinstance(outer, _BLOCKS):
+            if type(outer) in _BLOCKS:
                 parent = self.tree.parent(outer)
                 if not isinstance(parent, cst.With):
                     found.append(outer)
@@ -439,7 +453,7 @@ class Scopes:
         """Give the outermost `if` around a binding when each of its branches binds the name."""
         outermost: cst.If | None = None
         for outer in self.tree.ancestors(binding.node):
-            if isinstance(outer, _BLOCKS) and id(outer) in known:
+            if type(outer) in _BLOCKS and id(outer) in known:
                 break
             if isinstance(outer, cst.If):
                 outermost = outer

@@ -10,17 +10,21 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
+from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
 from torchlint.semantic.functions import Definition, Functions
 from torchlint.semantic.gradient import Grad, Gradients
+from torchlint.semantic.guard import Guard
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.layers import LayerPair, Layers
+from torchlint.semantic.loaders import Loaders
 from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.names import Names
+from torchlint.semantic.origins import Origins
 from torchlint.semantic.placement import Placement
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
@@ -85,6 +89,10 @@ class Script:
         self._gradients = Gradients(self.functions, self.values)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
+        self.guard = Guard(self.functions)
+        self.origins = Origins(self.functions, self.values, self.iteration)
+        self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
+        self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
     @classmethod

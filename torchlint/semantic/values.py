@@ -11,6 +11,7 @@ from typing import Any, Final
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import Binding, How, dotted
 
 __all__ = ["State", "Value", "Values"]
@@ -78,17 +79,13 @@ class Values:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-        self._values: dict[int, Value] = {}
+        self._values = Memo(_UNKNOWN, functions.names.trail)
         self._made: list[cst.Dict] = []
         self._open: set[tuple[int, str]] = set()
 
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Give the one expression that `node` can be."""
-        found = self._values.get(id(node))
-        if found is None:
-            self._values[id(node)] = _UNKNOWN
-            found = self._values[id(node)] = self._value_of(node)
-        return found
+        return self._values.answer(node, lambda: self._value_of(node))
 
     def _value_of(self, node: cst.BaseExpression) -> Value:
         if isinstance(node, cst.Name):

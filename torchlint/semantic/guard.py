@@ -1,4 +1,4 @@
-"""Entry: what a file does when it is imported, and what only when it is run."""
+"""Guard: what a file does when it is imported, and what only when it is run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import libcst as cst
 
 from torchlint.semantic.functions import Functions
 
-__all__ = ["Entry"]
+__all__ = ["Guard"]
 
 
-class Entry:
+class Guard:
     """Tells whether code runs at import, which every spawned worker process does again."""
 
     def __init__(self, functions: Functions) -> None:

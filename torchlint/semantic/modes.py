@@ -1,0 +1,332 @@
+"""Training and evaluation mode: which networks heed it, and which mode is in force where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind, derived, is_module_class
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loops import Loops
+from torchlint.semantic.scopes import How, dotted
+from torchlint.semantic.values import State, Values
+
+__all__ = ["Mode", "Modes", "Switch"]
+
+
+class Mode(Enum):
+    """The mode that a network is in; HIDDEN where only callers out of sight can say."""
+
+    TRAIN = auto()
+    EVAL = auto()
+    HIDDEN = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """One call that puts networks into a mode, through a function of this file perhaps."""
+
+    call: cst.Call
+    mode: Mode
+    network: cst.BaseExpression | None
+
+
+_HEEDS: Final = re.compile(
+    r"torch\.nn\.(?:\w*Dropout\w*|\w*BatchNorm\w*|Transformer\w*|RReLU)"
+    r"|torch\.nn\.functional\.(?:\w*dropout\w*|batch_norm|rrelu)"
+)
+_RATED: Final = frozenset(
+    {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
+)
+_BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
+_SETS_EVAL: Final = re.compile(
+    r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
+    r"|prep_rollout\w*|freeze\w*",
+    re.IGNORECASE,
+)
+_WRAPPERS: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+})  # fmt: skip
+_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
+_DEPTH: Final = 4
+
+
+class Modes:
+    """Answers what `eval()` and `train()` do to the networks of a file."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._heeds: dict[int, bool | None] = {}
+
+    # -- what heeds the mode ----------------------------------------------------
+
+    def heeds_mode(self, network: cst.BaseExpression) -> bool | None:
+        """Whether a network has dropout or batch norm; None where it is not all in sight."""
+        owner = self.functions.instance_of(network)
+        if owner is not None:
+            return self._of_definition(owner)
+        value = self.values.value_of(network)
+        if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
+            return None
+        return self._of_call(value.node)
+
+    def _of_call(self, call: cst.Call) -> bool | None:
+        name = self.names.name(call.func)
+        if name in _WRAPPERS and call.args:
+            return self.heeds_mode(call.args[0].value)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _SAME:
+            return self.heeds_mode(call.func.value)
+        made = self.functions.definition(call.func)
+        if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
+            return self._of_definition(made)
+        if name is None or not name.startswith("torch.nn."):
+            return None
+        if any(arg.star for arg in call.args):
+            return self._of_region(self.scopes.function(call) or self.tree.module, set())
+        return self._of_region(call, set())
+
+    def _of_definition(self, made: cst.FunctionDef | cst.ClassDef) -> bool | None:
+        key = id(made)
+        if key not in self._heeds:
+            self._heeds[key] = self._of_region(made, set())
+        return self._heeds[key]
+
+    def _of_region(self, region: cst.CSTNode, seen: set[int]) -> bool | None:
+        """Look through the code that makes a network, classes and makers of this file included."""
+        if id(region) in seen:
+            return False
+        seen.add(id(region))
+        hidden = isinstance(region, cst.ClassDef) and self._has_hidden_base(region)
+        for mention in self._mentions(region):
+            name = self.names.name(mention)
+            if name is not None and self._needs_mode(mention, name):
+                return True
+            if isinstance(mention, cst.Attribute) and dotted(mention) == "self.training":
+                return True
+            made = self.functions.definition(mention)
+            if made is not None and not self.tree.inside(region, made):
+                found = self._of_region(made, seen)
+                if found:
+                    return True
+                hidden = hidden or found is None
+            elif self._makes_hidden(mention, name):
+                hidden = True
+        return None if hidden else False
+
+    def _mentions(self, region: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
+        yield from self.tree.within(region, cst.Attribute)
+        for name in self.tree.within(region, cst.Name):
+            if self.scopes.reads(name):
+                yield name
+
+    def _needs_mode(self, mention: cst.CSTNode, name: str) -> bool:
+        """Whether a mention of torch's own is a layer (or a call) that mode changes."""
+        call = self.tree.parent(mention)
+        if not isinstance(call, cst.Call) or call.func is not mention:
+            return _HEEDS.fullmatch(name) is not None
+        if name in _RATED:
+            rate = self.values.argument(call, "dropout", None)
+            return rate.state is not State.ABSENT and not self._is_zero(rate.node)
+        if _HEEDS.fullmatch(name) is None:
+            return False
+        if "ropout" not in name:
+            return True
+        if ".functional." in name:
+            return self.values.argument(call, "training", 2).state is not State.ABSENT
+        return not self._is_zero(self.values.argument(call, "p", 0).node)
+
+    def _is_zero(self, node: cst.BaseExpression | None) -> bool:
+        return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
+
+    def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
+        return any(
+            not name.startswith("torch.nn.") and name not in ("builtins.object", "object")
+            for line in self.functions.lineage(owner)
+            for base in line.bases
+            if not isinstance(self.functions.definition(base.value), cst.ClassDef)
+            for name in [self.names.name(base.value) or ""]
+        )
+
+    def _makes_hidden(self, mention: cst.CSTNode, name: str | None) -> bool:
+        """Whether a call makes a part of a network that another file defines."""
+        call = self.tree.parent(mention)
+        if not isinstance(call, cst.Call) or call.func is not mention or name is None:
+            return False
+        if name.startswith("torch.nn."):
+            return False
+        last = name.rpartition(".")[2]
+        if is_module_class(name) or self.kinds.kind(call) is Kind.MODULE:
+            return True
+        imported = not name.startswith(("builtins.", "torch.", "numpy.", "math."))
+        return imported and last[:1].isupper()
+
+    # -- switches ---------------------------------------------------------------
+
+    def switches(self, region: cst.CSTNode) -> Iterator[Switch]:
+        """Yield the calls of a region itself that put networks into a mode, in order."""
+        for call in self.functions.own(region, cst.Call):
+            found = self._switch(call, _DEPTH)
+            if found is not None:
+                yield found
+
+    def _switch(self, call: cst.Call, depth: int) -> Switch | None:
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in ("eval", "train"):
+            return self._own_switch(call, func)
+        callee = self.functions.callee(call)
+        if callee is not None and depth:
+            inner = [
+                each
+                for inside in self.functions.own(callee, cst.Call)
+                if (each := self._switch(inside, depth - 1)) is not None
+            ]
+            return Switch(call, inner[-1].mode, None) if inner else None
+        word = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        if isinstance(word, str) and _SETS_EVAL.fullmatch(word) and callee is None:
+            return Switch(call, Mode.UNKNOWN, None)
+        return None
+
+    def _own_switch(self, call: cst.Call, func: cst.Attribute) -> Switch | None:
+        kind = self.kinds.kind(func.value)
+        if kind not in (Kind.MODULE, Kind.UNKNOWN) or self.names.name(func) is not None:
+            return None
+        callee = self.functions.callee(call)
+        if callee is not None:
+            owner = self.scopes.scope(callee).node
+            if not isinstance(owner, cst.ClassDef):
+                return None
+            if derived(self.functions.bases(owner)) is not Kind.MODULE:
+                inner = list(self.switches(callee))
+                return Switch(call, inner[-1].mode, None) if inner else None
+        if func.attr.value == "eval":
+            return None if call.args else Switch(call, Mode.EVAL, func.value)
+        if not call.args:
+            return Switch(call, Mode.TRAIN, func.value)
+        flag = self.values.argument(call, "mode", 0)
+        mode = {True: Mode.TRAIN, False: Mode.EVAL}.get(flag.literal, Mode.UNKNOWN)
+        return Switch(call, mode, func.value)
+
+    def same_network(
+        self, first: cst.BaseExpression | None, second: cst.BaseExpression | None
+    ) -> bool:
+        """Whether two expressions may be one network; only names of one function surely differ."""
+        if first is None or second is None:
+            return True
+        texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
+        if len(texts) == 1 or "" in texts:
+            return True
+        if self.scopes.function(first) is not self.scopes.function(second):
+            return True
+        return not all(self._is_own(network) for network in (first, second))
+
+    def _is_own(self, network: cst.BaseExpression) -> bool:
+        """Whether a name stands for a network of its own: made or handed over under it."""
+        if isinstance(network, cst.Attribute):
+            return dotted(network).startswith("self.")
+        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
+        return bool(bindings) and all(
+            binding.how is How.PARAMETER
+            or (binding.how is How.ASSIGN and self._is_new(binding.value))
+            for binding in bindings
+        )
+
+    def _is_new(self, value: cst.BaseExpression | None) -> bool:
+        if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
+            return False
+        return not (isinstance(value.func, cst.Attribute) and value.func.attr.value in _SAME)
+
+    def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
+        """Whether anybody in the file puts what may be this network into evaluation mode."""
+        for call in self.tree.all(cst.Call):
+            found = self._switch(call, 0)
+            if found is None or found.mode is Mode.TRAIN:
+                continue
+            if self.same_network(found.network, network):
+                return True
+        return False
+
+    # -- what is in force --------------------------------------------------------
+
+    def mode(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Mode:
+        """Give the mode that a network is in when a place is first reached."""
+        return self._mode(place, network, _DEPTH)
+
+    def last_switch(
+        self, place: cst.CSTNode, network: cst.BaseExpression | None
+    ) -> Switch | None:
+        """Give the last switch before a place in the same function."""
+        found = self._before(place, network)
+        return found[-1] if found else None
+
+    def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> list[Switch]:
+        order = self.tree.order(place)
+        return [
+            switch
+            for switch in self.switches(self._home(place))
+            if self.tree.order(switch.call) < order
+            and not self.tree.inside(place, switch.call)
+            and self.same_network(switch.network, network)
+        ]
+
+    def _home(self, place: cst.CSTNode) -> cst.CSTNode:
+        return self.scopes.function(place) or self.tree.module
+
+    def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
+        around = {id(block) for block in self.scopes.blocks(place)}
+        for switch in reversed(self._before(place, network)):
+            if switch.mode is not Mode.TRAIN:
+                return switch.mode
+            if id(self.scopes.blocks(switch.call)[0]) in around:
+                return Mode.TRAIN
+        if self._comes_round(place, network):
+            return Mode.UNKNOWN
+        function = self.scopes.function(place)
+        if function is None:
+            return self._at_birth(network)
+        callers = self.functions.callers(function)
+        if not callers or not depth:
+            return Mode.HIDDEN
+        found = {self._mode(call, None, depth - 1) for call in callers}
+        found.discard(Mode.HIDDEN if Mode.TRAIN in found else Mode.TRAIN)
+        if found == {Mode.HIDDEN}:
+            return self._at_birth(network) if self._is_whole(place) else Mode.HIDDEN
+        return (found.pop() if len(found) == 1 else Mode.UNKNOWN) if found else Mode.TRAIN
+
+    def _comes_round(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> bool:
+        """Whether a later part of a loop around a place switches to evaluation for its next pass."""
+        order = self.tree.order(place)
+        return any(
+            switch.mode is not Mode.TRAIN
+            and self.tree.order(switch.call) >= order
+            and self.same_network(switch.network, network)
+            for loop in self.loops.around(place)
+            for switch in self.switches(loop.node.body)
+        )
+
+    def _is_whole(self, place: cst.CSTNode) -> bool:
+        function = self.scopes.function(place)
+        return function is None or not self.functions.escapes(function)
+
+    def _at_birth(self, network: cst.BaseExpression | None) -> Mode:
+        """Give the mode in which a network is made."""
+        if network is None:
+            return Mode.TRAIN
+        value = self.values.value_of(network)
+        if isinstance(value.node, cst.Call):
+            name = self.names.name(value.node.func) or ""
+            if _BORN_IN_EVAL.fullmatch(name):
+                return Mode.EVAL
+        return Mode.TRAIN
