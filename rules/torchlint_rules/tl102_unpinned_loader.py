@@ -1,0 +1,407 @@
+"""TL102: a loader whose batches are copied to the GPU from pageable memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Safety, Script, State, Trait
+
+_PIN: Final = ("pin_memory", 7)
+_COLLATE: Final = ("collate_fn", 6)
+_DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
+_DICTS: Final = (
+    "torch.utils.data.default_collate",
+    "torch.utils.data._utils.collate.default_collate",
+    "transformers.default_data_collator",
+    "transformers.DefaultDataCollator",
+    "transformers.DataCollatorWithPadding",
+    "transformers.DataCollatorForLanguageModeling",
+    "transformers.DataCollatorForSeq2Seq",
+    "transformers.DataCollatorForTokenClassification",
+)
+_PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
+
+
+class UnpinnedLoader(Rule):
+    """
+    ## What it does
+    Flags a `DataLoader` without `pin_memory` whose batches go to a GPU.
+
+    ## Why it is slow
+    A GPU reads page-locked memory by itself. From any other memory the driver copies each batch
+    once more first, and `non_blocking=True` has no effect.
+
+    ## When not to
+    Page-locked memory cannot be swapped out: leave it where memory is short. The rule is silent
+    where the script runs on the CPU or on Apple's devices alone, where the dataset gives tensors
+    that are on the GPU already, where batches are of a class of your own without `pin_memory()`
+    (torch leaves them as they are), and where the loop pins by hand. `pin_memory=False` and a
+    value from arguments are somebody's decision.
+
+    ## Fix safety
+    Exact: only the place of the batches changes. `torch.cuda.is_available()` keeps a run without
+    a GPU free of the warning that torch gives for `True`.
+    """
+
+    code = "TL102"
+    name = "unpinned-loader"
+    summary = "batches are copied to the GPU from pageable memory"
+    impact = "medium"
+    safety = Safety.EXACT
+    needs = ("DataLoader",)
+
+    invalid = {
+        "batches go to the device": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            - train_loader = DataLoader(Images(), batch_size=32, num_workers=4)
+            + train_loader = DataLoader(Images(), batch_size=32, num_workers=4, pin_memory=torch.cuda.is_available())
+              for x, y in train_loader:
+                  model(x.to(device), y.to(device))
+            """,
+        "batches go to the device in another function": """
+              import torch as th
+              from torch.utils import data
+              from mine import Images, model
+              def step(batch):
+                  x, y = (part.cuda(non_blocking=True) for part in batch)
+                  return model(x, y)
+              def main():
+            -     loader = data.DataLoader(Images())
+            +     loader = data.DataLoader(Images(), pin_memory=th.cuda.is_available())
+                  for batch in loader:
+                      step(batch)
+            """,
+        "only names of torch are imported": """
+            + import torch
+              from torch import cuda, device
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              where = device("cuda")
+            - loader = DataLoader(Images())
+            + loader = DataLoader(Images(), pin_memory=torch.cuda.is_available())
+              for x, y in loader:
+                  model(x.to(where))
+            """,
+        "tensors in memory are copied all the same": """
+              import torch
+              from torch.utils.data import DataLoader, TensorDataset
+              from mine import model, x, y
+            - loader = DataLoader(TensorDataset(x, y), batch_size=32)
+            + loader = DataLoader(TensorDataset(x, y), batch_size=32, pin_memory=torch.cuda.is_available())
+              for a, b in loader:
+                  model(a.cuda(), b.cuda())
+            """,
+        "a collate function that gives a tuple": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              def collate(items):
+                  return torch.stack([x for x, y in items]), [y for x, y in items]
+            - loader = DataLoader(Images(), collate_fn=collate)
+            + loader = DataLoader(Images(), collate_fn=collate, pin_memory=torch.cuda.is_available())
+              for x, y in loader:
+                  model(x.cuda())
+            """,
+        "a loader that the file hands out, in a file that knows the GPU": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images
+              device = "cuda" if torch.cuda.is_available() else "cpu"
+              def get_loader():
+            -     return DataLoader(Images(), batch_size=32)
+            +     return DataLoader(Images(), batch_size=32, pin_memory=torch.cuda.is_available())
+            """,
+        "a dictionary that surely holds no pinning": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              options = {"batch_size": 32, "num_workers": 4}
+            - loader = DataLoader(Images(), **options)
+            + loader = DataLoader(Images(), **options, pin_memory=torch.cuda.is_available())
+              for x, y in loader:
+                  model(x.cuda())
+            """,
+        "one of several devices is Apple's": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              if torch.cuda.is_available():
+                  device = torch.device("cuda")
+              elif torch.backends.mps.is_available():
+                  device = torch.device("mps")
+            - loader = DataLoader(Images())
+            + loader = DataLoader(Images(), pin_memory=torch.cuda.is_available())
+              for x, y in loader:
+                  model(x.to(device))
+            """,
+        "Intel's GPUs are asked for through torch.accelerator": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.device("xpu")
+            - loader = DataLoader(Images())
+            + loader = DataLoader(Images(), pin_memory=torch.accelerator.is_available())
+              for x, y in loader:
+                  model(x.to(device))
+            """,
+        "the deprecated device of the pinned memory goes": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+            - loader = DataLoader(Images(), pin_memory_device="cuda", batch_size=8)
+            + loader = DataLoader(Images(), batch_size=8, pin_memory=torch.cuda.is_available())
+              for x, y in loader:
+                  model(x.cuda())
+            """,
+        "the word torch is taken": """
+              from torch.utils.data import DataLoader
+              from mine import Images, model, torch
+            ! loader = DataLoader(Images())
+              for x, y in loader:
+                  model(x.cuda())
+            """,
+    }
+    valid = {
+        "the script runs on the CPU": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x, y in DataLoader(Images()):
+                model(x)
+            """,
+        "Apple's device has no page-locked memory": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            for x, y in DataLoader(Images()):
+                model(x.to(device))
+            """,
+        "torch.accelerator, which Intel's GPUs need here, is newer than the torch in use": """
+            # target-torch: 2.4
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            device = torch.device("xpu")
+            for x, y in DataLoader(Images()):
+                model(x.to(device))
+            """,
+        "the dataset gives tensors that are on the GPU: pinning raises": """
+            import torch
+            from torch.utils.data import DataLoader, TensorDataset
+            from mine import model, x, y
+            x = x.cuda()
+            loader = DataLoader(TensorDataset(x, y.cuda()), batch_size=32)
+            for a, b in loader:
+                model(a, b)
+            """,
+        "the collate function moves the batch: pinning raises": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            device = torch.device("cuda")
+            def collate(items):
+                return torch.stack(items).to(device)
+            for x in DataLoader(Images(), collate_fn=collate):
+                model(x.to(device))
+            """,
+        "tensors are made on the GPU by default": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            torch.set_default_device("cuda")
+            for x in DataLoader(Images()):
+                model(x.cuda())
+            """,
+        "batches of a class without `pin_memory()` stay as they are": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            class Batch:
+                def __init__(self, items):
+                    self.x = torch.stack(items)
+                def to(self, device):
+                    self.x = self.x.to(device)
+                    return self
+            for batch in DataLoader(Images(), collate_fn=Batch):
+                model(batch.to("cuda"))
+            """,
+        "what the collate function gives is out of sight": """
+            from torch.utils.data import DataLoader
+            from mine import Images, collate, model
+            for batch in DataLoader(Images(), collate_fn=collate):
+                model(batch.to("cuda"))
+            """,
+        "the batches of this loader stay on the host": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            model.to("cuda")
+            total = 0.0
+            for x, y in DataLoader(Images()):
+                total = total + x.mean()
+            """,
+        "the loop pins by hand": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x, y in DataLoader(Images()):
+                model(x.pin_memory().to("cuda", non_blocking=True))
+            """,
+        "pinning comes from arguments": """
+            from torch.utils.data import DataLoader
+            from mine import Images, args, model
+            for x, y in DataLoader(Images(), pin_memory=args.pin):
+                model(x.cuda())
+            """,
+        "somebody decided against it": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x, y in DataLoader(Images(), pin_memory=False):
+                model(x.cuda())
+            """,
+        "the dictionary may hold it": """
+            from torch.utils.data import DataLoader
+            from mine import Images, kwargs, model
+            for x, y in DataLoader(Images(), **kwargs):
+                model(x.cuda())
+            """,
+        "another library's loader of the same name": """
+            from torch_geometric.loader import DataLoader
+            from mine import graphs, model
+            for graph in DataLoader(graphs):
+                model(graph.cuda())
+            """,
+    }
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every loader whose batches go to a GPU from pageable memory."""
+        available = _available(script)
+        if available is None or any(True for _ in script.calls(*_DEFAULT_DEVICE)):
+            return
+        for site in script.calls("torch.utils.data.DataLoader"):
+            if site.argument(*_PIN).state is not State.ABSENT or not _can_pin(script, site):
+                continue
+            if not _moves_batches(script, site.node):
+                continue
+            message = (
+                f"{script.loaders.label(site.node)} hands out pageable memory: every batch is "
+                f"copied twice on its way to the GPU; pass pin_memory={available}"
+            )
+            yield Finding(self.code, script.span(site.node), message, _fix(script, site, available))
+
+
+def _available(script: Script) -> str | None:
+    """Give how to ask for a device that reads page-locked memory, None where there is none."""
+    if not script.can_use_accelerator or script.target.device == "mps":
+        return None
+    words = {script.value_of(text).literal for text in _strings(script)}
+    if "xpu" in words and "cuda" not in words:
+        return "torch.accelerator.is_available()" if script.target.has((2, 6)) else None
+    if "mps" in words and not _names_cuda(script):
+        return None
+    return "torch.cuda.is_available()"
+
+
+def _strings(script: Script) -> list[cst.SimpleString]:
+    return script.all(cst.SimpleString)
+
+
+def _names_cuda(script: Script) -> bool:
+    return any("cuda" in script.code(text) for text in _strings(script)) or any(
+        node.attr.value in ("cuda", "accelerator") for node in script.all(cst.Attribute)
+    )
+
+
+def _fix(script: Script, site: CallSite, available: str) -> Fix | None:
+    imported = script.rewrite.importing("torch")
+    if imported is None:
+        return None
+    torch, edits = imported
+    value = available.replace("torch", torch, 1)
+    change = script.rewrite.with_keyword(site.node, "pin_memory", value)
+    deprecated = site.given("pin_memory_device")
+    if deprecated is not None:
+        if not script.target.has((2, 8)):
+            return None
+        change = (*change, *script.rewrite.without_argument(site.node, deprecated))
+    return Fix.exact(f"Pass pin_memory={value}", change, edits)
+
+
+def _can_pin(script: Script, site: CallSite) -> bool:
+    """Whether torch can pin what the loader hands out: tensors of the host, in plain containers."""
+    dataset = site.given("dataset", 0)
+    if dataset is None or Trait.ON_DEVICE in script.datasets.traits(dataset.value):
+        return False
+    collate = site.given(*_COLLATE)
+    if collate is None:
+        return site.argument(*_COLLATE).state is State.ABSENT
+    if Trait.ON_DEVICE in script.datasets.callable_traits(collate.value):
+        return False
+    return all(_gives_plain(script, one) for one in script.origins.of(collate.value).values)
+
+
+def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
+    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
+    if name in _DICTS:
+        return True
+    if isinstance(collate, cst.Lambda):
+        return _is_plain(script, collate.body)
+    function = script.definition(collate)
+    if isinstance(collate, cst.Call):
+        owner = script.definition(collate.func)
+        function = (
+            script.functions.method(owner, "__call__") if isinstance(owner, cst.ClassDef) else None
+        )
+    if not isinstance(function, cst.FunctionDef):
+        return False
+    returned = script.functions.returns(function)
+    return bool(returned) and all(_is_plain(script, value) for value in returned)
+
+
+def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.Call) and script.name(value.func) in (*_DICTS, "builtins.tuple"):
+        return True
+    return isinstance(value, (cst.Tuple, cst.List, cst.Dict)) or script.kind(value) in _PINNABLE
+
+
+def _moves_batches(script: Script, made: cst.Call) -> bool:
+    """Whether a pass over a loader, where one is in sight, sends something to a device."""
+    if script.framework != "none" or script.loaders.handed(made):
+        return True
+    regions = [_region(script, place) for place in script.loaders.passes(made)]
+    calls = [
+        call
+        for region in regions
+        for body in script.functions.reached(region)
+        for call in script.functions.own(body, cst.Call)
+    ]
+    if any(
+        isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory"
+        for call in calls
+    ):
+        return False
+    return not regions or any(_moves(call) for call in calls)
+
+
+def _region(script: Script, place: cst.CSTNode) -> cst.CSTNode:
+    """Give the code that sees the batches of a pass: the loop, or the function around `iter`."""
+    if isinstance(place, cst.For):
+        return place
+    return script.function(place) or script.tree.module
+
+
+def _moves(call: cst.Call) -> bool:
+    if any(arg.keyword is not None and arg.keyword.value == "device" for arg in call.args):
+        return True
+    if not isinstance(call.func, cst.Attribute):
+        return isinstance(call.func, cst.Name) and "device" in call.func.value
+    return call.func.attr.value in ("to", "cuda", "xpu", "type") and not (
+        len(call.args) == 1
+        and isinstance(call.args[0].value, cst.SimpleString)
+        and "cpu" in call.args[0].value.value
+    )
