@@ -128,6 +128,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     with Console(stderr=True).status("verify: first run of the script") as status:
 
         def notify(done: int, total: int) -> None:
-            status.update(f"verify: run {done + 1} of {total}")
+            if total:
+                status.update(f"verify: run {done + 1} of {total}")
 
         yield notify

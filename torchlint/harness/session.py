@@ -32,7 +32,7 @@ _TRAINS_ELSEWHERE: Final = (
 _OTHER_DEVICE: Final = "it was to train on {}, and it trained on {}: say so in its arguments"
 
 Notify = Callable[[int, int], None]
-"""Is told how many runs are done, of how many."""
+"""Is told how many runs are done, of how many (0 while that is not known)."""
 
 
 class ScriptError(Exception):
@@ -73,7 +73,6 @@ class Session:
 
         Raises `ScriptError` for a script that cannot be measured.
         """
-        self._expected = max(self._expected, 2)
         self._first = _fit(self._run(ORIGINAL, "numbers"))
         wanted = self._plan.device.partition(":")[0]
         if wanted not in ("auto", self._first.device):

@@ -6,6 +6,7 @@ import builtins
 import errno
 import io
 import os
+import pathlib
 import shutil
 import sys
 import tempfile
@@ -113,6 +114,7 @@ class Shadow:
             return real(file, mode, *args, **kwargs)
 
         module.open = open
+        _tell_pathlib("open", open)
 
     def _patch_os_open(self) -> None:
         real = os.open
@@ -205,6 +207,15 @@ class Shadow:
             if real in able:
                 able.add(call)
         setattr(os, name, call)
+        if name != "open":
+            _tell_pathlib(name, call)
+
+
+def _tell_pathlib(name: str, call: Callable[..., Any]) -> None:
+    """Replace a call where `pathlib` of Python 3.10 holds one of its own (`open` is `io.open`)."""
+    accessor = getattr(pathlib, "_NormalAccessor", None)
+    if hasattr(accessor, name):
+        setattr(accessor, name, staticmethod(call))
 
 
 def _below(path: str, folder: str) -> bool:
