@@ -46,6 +46,7 @@ def rule_of(
         "summary": its_name,
         "impact": "low",
         "safety": Safety.EXACT,
+        "about": its_needs,
         "needs": its_needs,
         "invalid": {"it is there": "x"},
         "valid": {"it is not": "x"},

@@ -38,8 +38,10 @@ class Rule(ABC):
     impact: ClassVar[Literal["high", "medium", "low"]]
     safety: ClassVar[Safety | None]
     """The best class that a fix of this rule can earn, None where it only reports."""
+    about: ClassVar[tuple[str, ...]] = ("torch",)
+    """The libraries of which a file must name at least one."""
     needs: ClassVar[tuple[str, ...]]
-    """Words of which a file must hold at least one for the rule to matter."""
+    """Words of which a file must hold at least one as well for the rule to matter."""
     since: ClassVar[tuple[int, int]] = (1, 0)
     """The first version of torch that has what the rule advises."""
     default: ClassVar[bool] = True

@@ -82,7 +82,12 @@ def _heads(**defaults: bool) -> Registry:
     heads = []
     for code, default in defaults.items():
         head = RuleHead(code, f"name-{code.lower()}")
-        vars(head)["_written"] = {"needs": ("x",), "since": (2, int(code[2])), "default": default}
+        vars(head)["_written"] = {
+            "about": ("x",),
+            "needs": ("x",),
+            "since": (2, int(code[2])),
+            "default": default,
+        }
         heads.append(head)
     return Registry(tuple(heads))
 
@@ -152,9 +157,9 @@ def test_what_stands_in_the_text_of_a_rule_is_what_it_has() -> None:
     assert registry.errors == ()
     for head in registry.rules:
         rule = head.load()
-        assert len(vars(head)["_written"]) == 3, f"{head.module} must be imported to be listed"
-        parts = (rule.code, rule.name, rule.needs, rule.since, rule.default)
-        assert parts == (head.code, head.name, head.needs, head.since, head.default)
+        assert len(vars(head)["_written"]) == 4, f"{head.module} must be imported to be listed"
+        parts = (rule.code, rule.name, rule.about, rule.needs, rule.since, rule.default)
+        assert parts == (head.code, head.name, head.about, head.needs, head.since, head.default)
 
 
 def test_a_rule_whose_parts_are_no_literals_is_imported(site: Path) -> None:

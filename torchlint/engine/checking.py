@@ -58,7 +58,7 @@ def matters(text: str, rules: Selection) -> bool:
 def _needed(head: RuleHead, text: str, rules: Selection) -> bool:
     if head.code == UNUSED:
         return suppress.speaks_of_rules(text, rules.known)
-    return any(word in text for word in head.needs)
+    return any(word in text for word in head.about) and any(word in text for word in head.needs)
 
 
 def _unparsable(source: Source, rules: Selection, problem: UnparsableError) -> FileResult:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryError", "RuleHead"]
 
-_DEFAULTS: Final = {"since": (1, 0), "default": True}
-_PARTS: Final = ("needs", "since", "default")
+_DEFAULTS: Final = {"about": ("torch",), "since": (1, 0), "default": True}
+_PARTS: Final = ("about", "needs", "since", "default")
 _TEXTS: Final = re.compile(r'"""(?:[^\\]|\\.)*?"""', re.DOTALL)
 _BODY: Final = re.compile(r"^class \w+\((?:\w+\.)?Rule\):\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
 _PART: Final = re.compile(
-    r"^    (needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)", re.MULTILINE
+    r"^    (about|needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)", re.MULTILINE
 )
 
 
@@ -40,7 +40,7 @@ def _literal(text: str) -> Any:
 class RuleHead:
     """What is known of a rule before its module is imported: code and name.
 
-    `needs`, `default` and `since` are read from the text of the module where they are literals
+    `about`, `needs`, `default` and `since` are read from the text of the module where they are literals
     there; `load` imports it.
     """
 
@@ -55,6 +55,11 @@ class RuleHead:
     def of(cls, rule: type[Rule]) -> RuleHead:
         """Give the head of a rule class that is at hand."""
         return cls(rule.code, rule.name, rule=rule)
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The libraries of which a file must name at least one."""
+        return tuple(self._part("about"))
 
     @property
     def needs(self) -> tuple[str, ...]:

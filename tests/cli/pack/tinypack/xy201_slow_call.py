@@ -30,6 +30,7 @@ class SlowCall(Rule):
     summary = "there is a fast one"
     impact = "high"
     safety = Safety.EXACT
+    about = ("slow",)
     needs = ("slow",)
 
     invalid = {

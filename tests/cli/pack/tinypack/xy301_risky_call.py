@@ -30,6 +30,7 @@ class RiskyCall(Rule):
     summary = "there is a faster one that differs"
     impact = "medium"
     safety = Safety.UNSAFE
+    about = ("risky",)
     needs = ("risky",)
 
     invalid = {

@@ -30,6 +30,7 @@ class HeavyCall(Rule):
     summary = "think of another way"
     impact = "low"
     safety = None
+    about = ("heavy",)
     needs = ("heavy",)
 
     invalid = {

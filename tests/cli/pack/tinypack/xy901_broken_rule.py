@@ -29,6 +29,7 @@ class BrokenRule(Rule):
     summary = "this rule fails"
     impact = "low"
     safety = None
+    about = ("explode",)
     needs = ("explode",)
 
     invalid = {
