@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.edit import Edit, Span
-from torchlint.semantic.scopes import How, Scopes, dotted
+from torchlint.semantic.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.tree import Tree
 from torchlint.source import Source
 
@@ -101,13 +101,52 @@ class Rewrite:
 
     def without_argument(self, call: cst.Call, arg: cst.Arg) -> Edits:
         """Take an argument out of a call, its comma with it."""
+        spans = [self.tree.span(each) for each in call.args]
+        ends = [self.tree.span(each.value).end for each in call.args]
         index = list(call.args).index(arg)
-        start = self.tree.span(arg).start
-        if index + 1 < len(call.args):
-            return self.delete(start, self.tree.span(call.args[index + 1]).start)
-        if index:
-            start = self.tree.span(call.args[index - 1].value).end
-        return self.delete(start, self.tree.span(arg.value).end)
+        return self._without([Span(s.start, e) for s, e in zip(spans, ends, strict=True)], index)
+
+    def without_item(self, statement: cst.With, item: cst.WithItem) -> Edits | None:
+        """Take one context manager out of a `with`; None for the only one."""
+        if len(statement.items) == 1:
+            return None
+        spans = []
+        for each in statement.items:
+            last = each.asname.name if each.asname is not None else each.item
+            spans.append(Span(self.tree.span(each.item).start, self.tree.span(last).end))
+        return self._without(spans, list(statement.items).index(item))
+
+    def _without(self, members: Sequence[Span], index: int) -> Edits:
+        """Take one of several things between commas out; a comment behind it stays."""
+        member = members[index]
+        if index + 1 == len(members):
+            start = members[index - 1].end if index else member.start
+            between = self.text[start : member.start]
+            if "#" in between:
+                return self.delete(member.start, self._behind_comma(member.end))
+            return self.delete(start, member.end)
+        following = members[index + 1].start
+        if "#" not in self.text[member.end : following]:
+            return self.delete(member.start, following)
+        end = self._behind_comma(member.end)
+        tail = self.text[end : self.line_end(end)]
+        return self.delete(member.start, end + len(tail) - len(tail.lstrip()))
+
+    def _behind_comma(self, offset: int) -> int:
+        """Give the offset behind a comma that follows at once, the offset itself without one."""
+        found = re.compile(r"[ \t]*,").match(self.text, offset)
+        return found.end() if found else offset
+
+    def united(self, *parts: Edits) -> Edits:
+        """Put edits together, deletions that overlap as one."""
+        made: list[Edit] = []
+        for edit in sorted({edit for part in parts for edit in part}):
+            last = made[-1] if made else None
+            if last and not last.text and not edit.text and edit.span.start < last.span.end:
+                made[-1] = Edit(Span(last.span.start, max(last.span.end, edit.span.end)), "")
+            else:
+                made.append(edit)
+        return tuple(made)
 
     # -- imports --------------------------------------------------------------
 
@@ -129,6 +168,63 @@ class Rewrite:
             return None
         line = f"from {module} import {name}" if name else f"import {module}"
         return name or module, self.insert(self._import_place(), f"{line}{self.newline}")
+
+    def without_imports(self, *gone: cst.CSTNode) -> Edits | None:
+        """Take out the imports that nothing but the nodes in `gone` uses.
+
+        None where such an import cannot be taken out: it shares its line with other statements or
+        stands in a `try`.
+        """
+        edits: Edits = ()
+        roots = [name for node in gone for name in self.tree.within(node, cst.Name)]
+        seen: set[int] = set()
+        for root in roots:
+            bindings = self.scopes.reaching(root)
+            if len(bindings) != 1 or bindings[0].how is not How.IMPORT or id(bindings[0]) in seen:
+                continue
+            seen.add(id(bindings[0]))
+            if self._used_elsewhere(bindings[0], gone):
+                continue
+            cut = self._without_import(bindings[0])
+            if cut is None:
+                return None
+            edits = (*edits, *cut)
+        return edits
+
+    def _used_elsewhere(self, binding: Binding, gone: Sequence[cst.CSTNode]) -> bool:
+        """Whether a name that an import binds is read, or exported, outside some nodes."""
+        quoted = {f'"{binding.name}"', f"'{binding.name}'"}
+        if any(text.value in quoted for text in self.tree.all(cst.SimpleString)):
+            return True
+        return any(
+            name.value == binding.name
+            and binding in self.scopes.reaching(name)
+            and not any(self.tree.inside(name, node) for node in gone)
+            for name in self.tree.all(cst.Name)
+        )
+
+    def _without_import(self, binding: Binding) -> Edits | None:
+        node = binding.node
+        line = self.tree.parent(node)
+        if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(
+            node.names, cst.ImportStar
+        ):
+            return None
+        if not isinstance(line, cst.SimpleStatementLine) or not self.stands_alone(line):
+            return None
+        if any(isinstance(outer, cst.Try) for outer in self.tree.ancestors(line)):
+            return None
+        if len(node.names) == 1:
+            return self.drop(line)
+        words = [alias.evaluated_alias or alias.evaluated_name for alias in node.names]
+        firsts = [word.partition(".")[0] for word in words]
+        if firsts.count(binding.name) != 1:
+            return None
+        spans = []
+        for alias in node.names:
+            last = alias.asname.name if alias.asname is not None else alias.name
+            spans.append(Span(self.tree.span(alias.name).start, self.tree.span(last).end))
+        return self._without(spans, firsts.index(binding.name))
 
     def _at_top(self, node: cst.CSTNode) -> bool:
         line = self.tree.parent(node)
@@ -211,7 +307,27 @@ class Rewrite:
         tail = self.text[span.end : self.line_end(span.end)]
         if tail.strip():
             return self.delete(span.start, span.end + len(tail) - len(tail.lstrip()))
-        return self.delete(self.line_start(span.start), self.after_line(span.end))
+        start, end = self.line_start(span.start), self.after_line(span.end)
+        above, below = self._blank_above(start), self._blank_below(end)
+        if start - above and below - end:
+            return self.delete(*((above, end) if start - above < below - end else (start, below)))
+        first = isinstance(block, cst.IndentedBlock) and block.body[0] is statement
+        return self.delete(start, below if first else end)
+
+    def _blank_above(self, start: int) -> int:
+        """Give where the blank lines above a line begin."""
+        while start:
+            previous = self.line_start(start - 1)
+            if self.text[previous:start].strip():
+                break
+            start = previous
+        return start
+
+    def _blank_below(self, end: int) -> int:
+        """Give where the blank lines below a line end."""
+        while end < len(self.text) and not self.text[end : self.after_line(end)].strip():
+            end = self.after_line(end)
+        return end
 
     # -- blocks ---------------------------------------------------------------
 
@@ -222,43 +338,60 @@ class Rewrite:
     def wrap(self, statements: Sequence[cst.CSTNode], header: str) -> Edits:
         """Put neighbouring statements under a new header line (`with torch.no_grad():`)."""
         start = self.line_start(self.tree.span(statements[0]).start)
-        end = self.tree.span(statements[-1]).end
         indent = self.indent_of(statements[0])
+        end = self._end_with_comments(self.tree.span(statements[-1]).end, indent)
         rows = self._rows(start, end, statements)
-        first = f"{indent}{header}{self.newline}{self.unit()}"
+        first = f"{header}{self.newline}{indent}{self.unit()}"
         return (
-            *self.insert(start, first),
-            *(edit for row in rows if row != start for edit in self.insert(row, self.unit())),
+            *self.insert(start + len(indent), first),
+            *(
+                edit
+                for row in rows
+                if row != start
+                for edit in self.insert(row + self._shared(row, indent), self.unit())
+            ),
         )
 
     def unwrap(self, statement: cst.With) -> Edits | None:
-        """Take off the header of a `with` and move its body out; None for a one-line suite."""
+        """Take off the header of a `with` and move its body out.
+
+        None for a one-line suite and for a header with comments between its lines.
+        """
         block = statement.body
         if not isinstance(block, cst.IndentedBlock):
             return None
         span = self.tree.span(statement)
-        first = self.tree.span(block.body[0])
-        depth = len(self.indent_of(block.body[0])) - len(self.indent_of(statement))
-        start = self.after_line(self._header_end(statement))
-        head = self._header_end(statement)
-        keep = self.text[head : self.line_end(head)].strip()
-        if keep:
-            edits = self.delete(span.start, self.text.index(keep, head))
+        colon = self._header_end(statement)
+        header = self.text[span.start : colon]
+        if "#" in header and "\n" in header.replace("\r", "\n"):
+            return None
+        indent = self.indent_of(statement)
+        depth = len(self.indent_of(block.body[0])) - len(indent)
+        comment = self.text[colon : self.line_end(colon)].lstrip()
+        start = self.after_line(colon)
+        if comment:
+            edits = self.delete(span.start, self.line_end(colon) - len(comment))
         else:
-            edits = self.delete(self.line_start(span.start), start)
-        rows = self._rows(start, max(span.end, first.end), [statement])
-        for row in rows:
-            white = re.match(r"[ \t]*", self.text[row:])
-            width = min(depth, len(white.group())) if white else 0
+            edits = self.delete(self.line_start(span.start), self._blank_below(start))
+        for row in self._rows(start, self._end_with_comments(span.end, indent), [statement]):
+            at = row + self._shared(row, indent)
+            white = re.compile(r"[ \t]*").match(self.text, at)
+            width = min(depth, len(white.group()) if white else 0)
             if width:
-                edits = (*edits, *self.delete(row, row + width))
+                edits = (*edits, *self.delete(at, at + width))
         return edits
+
+    def _shared(self, row: int, indent: str) -> int:
+        """Give the length of `indent` for a line that begins with it, 0 for one that does not."""
+        return len(indent) if self.text.startswith(indent, row) else 0
 
     def _header_end(self, statement: cst.With) -> int:
         """Give the offset behind the colon of a `with`."""
         last = statement.items[-1]
         node = last.asname.name if last.asname is not None else last.item
-        return self.text.index(":", self.tree.span(node).end) + 1
+        found = re.compile(r"(?:[^#:]|#[^\r\n]*)*:").match(self.text, self.tree.span(node).end)
+        assert found is not None
+        return found.end()
 
     def _rows(self, start: int, end: int, nodes: Sequence[cst.CSTNode]) -> list[int]:
         """Give where the lines of a region begin, without blank ones and insides of strings."""

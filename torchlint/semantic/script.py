@@ -13,6 +13,7 @@ from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulat
 from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
+from torchlint.semantic.evaluations import Evaluation, Evaluations
 from torchlint.semantic.functions import Definition, Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.guard import Guard
@@ -23,8 +24,10 @@ from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.layers import LayerPair, Layers
 from torchlint.semantic.loaders import Loaders
 from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
+from torchlint.semantic.modes import Modes
 from torchlint.semantic.names import Names
 from torchlint.semantic.origins import Origins
+from torchlint.semantic.outflow import Fate, Outflow
 from torchlint.semantic.placement import Placement
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
@@ -88,6 +91,11 @@ class Script:
         self._dtypes = Dtypes(self.kinds)
         self._gradients = Gradients(self.functions, self.values)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
+        self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
+        self._evaluations = Evaluations(
+            self.functions, self.kinds, self._loops, self._gradients, self.modes
+        )
+        self._outflow = Outflow(self.functions, self.kinds, self._loops)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions)
         self.origins = Origins(self.functions, self.values, self.iteration)
@@ -250,6 +258,26 @@ class Script:
     def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
         """Give the gradient mode that a context manager or decorator sets."""
         return self._gradients.mode(manager)
+
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """Give the places where networks run to be measured."""
+        return self._evaluations.all
+
+    def only_measures(self, region: cst.CSTNode) -> bool:
+        """Whether a region runs nothing that trains."""
+        return self._evaluations.only_measures(region)
+
+    def needs_gradients(self, region: cst.CSTNode) -> bool:
+        """Whether a region, or what it runs, speaks of gradients."""
+        return self._evaluations.needs_gradients(region)
+
+    def fate(self, region: cst.CSTNode) -> Fate:
+        """Say what becomes of the graphs that the networks run in a region make."""
+        return self._outflow.fate(region)
+
+    def is_cut_off(self, call: cst.Call) -> bool:
+        """Whether the graph that a call makes ends in the very expression."""
+        return self._outflow.is_cut_off(call)
 
     @property
     def can_use_accelerator(self) -> bool:

@@ -1,0 +1,108 @@
+"""Additions for which the host waits in every batch: what TL201 and TL202 have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Accumulation, Adding, Finding, Form, Kind, Reading, Role, Script
+from torchlint_rules._deferral import Deferral
+
+__all__ = ["syncs"]
+
+_LARGE: Final = re.compile(
+    r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
+    r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?)(?:_\w+)?",
+    re.IGNORECASE,
+)
+
+
+def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
+    """Yield a finding for every needless wait in the batch loops with a role."""
+    if not script.can_use_accelerator:
+        return
+    waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
+    besides: list[cst.CSTNode] = [each.node for each in waiting]
+    said: set[int] = set()
+    for accumulation in waiting:
+        direct = _readings(script, accumulation)
+        found = direct or _named(script, accumulation, besides)
+        if not found or id(found[0].node) in said:
+            continue
+        if any(_needed(script, accumulation, each, besides) for each in found):
+            continue
+        said.update(id(each.node) for each in found)
+        yield Finding(
+            code,
+            script.span(found[0].node),
+            _message(script, accumulation, found),
+            Deferral(script, accumulation).fix() if direct else None,
+        )
+
+
+def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
+    return [each for value in accumulation.values for each in script.readings(value)]
+
+
+def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
+    """Give the readings behind a name (`value = loss.item()`) that only additions use."""
+    loop = accumulation.loop.node
+    return [
+        reading
+        for value in accumulation.values
+        for reading in script.named_readings(value, loop, besides)
+    ]
+
+
+def _needed(
+    script: Script, accumulation: Accumulation, reading: Reading, besides: list[cst.CSTNode]
+) -> bool:
+    """Whether the host has to have the value, or should, in the same pass."""
+    loop = accumulation.loop.node
+    if script.needed_in(loop, reading, besides):
+        return True
+    if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
+        if any(_LARGE.fullmatch(name.value) for name in script.within(reading.tensor, cst.Name)):
+            return True
+    return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
+    """Whether a loop acts in an environment, which needs the action on the host."""
+    return any(
+        isinstance(call.func, cst.Attribute)
+        and call.func.attr.value == "step"
+        and "env" in script.code(call.func.value).lower()
+        for call in script.within(loop, cst.Call)
+    )
+
+
+def _message(script: Script, accumulation: Accumulation, readings: list[Reading]) -> str:
+    nearest = next(script.loops_around(accumulation.node), accumulation.loop)
+    often = "once" if nearest.node is accumulation.loop.node else "several times"
+    if often == "once" and len(readings) > 1:
+        often = "twice" if len(readings) == 2 else f"{len(readings)} times"
+    loader = accumulation.loop.loader
+    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
+    shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
+    wait = "wait" if len(readings) > 1 else "waits"
+    target = _quoted(script, accumulation.target)
+    if accumulation.adding is Adding.SUM:
+        cure = f"add up {target} on the device and read it once per epoch"
+    elif accumulation.adding is Adding.METER:
+        cure = f"hand {target} the detached tensor and read it once per epoch"
+    else:
+        cure = f"keep tensors in {target} and read them once per epoch"
+    return f"{shown} {wait} for the device {often} per {batch}: {cure}"
+
+
+def _quoted(script: Script, node: cst.CSTNode) -> str:
+    text = " ".join(script.code(node).split())
+    if len(text) > 60 and isinstance(node, cst.Call):
+        func = node.func
+        short = f".{func.attr.value}" if isinstance(func, cst.Attribute) else script.code(func)
+        return f"`{short}(...)`" if node.args else f"`{short}()`"
+    return f"`{text}`"
