@@ -470,6 +470,33 @@ class LoaderWithoutWorkers(Rule):
             loader = DataLoader(Images(), batch_size=4)
             x, y = next(iter(loader))
             """,
+        "evaluation between two batches would start workers each time": """
+            from torch.utils.data import DataLoader
+            from mine import Images, batches, model
+            def evaluate():
+                for x, y in DataLoader(Images(), batch_size=4):
+                    model(x)
+            def main():
+                for step, batch in enumerate(batches):
+                    model(batch).backward()
+                    if step % 100 == 0:
+                        evaluate()
+            """,
+        "a dataset out of sight that makes whole batches may be a stream": """
+            from torch.utils.data import DataLoader
+            from mine import Stream
+            loader = DataLoader(Stream(), batch_size=None)
+            """,
+        "the datasets of torchtext are streams": """
+            from torch.utils.data import DataLoader
+            from torchtext.datasets import Multi30k
+            loader = DataLoader(Multi30k(split="train"), batch_size=4)
+            """,
+        "indices are in memory": """
+            from torch.utils.data import DataLoader
+            from mine import train_idx
+            loader = DataLoader(train_idx, batch_size=1024)
+            """,
         "another library's loader of the same name": """
             from torch_geometric.loader import DataLoader
             from mine import Graphs
@@ -494,6 +521,10 @@ class LoaderWithoutWorkers(Rule):
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
             if _is_daemonic(script, site.node) or _is_one_draw(script, site.node):
+                continue
+            if script.loaders.made_in_batch_loop(site.node):
+                continue
+            if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue
             message, fix = self._advice(script, site, traits)
             yield Finding(self.code, script.span(site.node), message, fix)

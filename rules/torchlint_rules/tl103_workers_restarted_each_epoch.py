@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Rule, Safety, Script, State
+from torchlint.api import Finding, Fix, Kind, Rule, Safety, Script, State, Trait
 
 _WORKERS: Final = ("num_workers", 5)
 _COUNTS: Final = (
@@ -260,6 +260,15 @@ class WorkersRestartedEachEpoch(Rule):
             for epoch in range(10):
                 train()
             """,
+        "tensors in memory need no workers at all": """
+            import torch
+            from torch.utils.data import DataLoader, TensorDataset
+            from mine import model, x, y
+            loader = DataLoader(TensorDataset(x, y), num_workers=4)
+            for epoch in range(10):
+                for a, b in loader:
+                    model(a, b).backward()
+            """,
         "somebody decided": """
             from torch.utils.data import DataLoader
             from mine import Images, model
@@ -293,6 +302,9 @@ class WorkersRestartedEachEpoch(Rule):
             if workers.node is None or not _is_positive(script, workers.node):
                 continue
             if site.argument("persistent_workers").state is not State.ABSENT:
+                continue
+            dataset = site.given("dataset", 0)
+            if dataset is None or Trait.IN_MEMORY in script.datasets.traits(dataset.value):
                 continue
             if not script.loaders.repeated(site.node) or _is_changed(script, site.node):
                 continue

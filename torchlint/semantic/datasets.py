@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
@@ -72,6 +73,8 @@ _COMPOSED: Final = frozenset(
         "Compose Sequential Lambda RandomApply RandomChoice RandomOrder partial ModuleList ToDtype"
     ).split()
 )
+_TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy squeeze reshape flatten".split())
+_INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({
     "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "builtins.object",
     "abc.ABC", "typing.Generic", "torch.utils.data.MapDataPipe",
@@ -96,6 +99,8 @@ class Datasets:
 
     def traits(self, node: cst.BaseExpression) -> Traits:
         """Give the traits of the dataset that an expression is."""
+        if isinstance(node, cst.Name) and _INDICES.fullmatch(node.value):
+            return {Trait.IN_MEMORY: node.value}
         return self._of_all(node, (), self._of_value)
 
     def callable_traits(self, node: cst.BaseExpression) -> Traits:
@@ -128,6 +133,9 @@ class Datasets:
         return {Trait.UNSEEN: self.tree.text(value)}
 
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
+                return True
         return isinstance(value, (cst.List, cst.Tuple, cst.ListComp)) or self.kinds.kind(value) in (
             Kind.TENSOR,
             Kind.NDARRAY,
@@ -149,6 +157,8 @@ class Datasets:
             return self._of_all(first, (None,), self._of_value)
         if name.startswith("torchvision.datasets."):
             return self._of_torchvision(name, call)
+        if name.startswith("torchtext.datasets."):
+            return {Trait.ITERABLE: name, Trait.UNSHARDED: name}
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
             return {Trait.IN_MEMORY: name or self.tree.text(call.func), **self._device_of(call)}
         return {Trait.UNSEEN: self.tree.text(call.func)}

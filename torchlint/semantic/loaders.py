@@ -123,6 +123,23 @@ class Loaders:
         places = [*self.passes(call), *self.handed(call)]
         return [place for place in places if self._repeats(place, call, _DEPTH)]
 
+    def made_in_batch_loop(self, call: cst.Call) -> bool:
+        """Whether a loader is made anew while batches are trained on (an evaluation in between)."""
+        return self._in_batch_loop(call, _DEPTH)
+
+    def _in_batch_loop(self, node: cst.CSTNode, depth: int) -> bool:
+        if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
+            return True
+        function = self.scopes.function(node)
+        return (
+            function is not None
+            and depth > 0
+            and any(
+                self._in_batch_loop(caller, depth - 1)
+                for caller in self.functions.callers(function)
+            )
+        )
+
     def _repeats(self, place: cst.CSTNode, made: cst.Call, depth: int) -> bool:
         for loop in self.loops.around(place):
             if self._builds(loop.node.body, made):

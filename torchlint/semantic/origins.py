@@ -72,8 +72,7 @@ class Origins:
         elif isinstance(node, cst.Name):
             self._follow_name(node, steps, trail)
         elif isinstance(node, cst.Attribute):
-            self._follow_bindings(self.functions.attribute(node), steps, trail)
-            self._follow_additions(node, steps, trail)
+            self._follow_attribute(node, steps, trail)
         elif isinstance(node, cst.Subscript):
             self._follow_item(node, steps, trail)
         elif isinstance(node, cst.IfExp):
@@ -97,6 +96,14 @@ class Origins:
         bindings = self.scopes.reaching(node)
         ends = not bindings or any(b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings)
         if ends and not steps:
+            trail.found[id(node)] = node
+            return
+        self._follow_bindings(bindings, steps, trail)
+        self._follow_additions(node, steps, trail)
+
+    def _follow_attribute(self, node: cst.Attribute, steps: Steps, trail: _Trail) -> None:
+        bindings = self.functions.attribute(node)
+        if not bindings and not steps and self.names.name(node) is not None:
             trail.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, trail)
