@@ -25,7 +25,7 @@ _DEPTH: Final = 4
 class Entry:
     """The statements with which a script starts: the module's own or those of its main guard."""
 
-    block: cst.Module | cst.IndentedBlock
+    block: cst.Module | cst.BaseSuite
     statement: cst.CSTNode
     """The statement of the block that runs what was asked about."""
 
@@ -78,7 +78,7 @@ class Program:
         line = [node, *self.tree.ancestors(node)]
         guard = line[-2]
         if isinstance(guard, cst.If) and self._is_guard(guard):
-            if not isinstance(guard.body, cst.IndentedBlock) or guard.body not in line:
+            if guard.body not in line:
                 return None
             return Entry(guard.body, line[line.index(guard.body) - 1])
         return Entry(self.tree.module, guard)

@@ -1,0 +1,555 @@
+"""The shape of a script that can become one for torchrun, or the line that is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Entry, How, Kind, Loop, Role, Script, State
+
+__all__ = ["ObstacleError", "Shape", "Wrap", "shape_of", "wraps"]
+
+DATA_PARALLEL: Final = "torch.nn.DataParallel"
+_MOVES: Final = frozenset({"to", "cuda"})
+_CHAINED: Final = _MOVES | {"train", "float", "half", "double"}
+_SPAWNS: Final = frozenset({
+    "torch.multiprocessing.spawn", "torch.multiprocessing.set_start_method",
+    "torch.multiprocessing.Process", "multiprocessing.set_start_method", "multiprocessing.Process",
+    "torch.multiprocessing.spawn.spawn",
+})  # fmt: skip
+_INDEX_DRAWS: Final = {
+    "torch": frozenset({
+        "torch.utils.data.random_split", "torch.randperm", "torch.rand", "torch.randn",
+        "torch.randint",
+    }),
+    "numpy": frozenset({
+        "numpy.random.permutation", "numpy.random.shuffle", "numpy.random.choice",
+        "numpy.random.randn", "numpy.random.rand", "numpy.random.normal", "numpy.random.randint",
+        "sklearn.model_selection.train_test_split",
+    }),
+    "random": frozenset({"random.shuffle", "random.sample", "random.choice"}),
+}  # fmt: skip
+_SEEDS: Final = {
+    "torch": ("torch.manual_seed", "torch.random.manual_seed"),
+    "numpy": ("numpy.random.seed",),
+    "random": ("random.seed",),
+}
+_OWN_SEED: Final = frozenset({"generator", "random_state", "seed"})
+_MODULE_API: Final = frozenset(
+    (
+        "module parameters named_parameters buffers named_buffers modules named_modules children "
+        "named_children state_dict load_state_dict train eval to cuda cpu half float double "
+        "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
+        "register_forward_hook device_ids"
+    ).split()
+)
+_WITHOUT_GRADIENT: Final = frozenset(
+    "state_dict load_state_dict parameters named_parameters train eval modules".split()
+)
+
+
+class ObstacleError(Exception):
+    """The first thing in a script that the rewrite does not understand."""
+
+    def __init__(self, node: cst.CSTNode, why: str) -> None:
+        super().__init__(why)
+        self.node = node
+        self.why = why
+
+    def told(self, script: Script) -> str:
+        """Say which line is in the way and why."""
+        start = script.span(self.node).start
+        row = script.source.position(start).row
+        code = script.code(self.node).strip().splitlines()[0]
+        short = code if len(code) <= 48 else f"{code[:45]}..."
+        return f"line {row}, `{short}`: {self.why}"
+
+
+@dataclass(frozen=True, eq=False)
+class Wrap:
+    """The statement that wraps a network: `model = nn.DataParallel(model).cuda()`."""
+
+    call: cst.Call
+    whole: cst.BaseExpression
+    """The call with the `.cuda()` or `.to(device)` chained to it."""
+    target: cst.Name
+    statement: cst.SimpleStatementLine
+
+    @property
+    def source(self) -> cst.BaseExpression:
+        """The network that is wrapped."""
+        return self.call.args[0].value
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A training script of the common shape, with the parts that change."""
+
+    wrap: Wrap
+    entry: Entry
+    batches: Loop
+    epochs: cst.For | None
+    loader: cst.Call
+    loader_line: cst.SimpleStatementLine
+    loader_name: cst.Name
+    dataset: cst.BaseExpression
+    shuffled: bool
+    batch_size: cst.Arg
+
+
+def wraps(script: Script) -> list[cst.Call]:
+    """Give the calls that wrap a network in `DataParallel`."""
+    return [site.node for site in script.calls(DATA_PARALLEL)]
+
+
+def shape_of(script: Script, call: cst.Call) -> Shape:
+    """Read the shape of a script around one wrap; raises `ObstacleError`."""
+    return _Reader(script).shape(call)
+
+
+def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
+    """Give a call with the methods chained to it that give the same network."""
+    whole: cst.BaseExpression = call
+    while True:
+        attribute = script.parent(whole)
+        if not isinstance(attribute, cst.Attribute) or attribute.value is not whole:
+            return whole
+        outer = script.parent(attribute)
+        if not isinstance(outer, cst.Call) or attribute.attr.value not in _CHAINED:
+            return whole
+        whole = outer
+
+
+class _Reader:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.program = script.program
+        self.names: set[str] = set()
+
+    def shape(self, call: cst.Call) -> Shape:
+        self._refuse_processes()
+        owner = self.script.scopes.class_of(call)
+        if owner is not None:
+            raise ObstacleError(owner, "the network is wrapped in a class")
+        wrap = self._wrap(call)
+        self.names = {wrap.target.value}
+        if isinstance(wrap.source, cst.Name):
+            self.names.add(wrap.source.value)
+        entry = self.program.entry(call)
+        if entry is None:
+            raise ObstacleError(
+                self.script.function(call) or call, "where the script enters it is not in sight"
+            )
+        self._refuse_end(entry)
+        batches = self._batches(entry)
+        loader, line, name = self._loader(batches)
+        shape = Shape(
+            wrap,
+            entry,
+            batches,
+            self._epochs(batches),
+            loader,
+            line,
+            name,
+            *self._loader_arguments(loader),
+        )
+        self._refuse_network(wrap)
+        self._refuse_optimizers(batches)
+        self._refuse_losses(batches)
+        self._refuse_exits(shape)
+        self._refuse_draws()
+        self._refuse_batch_size(shape)
+        return shape
+
+    # -- the wrap -------------------------------------------------------------
+
+    def _wrap(self, call: cst.Call) -> Wrap:
+        script = self.script
+        others = [other for other in wraps(script) if other is not call]
+        if others:
+            raise ObstacleError(others[0], "several networks are wrapped")
+        if not call.args or call.args[0].star or call.args[0].keyword is not None:
+            raise ObstacleError(call, "what is wrapped is not spelled out")
+        self._refuse_device_ids(call)
+        whole = chain_of(script, call)
+        assign = script.parent(whole)
+        statement = script.statement(call)
+        if (
+            not isinstance(assign, cst.Assign)
+            or assign.value is not whole
+            or len(assign.targets) != 1
+            or not isinstance(assign.targets[0].target, cst.Name)
+            or not isinstance(statement, cst.SimpleStatementLine)
+            or not script.rewrite.stands_alone(statement)
+        ):
+            raise ObstacleError(call, "the wrapped network is not assigned to a plain name")
+        for outer in script.tree.ancestors(statement):
+            if isinstance(outer, (cst.For, cst.While, cst.Try, cst.With, cst.ClassDef)):
+                raise ObstacleError(call, "it stands in a loop, class, `try` or `with`")
+            if isinstance(outer, cst.FunctionDef):
+                break
+        return Wrap(call, whole, assign.targets[0].target, statement)
+
+    def _refuse_device_ids(self, call: cst.Call) -> None:
+        site = self.script.call(call)
+        if site.has_splat:
+            raise ObstacleError(call, "its arguments are not spelled out")
+        for name, position in (("output_device", 2), ("dim", 3)):
+            given = site.given(name, position)
+            if given is not None:
+                raise ObstacleError(given, f"`{name}` has no counterpart")
+        ids = site.given("device_ids", 1)
+        if ids is None:
+            return
+        text = self.script.code_of(ids.value).replace(" ", "")
+        every = ("range(torch.cuda.device_count())", "list(range(torch.cuda.device_count()))")
+        if text not in ("None", *every):
+            raise ObstacleError(ids, "GPUs are chosen by number")
+
+    def _refuse_processes(self) -> None:
+        for call in self.script.all(cst.Call):
+            name = self.script.name(call.func)
+            if name in _SPAWNS:
+                raise ObstacleError(call, "the script starts processes of its own")
+            if name == "torch.autograd.grad":
+                raise ObstacleError(
+                    call, "gradients that it takes are not shared between processes"
+                )
+            if name == "torch.optim.LBFGS":
+                raise ObstacleError(call, "its line search would differ between processes")
+        for handler in self.script.all(cst.ExceptHandler):
+            if any(self.script.is_step(c) for c in self._tried(handler)):
+                raise ObstacleError(handler, "a process that skips a step stops all the others")
+
+    def _tried(self, handler: cst.ExceptHandler) -> Iterator[cst.Call]:
+        outer = self.script.parent(handler)
+        if isinstance(outer, cst.Try) and self.script.batch_loop(outer) is not None:
+            yield from self.script.within(outer.body, cst.Call)
+
+    def _refuse_end(self, entry: Entry) -> None:
+        last = entry.block.body[-1]
+        simple = isinstance(entry.block, cst.SimpleStatementSuite)
+        if simple and len(entry.block.body) > 1:
+            raise ObstacleError(last, "it shares its line with other statements")
+        for call in self.script.within(last, cst.Call):
+            if self.script.name(call.func) in ("sys.exit", "builtins.exit", "builtins.quit"):
+                raise ObstacleError(call, "it leaves before the process group can be closed")
+
+    # -- loops and loaders ----------------------------------------------------
+
+    def _batches(self, entry: Entry) -> Loop:
+        loops = self.program.training_loops()
+        if not loops:
+            raise ObstacleError(entry.statement, "the training loop is not in this file")
+        if len(loops) > 1:
+            raise ObstacleError(loops[1].node, "there is a second training loop")
+        loop = loops[0]
+        drawn = isinstance(loop.node, cst.For) and self.script.kinds.loader(loop.node.iter)
+        if not drawn:
+            raise ObstacleError(loop.node, "the loop does not run over a DataLoader in sight")
+        if self.script.scopes.class_of(loop.node) is not None:
+            raise ObstacleError(loop.node, "the training loop stands in a class")
+        start = self.program.entry(loop.node)
+        if start is None or start.block is not entry.block:
+            raise ObstacleError(loop.node, "who runs the training loop is not in sight")
+        return loop
+
+    def _loader(self, loop: Loop) -> tuple[cst.Call, cst.SimpleStatementLine, cst.Name]:
+        script = self.script
+        assert loop.loader is not None
+        loader = self.program.loader_call(loop.loader)
+        if loader is None:
+            raise ObstacleError(loop.loader, "it is not one DataLoader made in this file")
+        assign = script.parent(loader)
+        line = script.statement(loader)
+        if (
+            not isinstance(assign, cst.Assign)
+            or len(assign.targets) != 1
+            or not isinstance(assign.targets[0].target, cst.Name)
+            or not isinstance(line, cst.SimpleStatementLine)
+            or not script.rewrite.stands_alone(line)
+        ):
+            raise ObstacleError(loader, "the training loader is not assigned to a plain name")
+        if next(script.loops_around(loader), None) is not None:
+            raise ObstacleError(loader, "the training loader is made in a loop")
+        if self.program.entry(loader) is None:
+            raise ObstacleError(
+                loader, "the code that makes the training loader runs more than once"
+            )
+        for other in self.program.draws(loader):
+            if other.role is not Role.TRAIN_BATCH:
+                raise ObstacleError(other.node, "the training loader is read here, too")
+        return loader, line, assign.targets[0].target
+
+    def _loader_arguments(self, loader: cst.Call) -> tuple[cst.BaseExpression, bool, cst.Arg]:
+        site = self.script.call(loader)
+        dataset = site.given("dataset", 0)
+        if dataset is None:
+            raise ObstacleError(loader, "its dataset is not spelled out")
+        owner = self.script.functions.instance_of(dataset.value)
+        if owner is not None and any(
+            base.endswith("IterableDataset") for base in self.script.functions.bases(owner)
+        ):
+            raise ObstacleError(dataset, "a DistributedSampler cannot divide an IterableDataset")
+        sampler = site.argument("sampler", 3)
+        if sampler.state is State.UNKNOWN:
+            raise ObstacleError(loader, "its keywords are not spelled out")
+        if sampler.state is not State.ABSENT and not sampler.equals(None):
+            raise ObstacleError(site.given("sampler", 3) or loader, "it has a sampler of its own")
+        if site.argument("batch_sampler", 4).state is not State.ABSENT:
+            raise ObstacleError(site.given("batch_sampler", 4) or loader, "it has a batch sampler")
+        size = site.given("batch_size", 1)
+        if size is None or site.argument("batch_size", 1).literal in (None, 1):
+            raise ObstacleError(size or loader, "its batch size cannot be divided by the processes")
+        if sampler.state is not State.ABSENT and site.given("sampler", 3) is None:
+            raise ObstacleError(loader, "its sampler comes from a dictionary")
+        shuffle = site.argument("shuffle", 2)
+        if shuffle.state is State.ABSENT or shuffle.equals(False):
+            return dataset.value, False, size
+        given = site.given("shuffle", 2)
+        if given is not None and self._unless_sampled(given.value):
+            return dataset.value, True, size
+        if not shuffle.equals(True) or given is None:
+            raise ObstacleError(given or loader, "whether it shuffles is decided elsewhere")
+        return dataset.value, True, size
+
+    def _unless_sampled(self, shuffle: cst.BaseExpression) -> bool:
+        """Whether a loader shuffles by `train_sampler is None`, and it is None."""
+        return (
+            isinstance(shuffle, cst.Comparison)
+            and isinstance(shuffle.comparisons[0].operator, cst.Is)
+            and self.script.value_of(shuffle.left).equals(None)
+            and self.script.value_of(shuffle.comparisons[0].comparator).equals(None)
+        )
+
+    def _epochs(self, batches: Loop) -> cst.For | None:
+        loop = self.program.epoch_loop(batches)
+        if loop is None:
+            return None
+        node = loop.node
+        if (
+            not isinstance(node, cst.For)
+            or not isinstance(node.target, cst.Name)
+            or not isinstance(node.body, cst.IndentedBlock)
+            or not self.script.iteration.counts(node.iter)
+        ):
+            raise ObstacleError(node, "the epoch loop counts no epochs")
+        return node
+
+    # -- network, optimizer, loss ---------------------------------------------
+
+    def _is_network(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is the wrapped network, by its name or as a parameter."""
+        if not isinstance(node, cst.Name):
+            return False
+        bindings = self.script.scopes.reaching(node)
+        if len(bindings) == 1 and bindings[0].how is How.PARAMETER:
+            parameter = bindings[0].node
+            assert isinstance(parameter, cst.Param)
+            given = self.script.functions.given(parameter)
+            return any(isinstance(one, cst.Name) and one.value in self.names for one in given)
+        return node.value in self.names
+
+    def _refuse_network(self, wrap: Wrap) -> None:
+        for attribute in self.script.all(cst.Attribute):
+            if attribute.attr.value in _MODULE_API or not isinstance(attribute.value, cst.Name):
+                continue
+            behind = self.script.tree.order(attribute) > self.script.tree.order(wrap.call)
+            if behind and attribute.value.value == wrap.target.value:
+                if self._is_network(attribute.value):
+                    raise ObstacleError(attribute, "a wrapped network has it behind `.module` only")
+        for mention in (*self.script.all(cst.Attribute), *self.script.all(cst.Name)):
+            holder = self.script.parent(mention)
+            if self.script.name(mention) == DATA_PARALLEL and isinstance(holder, cst.Comparison):
+                raise ObstacleError(holder, "the type of the network is compared")
+
+    def _refuse_optimizers(self, batches: Loop) -> None:
+        script = self.script
+        made = [
+            call
+            for call in script.all(cst.Call)
+            if script.kind(call) is Kind.OPTIMIZER
+            and (script.name(call.func) or "").startswith("torch.optim.")
+        ]
+        if not made:
+            raise ObstacleError(batches.node, "the optimizer is made out of sight")
+        for call in made:
+            if not call.args:
+                raise ObstacleError(call, "what the optimizer steps is not spelled out")
+            networks = list(self._networks(call.args[0].value, 4))
+            strange = [node for node in networks if not self._is_network(node)]
+            if strange:
+                raise ObstacleError(call, "the optimizer steps another network, too")
+            if not networks:
+                raise ObstacleError(call, "whose parameters the optimizer steps is not in sight")
+
+    def _networks(self, node: cst.CSTNode, depth: int) -> Iterator[cst.Name]:
+        """Yield the networks that an expression speaks of, the names in it followed."""
+        if not depth:
+            return
+        for name in self.script.within(node, cst.Name):
+            if self.script.kind(name) is Kind.MODULE:
+                yield name
+                continue
+            for binding in self.script.scopes.reaching(name):
+                if binding.value is not None and binding.how in (How.ASSIGN, How.LOOP):
+                    yield from self._networks(binding.value, depth - 1)
+
+    def _refuse_losses(self, batches: Loop) -> None:
+        script = self.script
+        own = list(self.program.own_calls(batches.node.body))
+        for call in own:
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value in _WITHOUT_GRADIENT:
+                continue
+            inner = any(a.attr.value == "module" for a in script.within(func, cst.Attribute))
+            forward = func.attr.value == "forward" and self._is_network(func.value)
+            if forward or (inner and script.kind(func.value) in (Kind.MODULE, Kind.UNKNOWN)):
+                raise ObstacleError(
+                    call, "it goes past the wrapper, which then shares no gradients"
+                )
+        criteria = [call for call in script.all(cst.Call) if script.kind(call) is Kind.CRITERION]
+        for call in (*criteria, *own):
+            for name in ("reduction", "size_average"):
+                given = script.call(call).given(name)
+                if given is not None and not script.value_of(given.value).equals("mean"):
+                    if not script.value_of(given.value).equals(True):
+                        raise ObstacleError(given, "gradients are averaged over the processes")
+        for value in script.kinds.losses.values():
+            self._refuse_loss(value)
+
+    def _refuse_loss(self, value: cst.BaseExpression) -> None:
+        script = self.script
+        values = [value]
+        for name in script.within(value, cst.Name):
+            values += [
+                binding.value
+                for binding in script.scopes.reaching(name)
+                if binding.how in (How.ASSIGN, How.UNPACKED) and binding.value is not None
+            ]
+        for each in values:
+            if not isinstance(each, cst.Call):
+                continue
+            func = each.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "sum":
+                raise ObstacleError(each, "gradients are averaged over the processes, this sums")
+            inner = func.value if isinstance(func, cst.Attribute) else func
+            if isinstance(inner, cst.Call):
+                inner = inner.func
+            if self._is_network(inner):
+                raise ObstacleError(
+                    each, "the network returns the loss: DataParallel gives one per GPU"
+                )
+
+    # -- what must not differ between processes -------------------------------
+
+    def _refuse_exits(self, shape: Shape) -> None:
+        """Refuse decisions on numbers that only one process has."""
+        body = shape.batches.node.body
+        for kind in (cst.Break, cst.Continue, cst.Return):
+            for leave in self.script.functions.own(body, kind):
+                if self._leaves_loop(leave, shape.batches):
+                    for test in self.script.tests_around(leave):
+                        if self._local(test, shape.batches):
+                            raise ObstacleError(
+                                test, "it depends on one process's samples, but all must agree"
+                            )
+        summed = {total.name for total in self.program.totals(shape.batches)}
+        for call in self.script.method_calls("step"):
+            if call.args and self.script.kind(call.func) is not Kind.OPTIMIZER:
+                owner = call.func.value if isinstance(call.func, cst.Attribute) else call
+                if self.script.kind(owner) is Kind.SCHEDULER:
+                    self._refuse_local(call.args[0].value, shape, summed)
+        if shape.epochs is not None:
+            for stop in self.script.functions.own(shape.epochs.body, cst.Break):
+                for test in self.script.tests_around(stop):
+                    if self.script.tree.inside(test, shape.epochs):
+                        self._refuse_local(test, shape, summed)
+
+    def _leaves_loop(self, leave: cst.CSTNode, batches: Loop) -> bool:
+        near = next(self.script.loops_around(leave), None)
+        return isinstance(leave, cst.Return) or near is batches
+
+    def _local(self, test: cst.BaseExpression, batches: Loop) -> bool:
+        """Whether a test reads what a pass of the batch loop made of its own samples."""
+        body = batches.node.body
+        if not self.script.tree.inside(test, body):
+            return False
+        for name in self.script.within(test, cst.Name):
+            for binding in self.script.scopes.reaching(name):
+                inside = self.script.tree.inside(binding.node, body)
+                if inside and not self._counts(binding.value):
+                    return True
+        return False
+
+    def _counts(self, value: cst.BaseExpression | None) -> bool:
+        """Whether a name is bound to a count of passes, which all processes share."""
+        if isinstance(value, cst.Integer):
+            return True
+        calls = isinstance(value, cst.BinaryOperation) and self.script.within(value, cst.Call)
+        return calls is not False and next(calls, None) is None
+
+    def _refuse_local(self, read: cst.BaseExpression, shape: Shape, summed: set[str]) -> None:
+        """Refuse to decide by what training made of one process's samples."""
+        loop = shape.batches.node
+        for name in self.script.within(read, cst.Name):
+            for binding in self.script.scopes.reaching(name):
+                if self.script.tree.inside(binding.node, loop) and name.value not in summed:
+                    raise ObstacleError(
+                        read, "it depends on one process's samples, but all must agree"
+                    )
+                value = binding.value
+                if isinstance(value, cst.Call) and self._trains(value, loop):
+                    raise ObstacleError(
+                        read, "it depends on one process's samples, but all must agree"
+                    )
+
+    def _trains(self, call: cst.Call, loop: cst.CSTNode) -> bool:
+        callee = self.script.functions.callee(call)
+        return callee is not None and callee is self.script.function(loop)
+
+    def _refuse_draws(self) -> None:
+        """Refuse draws that would divide or make the data differently in each process."""
+        called = {self.script.name(call.func) for call in self.script.all(cst.Call)}
+        for library, draws in _INDEX_DRAWS.items():
+            if called & set(_SEEDS[library]):
+                continue
+            for call in self.script.all(cst.Call):
+                if self.script.name(call.func) not in draws or self._allowed_draw(call):
+                    continue
+                seed = _SEEDS[library][0]
+                raise ObstacleError(call, f"each process would draw otherwise: call `{seed}` first")
+
+    def _allowed_draw(self, call: cst.Call) -> bool:
+        if any(arg.keyword is not None and arg.keyword.value in _OWN_SEED for arg in call.args):
+            return True
+        if self.script.scopes.class_of(call) is not None:
+            return True
+        return self.script.batch_loop(call) is not None
+
+    def _refuse_batch_size(self, shape: Shape) -> None:
+        """Refuse a second use of the batch size where it means the size of a process's batch."""
+        size = shape.batch_size.value
+        if isinstance(size, cst.Integer):
+            return
+        text = self.script.code(size)
+        regions = self.script.functions.reached(shape.batches.node.body)
+        for kind in (cst.Name, cst.Attribute):
+            for use in self.script.all(kind):
+                if self.script.code(use) != text or not self.script.scopes.reads(use):
+                    continue
+                if any(self.script.tree.inside(use, region) for region in regions):
+                    if not self._printed(use):
+                        raise ObstacleError(use, "the batch size is read in the training loop")
+                call = self.script.parent(self.script.parent(use) or use)
+                if isinstance(call, cst.Call) and self.script.kind(call) is Kind.MODULE:
+                    raise ObstacleError(use, "the network is built for this batch size")
+
+    def _printed(self, node: cst.CSTNode) -> bool:
+        return any(
+            isinstance(outer, cst.Call) and self.script.name(outer.func) == "builtins.print"
+            for outer in self.script.tree.ancestors(node)
+        )
