@@ -4,12 +4,16 @@ from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
+from torchlint.semantic.arrays import Array
 from torchlint.semantic.datasets import Trait, Traits
+from torchlint.semantic.evaluations import Evaluation
 from torchlint.semantic.gradient import Grad
 from torchlint.semantic.heat import Heat
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
+from torchlint.semantic.modes import Mode
+from torchlint.semantic.outflow import Fate
 from torchlint.semantic.program import Entry, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
@@ -21,11 +25,14 @@ __all__ = [
     "Accumulation",
     "Accumulator",
     "Adding",
+    "Array",
     "Binding",
     "CallSite",
     "Edit",
     "Edits",
     "Entry",
+    "Evaluation",
+    "Fate",
     "Finding",
     "Fix",
     "Form",
@@ -36,6 +43,7 @@ __all__ = [
     "Layer",
     "LayerPair",
     "Loop",
+    "Mode",
     "Note",
     "Reading",
     "Role",

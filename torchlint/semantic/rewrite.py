@@ -150,8 +150,12 @@ class Rewrite:
 
     # -- imports --------------------------------------------------------------
 
-    def importing(self, module: str, name: str | None = None) -> tuple[str, Edits] | None:
+    def importing(
+        self, module: str, name: str | None = None, alias: str = ""
+    ) -> tuple[str, Edits] | None:
         """Give how to write a module (or a name of it) and the edits that import it.
+
+        `alias` is the short name under which a module is imported where the file has none yet.
 
         None where the word is taken by something else in this file.
         """
@@ -160,14 +164,16 @@ class Rewrite:
             if len(bindings) == 1 and bindings[0].how is How.IMPORT and "." not in bound:
                 if bindings[0].qualified == wanted and self._at_top(bindings[0].node):
                     return bound, ()
-        word = name or module.partition(".")[0]
+        word = alias or name or module.partition(".")[0]
         bound_here = self.scopes.module.bindings.get(word, [])
         if any(b.how is not How.IMPORT or b.qualified != word for b in bound_here) or (
-            bound_here and name
+            bound_here and (name or alias)
         ):
             return None
         line = f"from {module} import {name}" if name else f"import {module}"
-        return name or module, self.insert(self._import_place(), f"{line}{self.newline}")
+        if alias:
+            line = f"{line} as {alias}"
+        return alias or name or module, self.insert(self._import_place(), f"{line}{self.newline}")
 
     def without_imports(self, *gone: cst.CSTNode) -> Edits | None:
         """Take out the imports that nothing but the nodes in `gone` uses.

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
+from torchlint.semantic.arrays import Array, Arrays
 from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
@@ -75,7 +76,7 @@ class Script:
     def __init__(self, source: Source, module: cst.Module, target: Target) -> None:
         self.source = source
         self.target = target
-        self.tree = Tree(module)
+        self.tree = Tree(source, module)
         self.scopes = Scopes(self.tree)
         self.names = Names(self.scopes)
         self.functions = Functions(self.tree, self.scopes, self.names)
@@ -101,6 +102,7 @@ class Script:
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
+        self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
     @classmethod
@@ -184,6 +186,10 @@ class Script:
         """Give the kind of an expression."""
         return self.kinds.kind(node)
 
+    def array(self, node: cst.BaseExpression) -> Array | None:
+        """Give what is known of an expression that is surely an array of NumPy."""
+        return self._arrays.array(node)
+
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Give the one expression that an expression can be."""
         return self.values.value_of(node)
@@ -250,6 +256,14 @@ class Script:
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Whether a tensor holds integers; None where nothing shows it."""
         return self._dtypes.is_integral(node)
+
+    def sent_backward(self, name: cst.Name) -> bool:
+        """Whether the value of a name is itself sent backward."""
+        return self.kinds.losses.sent_backward(self.scopes.reaching(name))
+
+    def feeds_backward(self, name: cst.Name) -> bool:
+        """Whether what a name holds becomes part of a value that is sent backward."""
+        return self.kinds.losses.feeds(name)
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Say whether autograd records at a node."""
