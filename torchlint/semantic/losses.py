@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Final
 
 import libcst as cst
 
@@ -11,6 +12,8 @@ from torchlint.semantic.functions import Functions
 from torchlint.semantic.scopes import Binding, dotted
 
 __all__ = ["Losses"]
+
+_DEPTH: Final = 3
 
 
 class Losses:
@@ -23,6 +26,28 @@ class Losses:
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Whether the value of any of these bindings is sent backward."""
         return any(id(binding) in self._bindings for binding in bindings)
+
+    def feeds(self, place: cst.Name) -> bool:
+        """Whether what a name holds becomes part of a value that is sent backward."""
+        edge = list(self.values())
+        for _ in range(_DEPTH):
+            names = [name for value in edge for name in self.tree.within(value, cst.Name)]
+            for name in names:
+                if name.value == place.value and self._same_scope(name, place):
+                    return True
+            edge = [
+                binding.value
+                for name in names
+                for binding in self.scopes.reaching(name)
+                if binding.value is not None
+            ]
+        return False
+
+    def _same_scope(self, name: cst.Name, place: cst.Name) -> bool:
+        scopes = self.scopes
+        return scopes.lookup(name.value, scopes.scope(name)) is scopes.lookup(
+            place.value, scopes.scope(place)
+        )
 
     @cached_property
     def _bindings(self) -> frozenset[int]:

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.edit import Span
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.arrays import Array, Arrays
+from torchlint.semantic.batches import Batches
 from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
@@ -98,9 +99,10 @@ class Script:
         )
         self._outflow = Outflow(self.functions, self.kinds, self._loops)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
-        self.guard = Guard(self.functions)
+        self.guard = Guard(self.functions, self.values)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
+        self.batches = Batches(self.functions, self.kinds, self.loaders)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
