@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from functools import cache
 from typing import Final
 
 __all__ = ["Kind", "called", "conventional", "derived", "is_module_class", "method_result"]
@@ -176,6 +177,7 @@ _CONVENTIONS: Final = tuple(
 )
 
 
+@cache
 def conventional(name: str) -> Kind:
     """Give the kind that a conventional name promises: the last evidence there is."""
     for pattern, kind in _CONVENTIONS:
@@ -184,6 +186,7 @@ def conventional(name: str) -> Kind:
     return Kind.UNKNOWN
 
 
+@cache
 def is_module_class(name: str) -> bool:
     """Whether a qualified name is a class (or a maker) of modules."""
     return _MODULE_CLASS.fullmatch(name) is not None and _NOT_MODULES.fullmatch(name) is None
@@ -210,6 +213,7 @@ def derived(bases: list[str]) -> Kind:
     return Kind.UNKNOWN
 
 
+@cache
 def called(name: str) -> Kind:
     """Give the kind of what a call of a qualified name returns."""
     found = _CALLED.get(name)

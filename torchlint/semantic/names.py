@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from functools import cache
 from typing import Final
 
 import libcst as cst
@@ -94,6 +95,7 @@ _STAR_CLASSES: Final = re.compile(
 )
 
 
+@cache
 def canonical(name: str) -> str:
     """Give the one name that we use for a thing that torch exports under several."""
     found = _SYNONYMS.get(name)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from itertools import accumulate
-from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
-from libcst._nodes.internal import CodegenState
 
 from torchlint.edit import Span
+from torchlint.semantic.places import Places
+from torchlint.source import Source
 
 __all__ = ["Tree"]
 
@@ -38,7 +37,16 @@ _SOURCE_ORDER: Final = {
     cst.AsName: ("name",),
     cst.NamedExpr: ("value", "target"),
 }
-_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+_FIELDS: dict[type, tuple[str, ...]] = {}
+_NO_NODES: set[type] = {type(None), str, bool}
+
+
+def _is_node(value: object) -> bool:
+    """Tell a node from a sentinel, and remember the types of sentinels."""
+    if isinstance(value, cst.CSTNode):
+        return True
+    _NO_NODES.add(type(value))
+    return False
 
 
 def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
@@ -59,14 +67,15 @@ def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 class Tree:
     """A parsed module: who is whose parent, what comes first, where each node stands."""
 
-    def __init__(self, module: cst.Module) -> None:
+    def __init__(self, source: Source, module: cst.Module) -> None:
+        self.source = source
         self.module = module
         self._parents: dict[int, cst.CSTNode] = {}
         self._order: dict[int, int] = {}
         self._end: dict[int, int] = {}
         self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
         self._nodes: list[cst.CSTNode] = []
-        self._spans: dict[int, Span] | None = None
+        self._places: Places | None = None
         self._walk()
 
     def _walk(self) -> None:
@@ -96,13 +105,14 @@ class Tree:
             mark = len(stack)
             for name in names:
                 child = getattr(node, name)
-                if isinstance(child, cst.CSTNode):
-                    parents[id(child)] = node
-                    stack.append(child)
-                elif type(child) in (tuple, list):
+                kind = type(child)
+                if kind is tuple or kind is list:
                     for item in child:
                         parents[id(item)] = node
                         stack.append(item)
+                elif kind in _FIELDS or (kind not in _NO_NODES and _is_node(child)):
+                    parents[id(child)] = node
+                    stack.append(child)
             stack[mark:] = stack[: mark - 1 : -1]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -162,85 +172,10 @@ class Tree:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
-        if self._spans is None:
-            self._spans = _measure(self.module)
-        return self._spans[id(node)]
+        if self._places is None:
+            self._places = Places(self.source, self.module, self._parents)
+        return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:
         """Give the source text of a node."""
         return self.module.code_for_node(node)
-
-
-class _Recorded:
-    """Records the tokens between the begin and the end of a statement proper."""
-
-    __slots__ = ("end_node", "node", "start", "start_node", "state")
-
-    def __init__(
-        self,
-        state: _Places,
-        node: cst.CSTNode,
-        start_node: cst.CSTNode | None,
-        end_node: cst.CSTNode | None,
-    ) -> None:
-        self.state = state
-        self.node = node
-        self.start_node = start_node
-        self.end_node = end_node
-
-    def __enter__(self) -> None:
-        self.start = len(self.state.tokens)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        state = self.state
-        start = self.start
-        end = len(state.tokens)
-        if self.start_node is not None:
-            start = state.places[id(self.start_node)][0]
-        if self.end_node is not None:
-            end = state.places[id(self.end_node)][1]
-        if not isinstance(self.node, cst.BaseExpression):
-            state.places[id(self.node)] = (start, end)
-
-
-class _Places(CodegenState):
-    """Generates code while noting between which tokens each node stands."""
-
-    def __init__(self, module: cst.Module) -> None:
-        super().__init__(module.default_indent, module.default_newline)
-        self.places: dict[int, tuple[int, int]] = {}
-        self.starts: list[int] = []
-
-    def before_codegen(self, node: cst.CSTNode) -> None:
-        self.starts.append(len(self.tokens))
-
-    def after_codegen(self, node: cst.CSTNode) -> None:
-        start = self.starts.pop()
-        if id(node) not in self.places:
-            self.places[id(node)] = (start, len(self.tokens))
-
-    def record_syntactic_position(  # type: ignore[override]
-        self,
-        node: cst.CSTNode,
-        *,
-        start_node: cst.CSTNode | None = None,
-        end_node: cst.CSTNode | None = None,
-    ) -> _Recorded:
-        return _Recorded(self, node, start_node, end_node)
-
-
-def _measure(module: cst.Module) -> dict[int, Span]:
-    """Find the characters of every node."""
-    state = _Places(module)
-    module._codegen(state)
-    offsets = [0, *accumulate(map(len, state.tokens))]
-    last = len(offsets) - 1
-    return {
-        key: Span(offsets[min(start, last)], offsets[min(end, last)])
-        for key, (start, end) in state.places.items()
-    }

@@ -53,6 +53,10 @@ class Value:
             (cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple),
         ):
             return _NOTHING
+        if isinstance(self.node, cst.Name):
+            return _CONSTANTS.get(self.node.value, _NOTHING)
+        if isinstance(self.node, cst.Integer) and self.node.value.isdigit():
+            return int(self.node.value)
         try:
             return ast.literal_eval(cst.Module([]).code_for_node(self.node).strip())
         except (ValueError, SyntaxError):
@@ -68,7 +72,7 @@ _NOTHING: Final = object()
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
 _UNKNOWN: Final = Value(State.UNKNOWN)
-_CONSTANT_NAMES: Final = ("True", "False", "None")
+_CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
 class Values:
@@ -89,7 +93,7 @@ class Values:
 
     def _value_of(self, node: cst.BaseExpression) -> Value:
         if isinstance(node, cst.Name):
-            if node.value in _CONSTANT_NAMES:
+            if node.value in _CONSTANTS:
                 return Value(State.KNOWN, node)
             bindings = self.scopes.reaching(node)
             return self._joint(bindings) if bindings else Value(State.KNOWN, node)

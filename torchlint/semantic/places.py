@@ -1,0 +1,190 @@
+"""Where nodes stand: found statement by statement, and only when somebody asks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Final
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from torchlint.edit import Span
+from torchlint.source import Source
+
+__all__ = ["Places"]
+
+_WHITE: Final = re.compile(r"[ \t\f]*")
+_PARTS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
+
+
+class Places:
+    """The characters of nodes.
+
+    CPython's parser tells on which line each statement begins; within a statement the places are
+    those of the code that LibCST generates for it.
+    """
+
+    def __init__(
+        self, source: Source, module: cst.Module, parents: Mapping[int, cst.CSTNode]
+    ) -> None:
+        self.source = source
+        self.module = module
+        self.parents = parents
+        self._spans: dict[int, Span] = {}
+        self._rows: dict[int, int] | None = None
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Give the characters of a node, an expression with its own parentheses."""
+        found = self._spans.get(id(node))
+        if found is None:
+            self._measure(node)
+            found = self._spans[id(node)]
+        return found
+
+    def _measure(self, node: cst.CSTNode) -> None:
+        """Find the places of a node and of everything in the statement around it."""
+        statement = self._statement(node)
+        row = self._row(statement) if statement is not None else None
+        if statement is None or row is None:
+            self._keep(_Places(self.module), self.module, 0)
+            return
+        start = self.source.line_starts[row - 1]
+        white = _WHITE.match(self.source.text, start)
+        assert white is not None
+        state = _Places(self.module)
+        state.indent_tokens = [white.group()] if white.group() else []
+        self._keep(state, statement, white.end())
+
+    def _keep(self, state: _Places, node: cst.CSTNode, start: int) -> None:
+        node._codegen(state)
+        offsets = [0, *accumulate(map(len, state.tokens))]
+        last = len(offsets) - 1
+        shift = 0 if node is self.module else start - offsets[state.places[id(node)][0]]
+        for key, (first, end) in state.places.items():
+            self._spans[key] = Span(
+                offsets[min(first, last)] + shift, offsets[min(end, last)] + shift
+            )
+
+    def _statement(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Give the smallest statement around a node that has its line to itself."""
+        at: cst.CSTNode | None = node
+        while at is not None:
+            holder = self.parents.get(id(at))
+            if isinstance(holder, (cst.IndentedBlock, cst.Module)):
+                return at
+            at = holder
+        return None
+
+    def _row(self, statement: cst.CSTNode) -> int | None:
+        if self._rows is None:
+            try:
+                self._rows = dict(_pairs(self.module.body, ast.parse(self.source.text).body))
+            except (SyntaxError, _UnpairedError):
+                self._rows = {}
+        return self._rows.get(id(statement))
+
+
+class _UnpairedError(Exception):
+    """The two parsers do not see the same statements."""
+
+
+def _pairs(nodes: Sequence[cst.CSTNode], others: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Pair the statements of both parsers, and yield the row of each of LibCST's."""
+    at = 0
+    for node in nodes:
+        if at >= len(others):
+            raise _UnpairedError
+        other = others[at]
+        yield id(node), other.lineno
+        if isinstance(node, cst.SimpleStatementLine):
+            at += len(node.body)
+        else:
+            at += 1
+            yield from _inner_pairs(node, other)
+    if at != len(others):
+        raise _UnpairedError
+
+
+def _inner_pairs(node: cst.CSTNode, other: Any) -> Iterator[tuple[int, int]]:
+    for part in _PARTS:
+        inner = getattr(node, part, None)
+        theirs = getattr(other, part, None)
+        if inner is None or isinstance(inner, cst.SimpleStatementSuite):
+            continue
+        if isinstance(inner, cst.IndentedBlock):
+            yield from _pairs(inner.body, theirs or ())
+        elif isinstance(inner, cst.If):
+            yield from _inner_pairs(inner, (theirs or [None])[0])
+        elif isinstance(inner, (cst.Else, cst.Finally)):
+            if isinstance(inner.body, cst.IndentedBlock):
+                yield from _pairs(inner.body.body, theirs or ())
+        elif isinstance(inner, (tuple, list)):
+            for mine, their in zip(inner, theirs or (), strict=True):
+                yield from _inner_pairs(mine, their)
+
+
+class _Recorded:
+    """Records the tokens between the begin and the end of a statement proper."""
+
+    __slots__ = ("end_node", "node", "start", "start_node", "state")
+
+    def __init__(
+        self,
+        state: _Places,
+        node: cst.CSTNode,
+        start_node: cst.CSTNode | None,
+        end_node: cst.CSTNode | None,
+    ) -> None:
+        self.state = state
+        self.node = node
+        self.start_node = start_node
+        self.end_node = end_node
+
+    def __enter__(self) -> None:
+        self.start = len(self.state.tokens)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        state = self.state
+        start = self.start
+        end = len(state.tokens)
+        if self.start_node is not None:
+            start = state.places[id(self.start_node)][0]
+        if self.end_node is not None:
+            end = state.places[id(self.end_node)][1]
+        if not isinstance(self.node, cst.BaseExpression):
+            state.places[id(self.node)] = (start, end)
+
+
+class _Places(CodegenState):
+    """Generates code while noting between which tokens each node stands."""
+
+    def __init__(self, module: cst.Module) -> None:
+        super().__init__(module.default_indent, module.default_newline)
+        self.places: dict[int, tuple[int, int]] = {}
+        self.starts: list[int] = []
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self.starts.append(len(self.tokens))
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        start = self.starts.pop()
+        if id(node) not in self.places:
+            self.places[id(node)] = (start, len(self.tokens))
+
+    def record_syntactic_position(  # type: ignore[override]
+        self,
+        node: cst.CSTNode,
+        *,
+        start_node: cst.CSTNode | None = None,
+        end_node: cst.CSTNode | None = None,
+    ) -> _Recorded:
+        return _Recorded(self, node, start_node, end_node)
