@@ -30,7 +30,6 @@ _EXEMPT: Final = (
     Trait.ON_DEVICE,
     Trait.FEW,
 )
-_DAEMONS: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
@@ -520,7 +519,7 @@ class LoaderWithoutWorkers(Rule):
             traits = self._traits(script, site)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            if _is_daemonic(script, site.node) or _is_one_draw(script, site.node):
+            if script.guard.in_daemon(site.node) or script.loaders.draws_once(site.node):
                 continue
             if script.loaders.made_in_batch_loop(site.node):
                 continue
@@ -598,40 +597,3 @@ def _runs_unguarded(script: Script, made: cst.Call) -> bool:
     if not places:
         return script.guard.at_import(made) and not script.has_main_guard
     return any(script.guard.at_import(place) for place in places)
-
-
-def _is_daemonic(script: Script, made: cst.Call) -> bool:
-    """Whether a loader is made in a process that may not have children."""
-    for call in script.all(cst.Call):
-        name = script.name(call.func) or ""
-        site = script.call(call)
-        if name.endswith("multiprocessing.Process") and site.argument("daemon").equals(True):
-            target = site.given("target", 1)
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _DAEMONS:
-            target = site.given("func", 0)
-        else:
-            continue
-        run = script.definition(target.value) if target is not None else None
-        if isinstance(run, cst.FunctionDef) and any(
-            script.tree.inside(made, body) for body in script.functions.reached(run)
-        ):
-            return True
-    return False
-
-
-def _is_one_draw(script: Script, made: cst.Call) -> bool:
-    """Whether all that is taken from a loader is one batch."""
-    if script.loaders.handed(made):
-        return False
-    places = script.loaders.passes(made)
-    return bool(places) and all(_draws_once(script, place) for place in places)
-
-
-def _draws_once(script: Script, place: cst.CSTNode) -> bool:
-    holder = script.parent(place)
-    drawing = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    return (
-        isinstance(drawing, cst.Call)
-        and script.name(drawing.func) == "builtins.next"
-        and not any(True for _ in script.loops_around(place))
-    )

@@ -22,7 +22,6 @@ _DICTS: Final = (
     "transformers.DataCollatorForSeq2Seq",
     "transformers.DataCollatorForTokenClassification",
 )
-_MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
 
@@ -108,6 +107,29 @@ class UnpinnedLoader(Rule):
             + loader = DataLoader(Images(), collate_fn=collate, pin_memory=torch.cuda.is_available())
               for x, y in loader:
                   model(x.cuda())
+            """,
+        "the loop uses what the collate function gives as a mapping": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Texts, collate, model
+            - for batch in DataLoader(Texts(), collate_fn=collate):
+            + for batch in DataLoader(Texts(), collate_fn=collate, pin_memory=torch.cuda.is_available()):
+                  batch = {name: value.cuda() for name, value in batch.items()}
+                  model(**batch)
+            """,
+        "a generator hands the batches on": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              def forever(loader):
+                  while True:
+                      for batch in loader:
+                          yield batch
+            - loader = DataLoader(Images())
+            + loader = DataLoader(Images(), pin_memory=torch.cuda.is_available())
+              batches = forever(loader)
+              for step in range(1000):
+                  model(next(batches).cuda())
             """,
         "a loader that the file hands out, in a file that knows the GPU": """
               import torch
@@ -299,7 +321,7 @@ class UnpinnedLoader(Rule):
         for site in script.calls("torch.utils.data.DataLoader"):
             if site.argument(*_PIN).state is not State.ABSENT or not _can_pin(script, site):
                 continue
-            if not _moves_batches(script, site.node):
+            if script.framework == "none" and not script.batches.are_moved(site.node):
                 continue
             message = (
                 f"{script.loaders.label(site.node)} hands out pageable memory: every batch is "
@@ -356,7 +378,9 @@ def _can_pin(script: Script, site: CallSite) -> bool:
     if Trait.ON_DEVICE in script.datasets.callable_traits(collate.value):
         return False
     origin = script.origins.of(collate.value)
-    return bool(origin.values) and all(_gives_plain(script, one) for one in origin.values)
+    if origin.values and all(_gives_plain(script, one) for one in origin.values):
+        return True
+    return any(script.batches.are_mappings(place) for place in script.loaders.passes(site.node))
 
 
 def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
@@ -381,128 +405,3 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.Call) and script.name(value.func) in (*_DICTS, "builtins.tuple"):
         return True
     return isinstance(value, (cst.Tuple, cst.List, cst.Dict)) or script.kind(value) in _PINNABLE
-
-
-def _moves_batches(script: Script, made: cst.Call) -> bool:
-    """Whether a pass over a loader, where one is in sight, sends its batches to a device."""
-    if script.framework != "none" or script.loaders.handed(made):
-        return True
-    places = script.loaders.passes(made)
-    regions = [_region(script, place) for place in places]
-    if any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory"
-        for region in regions
-        for call in _reached(script, region)
-    ):
-        return False
-    return not places or any(
-        _moves_what(script, region, _batch_names(script, place, region))
-        for place, region in zip(places, regions, strict=True)
-    )
-
-
-def _region(script: Script, place: cst.CSTNode) -> cst.CSTNode:
-    """Give the code that sees the batches of a pass: the loop, or the function around it."""
-    if isinstance(place, cst.For):
-        return place
-    return script.function(place) or script.tree.module
-
-
-def _reached(script: Script, region: cst.CSTNode) -> Iterator[cst.Call]:
-    for body in script.functions.reached(region):
-        yield from script.functions.own(body, cst.Call)
-
-
-def _batch_names(script: Script, place: cst.CSTNode, region: cst.CSTNode) -> set[str]:
-    """Give the names that hold a batch, or something made of one."""
-    names: set[str] = set()
-    if isinstance(place, (cst.For, cst.CompFor)):
-        names = {node.value for node in _names_in(script, place.target)}
-    else:
-        for call in script.within(region, cst.Call):
-            if script.name(call.func) == "builtins.next":
-                names |= _targets_around(script, call)
-    for _ in range(3):
-        for assign in script.within(region, cst.Assign):
-            if any(node.value in names for node in _names_in(script, assign.value)):
-                names |= {n.value for each in assign.targets for n in _names_in(script, each)}
-        inner_loops: list[cst.For | cst.CompFor] = [
-            *script.within(region, cst.For),
-            *script.within(region, cst.CompFor),
-        ]
-        for inner in inner_loops:
-            if any(node.value in names for node in _names_in(script, inner.iter)):
-                names |= {node.value for node in _names_in(script, inner.target)}
-    return names
-
-
-def _targets_around(script: Script, call: cst.Call) -> set[str]:
-    line = script.statement(call)
-    return {
-        node.value
-        for assign in script.within(line, cst.Assign)
-        for each in assign.targets
-        for node in _names_in(script, each)
-    }
-
-
-def _names_in(script: Script, node: cst.CSTNode) -> Iterator[cst.Name]:
-    return script.within(node, cst.Name)
-
-
-def _moves_what(script: Script, region: cst.CSTNode, names: set[str]) -> bool:
-    """Whether code moves one of these names, or hands one to what moves it."""
-    for call in script.functions.own(region, cst.Call):
-        if _moves(call):
-            if any(node.value in names for node in _moved(script, call)):
-                return True
-            continue
-        if not any(node.value in names for arg in call.args for node in _roots(script, arg.value)):
-            continue
-        callee = script.functions.callee(call)
-        if callee is not None and any(_moves(inner) for inner in _reached(script, callee)):
-            return True
-        if callee is None and _out_of_sight(script, call):
-            return True
-    return False
-
-
-def _out_of_sight(script: Script, call: cst.Call) -> bool:
-    """Whether a function of the project, or DataParallel, gets the batch and may move it."""
-    if script.kind(call.func) is Kind.MODULE:
-        return any(True for _ in script.calls("torch.nn.DataParallel"))
-    name = script.name(call.func)
-    if name is not None:
-        return not name.startswith(("builtins.", "torch.", "numpy.", "torchvision."))
-    owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-    root = next(_names_in(script, owner), None)
-    return root is not None and root.value == "self" and script.kind(owner) is Kind.UNKNOWN
-
-
-def _moved(script: Script, call: cst.Call) -> Iterator[cst.Name]:
-    """Yield the names of what a call moves, without those that only index it."""
-    sources: list[cst.CSTNode] = [arg.value for arg in call.args]
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
-        sources = [call.func.value]
-    for source in sources:
-        yield from _roots(script, source)
-
-
-def _roots(script: Script, source: cst.CSTNode) -> Iterator[cst.Name]:
-    """Yield the names in an expression, without those that only index."""
-    indices = [script.span(index) for index in script.within(source, cst.SubscriptElement)]
-    for node in _names_in(script, source):
-        if not any(script.span(node) in index for index in indices):
-            yield node
-
-
-def _moves(call: cst.Call) -> bool:
-    if any(arg.keyword is not None and arg.keyword.value == "device" for arg in call.args):
-        return True
-    if isinstance(call.func, cst.Name):
-        return "device" in call.func.value or "cuda" in call.func.value
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVING:
-        return False
-    return not any(
-        isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args
-    )

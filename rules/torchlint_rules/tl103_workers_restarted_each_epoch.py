@@ -353,7 +353,7 @@ def _is_changed(script: Script, made: cst.Call) -> bool:
         owner = target
         while isinstance(owner, (cst.Attribute, cst.Subscript)):
             owner = owner.value
-            if script.span(owner).start > script.span(made).start and _is_dataset(
+            if script.tree.order(owner) > script.tree.order(made) and _is_dataset(
                 script, owner, made, objects, word
             ):
                 return True

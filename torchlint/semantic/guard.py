@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.values import Values
 
 __all__ = ["Guard"]
+
+_POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
 class Guard:
     """Tells whether code runs at import, which every spawned worker process does again."""
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, values: Values) -> None:
         self.functions = functions
+        self.values = values
         self.tree = functions.tree
         self.scopes = functions.scopes
         self._known: dict[int, bool] = {}
@@ -38,3 +45,24 @@ class Guard:
                 self.at_import(call) for call in self.functions.callers(function)
             )
         return found
+
+    def in_daemon(self, node: cst.CSTNode) -> bool:
+        """Whether a node runs in a process that may not have children of its own."""
+        return any(
+            isinstance(run, cst.FunctionDef)
+            and any(self.tree.inside(node, body) for body in self.functions.reached(run))
+            for run in self._daemons()
+        )
+
+    def _daemons(self) -> Iterator[cst.CSTNode | None]:
+        """Yield the functions that pools and daemonic processes run."""
+        for call in self.tree.all(cst.Call):
+            name = self.functions.names.name(call.func) or ""
+            target = None
+            if name.endswith("multiprocessing.Process"):
+                if self.values.argument(call, "daemon").equals(True):
+                    target = self.values.argument_node(call, "target", 1)
+            elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _POOL:
+                target = self.values.argument_node(call, "func", 0)
+            if target is not None:
+                yield self.functions.definition(target.value)

@@ -116,6 +116,24 @@ class Loaders:
             return []
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
 
+    def draws_once(self, call: cst.Call) -> bool:
+        """Whether all that is ever taken from a loader is one batch."""
+        places = self.passes(call)
+        return (
+            bool(places)
+            and not self.handed(call)
+            and all(self._is_one_draw(place) for place in places)
+        )
+
+    def _is_one_draw(self, place: cst.CSTNode) -> bool:
+        holder = self.tree.parent(place)
+        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return (
+            isinstance(drawing, cst.Call)
+            and self.names.name(drawing.func) == "builtins.next"
+            and not any(True for _ in self.loops.around(place))
+        )
+
     # -- how often ------------------------------------------------------------
 
     def repeated(self, call: cst.Call) -> list[cst.CSTNode]:

@@ -1,0 +1,169 @@
+"""Batches: what a script does with what its loaders hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loaders import Loaders
+
+__all__ = ["Batches"]
+
+_MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
+
+
+class Batches:
+    """Follows the batches of a loader through the code that gets them."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loaders: Loaders) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loaders = loaders
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def are_mappings(self, place: cst.CSTNode) -> bool:
+        """Whether a pass uses its batches as mappings: `batch["x"]`, `model(**batch)`."""
+        if not isinstance(place, cst.For):
+            return False
+        names = {node.value for node in self._names_in(place.target)}
+        for item in self.tree.within(place.body, cst.Subscript):
+            index = item.slice[0].slice
+            if isinstance(item.value, cst.Name) and item.value.value in names:
+                if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+                    return True
+        return any(
+            arg.star == "**" and isinstance(arg.value, cst.Name) and arg.value.value in names
+            for arg in self.tree.within(place.body, cst.Arg)
+        )
+
+    def are_moved(self, made: cst.Call) -> bool:
+        """Whether a pass over a loader, where one is in sight, sends its batches to a device."""
+        if self.loaders.handed(made):
+            return True
+        places = self.loaders.passes(made)
+        regions = [self._region(place) for place in places]
+        if any(self._hands_on(place) for place in places):
+            return True
+        if any(
+            isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory"
+            for region in regions
+            for call in self._reached(region)
+        ):
+            return False
+        return not places or any(
+            self._moves_what(region, self._batch_names(place, region))
+            for place, region in zip(places, regions, strict=True)
+        )
+
+    def _hands_on(self, place: cst.CSTNode) -> bool:
+        """Whether a pass stands in a generator, which gives its batches to others."""
+        function = self.scopes.function(place)
+        return function is not None and self.functions.is_generator(function)
+
+    def _region(self, place: cst.CSTNode) -> cst.CSTNode:
+        """Give the code that sees the batches of a pass: the loop, or the function around it."""
+        if isinstance(place, cst.For):
+            return place
+        return self.scopes.function(place) or self.tree.module
+
+    def _reached(self, region: cst.CSTNode) -> Iterator[cst.Call]:
+        for body in self.functions.reached(region):
+            yield from self.functions.own(body, cst.Call)
+
+    def _batch_names(self, place: cst.CSTNode, region: cst.CSTNode) -> set[str]:
+        """Give the names that hold a batch, or something made of one."""
+        names: set[str] = set()
+        if isinstance(place, (cst.For, cst.CompFor)):
+            names = {node.value for node in self._names_in(place.target)}
+        else:
+            for call in self.tree.within(region, cst.Call):
+                if self.names.name(call.func) == "builtins.next":
+                    names |= self._targets_around(call)
+        for _ in range(3):
+            for assign in self.tree.within(region, cst.Assign):
+                if any(node.value in names for node in self._names_in(assign.value)):
+                    names |= {n.value for each in assign.targets for n in self._names_in(each)}
+            inner_loops: list[cst.For | cst.CompFor] = [
+                *self.tree.within(region, cst.For),
+                *self.tree.within(region, cst.CompFor),
+            ]
+            for inner in inner_loops:
+                if any(node.value in names for node in self._names_in(inner.iter)):
+                    names |= {node.value for node in self._names_in(inner.target)}
+        return names
+
+    def _targets_around(self, call: cst.Call) -> set[str]:
+        line = self.tree.statement(call)
+        return {
+            node.value
+            for assign in self.tree.within(line, cst.Assign)
+            for each in assign.targets
+            for node in self._names_in(each)
+        }
+
+    def _names_in(self, node: cst.CSTNode) -> Iterator[cst.Name]:
+        return self.tree.within(node, cst.Name)
+
+    def _moves_what(self, region: cst.CSTNode, names: set[str]) -> bool:
+        """Whether code moves one of these names, or hands one to what moves it."""
+        for call in self.functions.own(region, cst.Call):
+            if _moves(call):
+                if any(node.value in names for node in self._moved(call)):
+                    return True
+                continue
+            if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
+                continue
+            callee = self.functions.callee(call)
+            if callee is not None and any(_moves(inner) for inner in self._reached(callee)):
+                return True
+            if callee is None and self._out_of_sight(call):
+                return True
+        return False
+
+    def _out_of_sight(self, call: cst.Call) -> bool:
+        """Whether a function of the project, or DataParallel, gets the batch and may move it."""
+        if self.kinds.kind(call.func) is Kind.MODULE:
+            return any(
+                self.names.name(other.func) == "torch.nn.DataParallel"
+                for other in self.tree.all(cst.Call)
+            )
+        name = self.names.name(call.func)
+        if name is not None:
+            return not name.startswith(("builtins.", "torch.", "numpy.", "torchvision."))
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        root = next(self._names_in(owner), None)
+        return root is not None and root.value == "self" and self.kinds.kind(owner) is Kind.UNKNOWN
+
+    def _moved(self, call: cst.Call) -> Iterator[cst.Name]:
+        """Yield the names of what a call moves, without those that only index it."""
+        sources: list[cst.CSTNode] = [arg.value for arg in call.args]
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
+            sources = [call.func.value]
+        for source in sources:
+            yield from self._roots(source)
+
+    def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
+        """Yield the names in an expression, without those that only index."""
+        indices = list(self.tree.within(source, cst.SubscriptElement))
+        for node in self._names_in(source):
+            if not any(self.tree.inside(node, index) for index in indices):
+                yield node
+
+
+def _moves(call: cst.Call) -> bool:
+    if any(arg.keyword is not None and arg.keyword.value == "device" for arg in call.args):
+        return True
+    if isinstance(call.func, cst.Name):
+        return "device" in call.func.value or "cuda" in call.func.value
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVING:
+        return False
+    return not any(
+        isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args
+    )
