@@ -15,7 +15,7 @@ __all__ = ["syncs"]
 
 _LARGE: Final = re.compile(
     r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
-    r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?)(?:_\w+)?",
+    r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
 )
 
@@ -65,9 +65,23 @@ def _needed(
     if script.needed_in(loop, reading, besides):
         return True
     if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
-        if any(_LARGE.fullmatch(name.value) for name in script.within(reading.tensor, cst.Name)):
+        if _is_large(script, accumulation, reading):
             return True
     return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _is_large(script: Script, accumulation: Accumulation, reading: Reading) -> bool:
+    """Whether names say that a batch of it is too much to keep on the device."""
+    if script.is_integral(reading.tensor) or script.kind(reading.tensor) is Kind.LOSS:
+        return False
+    return any(_LARGE.fullmatch(_root(node)) for node in (reading.tensor, accumulation.target))
+
+
+def _root(node: cst.BaseExpression) -> str:
+    """Give the name at the left end of an expression."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:

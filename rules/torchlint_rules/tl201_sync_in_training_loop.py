@@ -726,6 +726,20 @@ class SyncInTrainingLoop(Rule):
                     writer.add_scalar("loss", value, i)
                 return running / len(loader)
             """,
+        "the steps of one batch: the progress bar shows their sum after each": """
+            import torch.nn.functional as F
+            from tqdm import tqdm
+            def train(model, loader, optimizer, steps):
+                bar = tqdm(loader)
+                for x, y in bar:
+                    total = 0.0
+                    for _ in range(steps):
+                        loss = F.mse_loss(model(x.cuda()), y.cuda()) / steps
+                        loss.backward()
+                        total += loss.item()
+                    optimizer.step()
+                    bar.set_description(f"{total:.4f}")
+            """,
         "the running value is kept for every batch": """
             import torch.nn.functional as F
             def train(model, loader, optimizer):

@@ -151,16 +151,21 @@ class Accumulators:
 
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Whether hot code of the loop needs what was added up so far on the host."""
-        loop = accumulation.loop.node
-        return any(not self._only_computed(place, loop) for place in self._hot_reads(accumulation))
+        return any(
+            not self._only_computed(place, loop.node)
+            for loop in self.loops.around(accumulation.node)
+            if loop.is_batch
+            for place in self._hot_reads(accumulation, loop.node)
+        )
 
-    def _hot_reads(self, accumulation: Accumulation) -> Iterator[cst.BaseExpression]:
+    def _hot_reads(
+        self, accumulation: Accumulation, loop: LoopNode
+    ) -> Iterator[cst.BaseExpression]:
         """Yield the hot places that read what an addition adds to, other additions left out."""
         root: cst.BaseExpression = accumulation.target
         while isinstance(root, cst.Subscript):
             root = root.value
         path = dotted(root)
-        loop = accumulation.loop.node
         own = [a.node for a in self.all() if self._path(a.target) == path]
         for kind in (cst.Name, cst.Attribute):
             for place in self.tree.within(loop, kind):
