@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -24,6 +25,7 @@ class Grad(Enum):
 
 
 _OFF: Final = frozenset({"torch.no_grad", "torch.inference_mode"})
+_WORD: Final = re.compile(r"no_?grad|inference_?mode|without_?grad", re.IGNORECASE)
 _MARKED: Final = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
@@ -68,13 +70,17 @@ class Gradients:
             if name == "torch.set_grad_enabled":
                 return self._flag(node, inverted=False)
             manager = self._of_manager(node)
-            alias = isinstance(node.func, (cst.Name, cst.Attribute)) and manager is None
-            return self.mode(node.func) if alias and name is None else manager
+            if manager is None and isinstance(node.func, (cst.Name, cst.Attribute)):
+                return self.mode(node.func) if name is None else self._by_word(node.func)
+            return manager
         if isinstance(node, (cst.Name, cst.Attribute)):
             name = self.names.name(node)
             if name in _OFF:
                 return Grad.OFF
-            return Grad.ON if name == "torch.enable_grad" else self._of_alias(node)
+            if name == "torch.enable_grad":
+                return Grad.ON
+            found = self._of_alias(node)
+            return found if found is not None else self._by_word(node)
         if isinstance(node, cst.IfExp):
             modes = {self.mode(node.body), self.mode(node.orelse)}
             return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
@@ -194,3 +200,12 @@ class Gradients:
             if self.scopes.function(call) is None and self.names.name(call.func) is not None:
                 return self._flag(call, inverted=False)
         return Grad.ON
+
+    def _by_word(self, node: cst.Name | cst.Attribute) -> Grad | None:
+        """Go by the word of a context manager that this file does not show."""
+        if self.functions.definition(node) is not None:
+            return None
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        if word in ("no_grad", "inference_mode"):
+            return Grad.OFF
+        return Grad.UNKNOWN if _WORD.search(word) else None

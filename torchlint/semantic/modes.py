@@ -262,11 +262,11 @@ class Modes:
 
     def mode(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Mode:
         """Give the mode that a network is in when a place is first reached."""
+        if self._is_born_in_eval(network):
+            return Mode.EVAL
         return self._mode(place, network, _DEPTH)
 
-    def last_switch(
-        self, place: cst.CSTNode, network: cst.BaseExpression | None
-    ) -> Switch | None:
+    def last_switch(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Switch | None:
         """Give the last switch before a place in the same function."""
         found = self._before(place, network)
         return found[-1] if found else None
@@ -295,15 +295,14 @@ class Modes:
             return Mode.UNKNOWN
         function = self.scopes.function(place)
         if function is None:
-            return self._at_birth(network)
+            return Mode.TRAIN
         callers = self.functions.callers(function)
         if not callers or not depth:
             return Mode.HIDDEN
         found = {self._mode(call, None, depth - 1) for call in callers}
-        found.discard(Mode.HIDDEN if Mode.TRAIN in found else Mode.TRAIN)
-        if found == {Mode.HIDDEN}:
-            return self._at_birth(network) if self._is_whole(place) else Mode.HIDDEN
-        return (found.pop() if len(found) == 1 else Mode.UNKNOWN) if found else Mode.TRAIN
+        if found & {Mode.EVAL, Mode.UNKNOWN}:
+            return found.pop() if len(found) == 1 else Mode.UNKNOWN
+        return Mode.TRAIN if Mode.TRAIN in found else Mode.HIDDEN
 
     def _comes_round(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> bool:
         """Whether a later part of a loop around a place switches to evaluation for its next pass."""
@@ -316,17 +315,15 @@ class Modes:
             for switch in self.switches(loop.node.body)
         )
 
-    def _is_whole(self, place: cst.CSTNode) -> bool:
-        function = self.scopes.function(place)
-        return function is None or not self.functions.escapes(function)
+    def _is_born_in_eval(self, network: cst.BaseExpression | None) -> bool:
+        """Whether a network comes ready for evaluation and nobody trains it."""
+        if network is None or any(self._trains_mode(call) for call in self.tree.all(cst.Call)):
+            return False
+        made = self.values.value_of(network).node
+        return isinstance(made, cst.Call) and bool(
+            _BORN_IN_EVAL.fullmatch(self.names.name(made.func) or "")
+        )
 
-    def _at_birth(self, network: cst.BaseExpression | None) -> Mode:
-        """Give the mode in which a network is made."""
-        if network is None:
-            return Mode.TRAIN
-        value = self.values.value_of(network)
-        if isinstance(value.node, cst.Call):
-            name = self.names.name(value.node.func) or ""
-            if _BORN_IN_EVAL.fullmatch(name):
-                return Mode.EVAL
-        return Mode.TRAIN
+    def _trains_mode(self, call: cst.Call) -> bool:
+        switch = self._switch(call, 0)
+        return switch is not None and switch.mode is Mode.TRAIN

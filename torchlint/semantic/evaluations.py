@@ -1,0 +1,279 @@
+"""Evaluations: the places where a script runs networks to measure them, not to train them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.gradient import Grad, Gradients
+from torchlint.semantic.kind import Kind, derived
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
+from torchlint.semantic.modes import Mode, Modes
+from torchlint.semantic.scopes import dotted
+from torchlint.semantic.words import says_evaluation, says_training, words
+
+__all__ = ["Evaluation", "Evaluations", "Forward"]
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """One call that runs a network; `records` says whether autograd does."""
+
+    call: cst.Call
+    network: cst.BaseExpression
+    records: Grad
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Code that measures networks: a loop over batches, or a function with all data at once."""
+
+    node: LoopNode | cst.FunctionDef
+    function: cst.FunctionDef | None
+    loader: cst.BaseExpression | None
+    forwards: tuple[Forward, ...]
+    by_function: bool
+    """Whether the name of the function says so."""
+    by_loader: bool
+    """Whether the name of the loader says so; where no name does, a call of `eval()` does."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether a name says that this is an evaluation."""
+        return self.by_function or self.by_loader
+
+    @property
+    def body(self) -> cst.BaseSuite:
+        """What runs in it."""
+        return self.node.body
+
+    @property
+    def networks(self) -> list[cst.BaseExpression]:
+        """The networks that it runs, each once."""
+        return list({dotted(each.network): each.network for each in self.forwards}.values())
+
+
+_ENVIRONMENT: Final = frozenset(("step", "reset", "render"))
+_OWNERS: Final = ("lightning", "pytorch_lightning", "transformers", "fastai", "LightningModule")
+_DIFFERENTIATES: Final = (
+    "torch.autograd.grad", "torch.autograd.functional", "torch.autograd.backward", "torch.func.", "functorch.", "torch.enable_grad", "torch.is_grad_enabled",
+    "torch.set_grad_enabled", "captum.", "torchattacks.", "foolbox.", "autoattack.", "torch.jit.", "torch.onnx.",
+)  # fmt: skip
+_GRADIENTS: Final = frozenset(
+    "requires_grad requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
+)
+_ATTACKS: Final = frozenset(
+    (
+        "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
+        "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
+        "influence attribution"
+    ).split()
+)
+_TESTS: Final = frozenset({"pytest", "unittest"})
+_DEPTH: Final = 3
+
+
+class Evaluations:
+    """Finds the evaluations of a file."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients, modes: Modes
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.gradients = gradients
+        self.modes = modes
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def all(self) -> tuple[Evaluation, ...]:
+        """Every evaluation, in the order of the source; none lies inside another."""
+        if self._is_test_file():
+            return ()
+        loops = [each for loop in self.loops.all() if (each := self._of_loop(loop)) is not None]
+        inner = [each for each in loops if not any(self._around(other, each) for other in loops)]
+        covered = {
+            id(body)
+            for each in inner
+            for body in (each.function, *self.functions.reached(each.body))
+        }
+        whole = [
+            each
+            for function in self.tree.all(cst.FunctionDef)
+            if id(function) not in covered
+            and (each := self._of_function(function, covered)) is not None
+        ]
+        return tuple(sorted([*inner, *whole], key=lambda each: self.tree.order(each.node)))
+
+    def _around(self, outer: Evaluation, inner: Evaluation) -> bool:
+        return outer is not inner and self.tree.inside(inner.node, outer.node)
+
+    def _is_test_file(self) -> bool:
+        return any(
+            binding.qualified.partition(".")[0] in _TESTS
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+        )
+
+    # -- loops --------------------------------------------------------------------
+
+    def _of_loop(self, loop: Loop) -> Evaluation | None:
+        node = loop.node
+        if loop.role not in (Role.EVAL_BATCH, Role.OTHER) or self._is_owned(node):
+            return None
+        if self.loops.trains(node, direct=False) or not self.measures(node.body):
+            return None
+        batches = loop.role is Role.EVAL_BATCH
+        if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
+            return None
+        function = self.scopes.function(node)
+        by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
+        if not by_function and not by_loader and not self._in_eval(node, function):
+            return None
+        if not batches and self._is_method_of_network(function):
+            return None
+        forwards = tuple(self._forwards(node.body))
+        if not forwards:
+            return None
+        return Evaluation(node, function, loop.loader, forwards, by_function, by_loader)
+
+    def _holds_batches(self, node: cst.For) -> bool:
+        """Whether a loop stands around a loop over batches, which is the one to judge."""
+        return any(
+            self.loops.loop(inner).role is Role.EVAL_BATCH
+            for inner in self.tree.within(node.body, cst.For)
+        )
+
+    def _is_loader_named(self, loader: cst.BaseExpression | None) -> bool:
+        text = self.tree.text(loader) if loader is not None else ""
+        return says_evaluation(text) and not says_training(text)
+
+    def _is_named(self, function: cst.FunctionDef | None) -> bool:
+        if function is None or self._is_unit_test(function):
+            return False
+        return says_evaluation(function.name.value) and not says_training(function.name.value)
+
+    def _is_unit_test(self, function: cst.FunctionDef) -> bool:
+        """Whether a test runner, and nobody in this file, calls a function."""
+        return function.name.value.startswith("test_") and not self.functions.callers(function)
+
+    def _in_eval(self, place: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
+        """Whether `eval()` was the last word on the mode in the same function."""
+        last = self.modes.last_switch(place, None)
+        return last is not None and last.mode is Mode.EVAL and last.network is not None
+
+    # -- functions without a loop -----------------------------------------------------
+
+    def _of_function(self, function: cst.FunctionDef, covered: set[int]) -> Evaluation | None:
+        if self._is_owned(function) or self._is_method_of_network(function):
+            return None
+        if not self._is_named(function) or not self.only_measures(function.body):
+            return None
+        forwards = tuple(self._forwards(function.body, 0))
+        if not forwards or not self._in_eval(forwards[0].call, function):
+            return None
+        callers = self.functions.callers(function)
+        if not callers or any(id(self.scopes.function(call)) in covered for call in callers):
+            return None
+        return Evaluation(function, function, None, forwards, True, False)
+
+    # -- what runs --------------------------------------------------------------------
+
+    def only_measures(self, region: cst.CSTNode) -> bool:
+        """Whether a region runs nothing that trains."""
+        return self.measures(region) and not any(
+            self.loops.is_step(call)
+            for body in self.functions.reached(region)
+            for call in self.functions.own(body, cst.Call)
+        )
+
+    def measures(self, region: cst.CSTNode) -> bool:
+        """Whether a region neither acts in an environment nor hands optimizers about."""
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                func = call.func
+                if isinstance(func, cst.Attribute) and func.attr.value in _ENVIRONMENT:
+                    if "env" in dotted(func.value).lower() or func.attr.value == "step":
+                        return False
+                if isinstance(func, cst.Attribute) and func.attr.value == "zero_grad":
+                    return False
+        return not any(
+            self.kinds.kind(name) is Kind.OPTIMIZER
+            for name in self.tree.within(region, cst.Name)
+            if self.scopes.reads(name)
+        )
+
+    def _forwards(self, region: cst.CSTNode, depth: int = _DEPTH) -> Iterator[Forward]:
+        """Yield the calls that run networks in a region and in the plain functions it calls."""
+        for call in self.functions.own(region, cst.Call):
+            network = self.loops.module_call(call)
+            if network is not None:
+                yield Forward(call, network, self.gradients.grad(call))
+                continue
+            callee = self.functions.callee(call)
+            if callee is None or not self.loops.runs_module(callee):
+                continue
+            if self._is_method_of_network(callee):
+                if isinstance(call.func, cst.Attribute):
+                    yield Forward(call, call.func.value, self._of_method(call, callee))
+            elif depth:
+                yield from self._forwards(callee.body, depth - 1)
+
+    def _of_method(self, call: cst.Call, callee: cst.FunctionDef) -> Grad:
+        """Say whether autograd records in a method of a network that a call runs."""
+        inner = {each.records for each in self._forwards(callee.body, 0)}
+        return Grad.OFF if inner == {Grad.OFF} else self.gradients.grad(call)
+
+    def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
+        owner = self.scopes.class_of(function) if function is not None else None
+        return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
+
+    def _is_owned(self, node: cst.CSTNode) -> bool:
+        """Whether a framework runs the method in which a node stands, and sets its modes."""
+        owner = self.scopes.class_of(node)
+        return owner is not None and any(
+            base.partition(".")[0] in _OWNERS or base.rpartition(".")[2] in _OWNERS
+            for base in self.functions.bases(owner)
+        )
+
+    def speaks_of(self, evaluation: Evaluation, spoken: frozenset[str]) -> bool:
+        """Whether a name in an evaluation, or that of its function, holds one of some words."""
+        names = [name.value for name in self.tree.within(evaluation.node, cst.Name)]
+        names += [at.attr.value for at in self.tree.within(evaluation.node, cst.Attribute)]
+        if evaluation.function is not None:
+            names.append(evaluation.function.name.value)
+        return any(spoken.intersection(words(name)) for name in names)
+
+    def needs_gradients(self, region: cst.CSTNode) -> bool:
+        """Whether a region, or what it runs, speaks of gradients: attacks, saliency, physics."""
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                name = self.names.name(call.func) or ""
+                if name.startswith(_DIFFERENTIATES) or self._asks_for_gradients(call):
+                    return True
+            mentions = [name.value for name in self.functions.own(body, cst.Name)]
+            attributes = [at.attr.value for at in self.functions.own(body, cst.Attribute)]
+            if not _GRADIENTS.isdisjoint(attributes):
+                return True
+            if any(_ATTACKS.intersection(words(word)) for word in (*mentions, *attributes)):
+                return True
+            if any(True for _ in self.functions.own(body, cst.Yield)):
+                return True
+        return False
+
+    def _asks_for_gradients(self, call: cst.Call) -> bool:
+        return any(
+            arg.keyword is not None
+            and arg.keyword.value in ("requires_grad", "create_graph", "retain_graph")
+            and not (isinstance(arg.value, cst.Name) and arg.value.value == "False")
+            for arg in call.args
+        )
