@@ -315,6 +315,17 @@ class SyncInEvaluationLoop(Rule):
                     ones += labels.sum().item()
                 return outputs, truth, ones
             """,
+        "a loss of tensors that were brought to the host is there already": """
+            import torch
+            @torch.no_grad()
+            def evaluate(model, loader, criterion):
+                total = []
+                for x, y in loader:
+                    pred = model(x.cuda()).cpu()
+                    print(pred.shape, float(pred[0, 0]))
+                    total.append(criterion(pred, y).item())
+                return total
+            """,
         "a whole mask for each batch would fill the device's memory": """
             import torch
             import torch.nn.functional as F

@@ -24,6 +24,9 @@ from torchlint.api import (
 )
 
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
+CUTTING: Final = ("detach", "item", "numpy", "tolist", "size", "argmax")
+DEPTH: Final = 6
 PASSING: Final = frozenset(
     "mean sum clone cpu cuda to float double half squeeze unsqueeze view reshape flatten".split()
 )
@@ -203,6 +206,17 @@ class GraphKeptAlive(Rule):
                     total += F.cross_entropy(outputs[-1], y)
                 return total, outputs
             """,
+        "a loss of detached outputs has no graph": """
+            import torch
+            def evaluate(model, loader, criterion):
+                model.eval()
+                losses = []
+                for x, y in loader:
+                    pred = model(x).detach().cpu()
+                    loss = criterion(pred, y)
+                    losses.append(loss)
+                return losses
+            """,
         "labels have no graph": """
             import torch
             def evaluate(model, loader):
@@ -329,20 +343,35 @@ def _sent(script: Script, leaf: cst.BaseExpression) -> bool:
 
 
 def _made(script: Script, leaf: cst.BaseExpression) -> bool:
-    """Whether a tensor is a loss or comes straight out of a network."""
-    if script.kind(leaf) is Kind.LOSS:
-        return True
-    if isinstance(leaf, cst.Call):
-        return script.module_call(leaf) is not None
-    if not isinstance(leaf, cst.Name):
+    """Whether a tensor of floats came out of a network, with the graph that made it."""
+    if script.kind(leaf) not in TENSORS or script.is_integral(leaf):
         return False
-    bindings = script.scopes.reaching(leaf)
+    return _carries(script, leaf, DEPTH)
+
+
+def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+    """Whether a network's graph hangs on an expression."""
+    if not depth or script.grad(node) is not Grad.ON:
+        return False
+    if isinstance(node, cst.Call):
+        if script.module_call(node) is not None:
+            return True
+        parts = [arg.value for arg in node.args]
+        if isinstance(node.func, cst.Attribute):
+            if node.func.attr.value in CUTTING:
+                return False
+            parts.append(node.func.value)
+        return any(_carries(script, part, depth - 1) for part in parts)
+    if isinstance(node, cst.BinaryOperation):
+        return any(_carries(script, side, depth - 1) for side in (node.left, node.right))
+    if isinstance(node, (cst.Subscript, cst.Attribute)):
+        cut = isinstance(node, cst.Attribute) and node.attr.value == "data"
+        return not cut and _carries(script, node.value, depth - 1)
+    if not isinstance(node, cst.Name):
+        return False
+    bindings = [each for each in script.scopes.reaching(node) if each.how in BOUND]
     return bool(bindings) and all(
-        each.how is How.ASSIGN
-        and isinstance(each.value, cst.Call)
-        and script.module_call(each.value) is not None
-        and script.grad(each.value) is Grad.ON
-        for each in bindings
+        each.value is not None and _carries(script, each.value, depth - 1) for each in bindings
     )
 
 

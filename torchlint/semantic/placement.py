@@ -76,6 +76,8 @@ class Placement:
             if tensors:
                 return all(self.on_host(each) for each in tensors)
             return name.rpartition(".")[2] in _MADE_ON_HOST
+        if self.kinds.kind(node.func) is Kind.CRITERION:
+            return self._all_on_host([arg.value for arg in node.args])
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return False
         method = node.func.attr.value

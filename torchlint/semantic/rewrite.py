@@ -161,9 +161,11 @@ class Rewrite:
         """
         wanted = f"{module}.{name}" if name else module
         for bound, bindings in self.scopes.module.bindings.items():
-            if len(bindings) == 1 and bindings[0].how is How.IMPORT and "." not in bound:
-                if bindings[0].qualified == wanted and self._at_top(bindings[0].node):
-                    return bound, ()
+            if "." not in bound and all(
+                each.how is How.IMPORT and each.qualified == wanted and self._at_top(each.node)
+                for each in bindings
+            ):
+                return bound, ()
         word = alias or name or module.partition(".")[0]
         bound_here = self.scopes.module.bindings.get(word, [])
         if any(b.how is not How.IMPORT or b.qualified != word for b in bound_here) or (
