@@ -64,15 +64,357 @@ class EvaluationWithGradients(Rule):
                   return total / len(val_loader)
               validate(model, val_loader, criterion)
             """,
+        "in a function that also trains the loop alone is wrapped": """
+              import torch
+              def train(model, train_loader, val_loader, criterion, optimizer):
+                  for epoch in range(3):
+                      for images, labels in train_loader:
+                          criterion(model(images), labels).backward()
+                          optimizer.step()
+                      # how good is it
+            -         for images, labels in val_loader:
+            -             # one batch
+            -             loss = criterion(
+            -                 model(images), labels
+            -             )
+            -             print(loss)
+            +         with torch.no_grad():
+            +             for images, labels in val_loader:
+            +                 # one batch
+            +                 loss = criterion(
+            +                     model(images), labels
+            +                 )
+            +                 print(loss)
+                      print(epoch)
+            """,
+        "at module level, with torch under another name": """
+              import torch as T
+              from torch.utils.data import DataLoader
+              test_loader = DataLoader(test_set)
+              net.eval()
+            - for x, y in test_loader:
+            -     print(net(x).argmax(1) == y)
+            + with T.no_grad():
+            +     for x, y in test_loader:
+            +         print(net(x).argmax(1) == y)
+            """,
+        "torch is imported where only its parts were": """
+            + import torch
+              from torch import nn
+              model = nn.Linear(2, 2)
+            - for x in test_loader:
+            -     print(model(x))
+            + with torch.no_grad():
+            +     for x in test_loader:
+            +         print(model(x))
+            """,
+        "no_grad is there by its own name": """
+              from torch import no_grad
+            + @no_grad()
+              def test(model, loader):
+                  model.eval()
+            !     for x in loader:
+                      print(model(x))
+              test(model, loader)
+            """,
+        "below the decorators that make methods": """
+              import torch
+              class Experiment:
+                  @staticmethod
+            +     @torch.no_grad()
+                  def evaluate(model, loader):
+                      hits = 0
+            !         for x, y in loader:
+                          hits += int((model(x).argmax(1) == y).sum())
+                      return hits
+            """,
+        "a property": """
+              import torch
+              class Experiment:
+                  @property
+            +     @torch.no_grad()
+                  def val_accuracy(self):
+                      hits = 0
+            !         for x, y in self.val_loader:
+                          hits += int((self.model(x).argmax(1) == y).sum())
+                      return hits
+            """,
+        "another decorator may want the function as it is: the loop is wrapped": """
+              import torch
+              import functools
+              @functools.lru_cache
+              def evaluate():
+            -     for x in loader:
+            -         print(model(x))
+            +     with torch.no_grad():
+            +         for x in loader:
+            +             print(model(x))
+            """,
+        "volatile has done nothing for years": """
+              import torch
+              from torch.autograd import Variable
+            + @torch.no_grad()
+              def test(model, loader):
+                  model.eval()
+            !     for x, y in loader:
+                      print(model(Variable(x, volatile=True)))
+              test(model, loader)
+            """,
+        "all data at once": """
+              import torch
+            + @torch.no_grad()
+              def test():
+                  model.eval()
+            !     out = model(data.x, data.edge_index)
+                  return int((out.argmax(1) == data.y).sum())
+              print(test())
+            """,
+        "only eval tells what the loop is for": """
+              import torch
+            + @torch.no_grad()
+              def report(model, loader):
+                  model.eval()
+            !     for x in loader:
+                      print(model(x))
+            """,
+        "batches by a call, in a while loop": """
+              import torch
+            + @torch.no_grad()
+              def evaluate():
+                  at, total = 0, 0.0
+            !     while at < 10:
+                      x, y = get_batch("val")
+                      total += criterion(model(x), y).item()
+                      at += 1
+                  return total
+            """,
+        "a metric of a training step": """
+              import torch
+              for x, y in train_loader:
+                  criterion(model(x), y).backward()
+                  optimizer.step()
+            -     hits = (model(x).argmax(1) == y).sum()
+            +     with torch.no_grad():
+            +         hits = (model(x).argmax(1) == y).sum()
+            """,
+        "a loss with its graph is returned out of sight": """
+              import torch
+            + @torch.no_grad()
+              def validate(model, loader):
+                  total = 0
+            !     for x, y in loader:
+                      total += criterion(model(x), y)
+                  return total
+            """,
+        "some function elsewhere gets the network: reported, left alone": """
+              import torch
+              from metrics import score
+              def validate(model, val_loader):
+            !     for x, y in val_loader:
+                      print(model(x), score(model, x))
+            """,
+        "a line of several statements: reported, left alone": """
+              import torch
+              for x, y in train_loader:
+                  criterion(model(x), y).backward()
+            !     hits = model(x).argmax(1).eq(y).sum(); print(hits)
+            """,
     }
     valid = {
-        "no graph is recorded": """
+        "no graph is recorded around the loop": """
             import torch
             def validate(model, val_loader):
                 model.eval()
                 with torch.no_grad():
                     for images, labels in val_loader:
                         print(model(images))
+            """,
+        "no graph is recorded around the forward call": """
+            import torch
+            def validate(model, val_loader):
+                model.eval()
+                for images, labels in val_loader:
+                    with torch.inference_mode():
+                        output = model(images)
+                    print(output)
+            """,
+        "a decorator does it": """
+            import torch
+            @torch.no_grad()
+            def validate(model, val_loader):
+                for images in val_loader:
+                    print(model(images))
+            """,
+        "a decorator of another file says that it does": """
+            from utils import smart_inference_mode
+            @smart_inference_mode()
+            def validate(model, val_loader):
+                for images in val_loader:
+                    print(model(images))
+            """,
+        "every caller does it": """
+            import torch
+            def validate(model, val_loader):
+                for images in val_loader:
+                    print(model(images))
+            with torch.no_grad():
+                validate(model, val_loader)
+            """,
+        "gradients are off for the whole script": """
+            import torch
+            torch.set_grad_enabled(False)
+            for images in val_loader:
+                print(model(images))
+            """,
+        "one loop trains or evaluates by a flag": """
+            import torch
+            def run(model, val_loader, training):
+                with torch.set_grad_enabled(training):
+                    for x, y in val_loader:
+                        print(model(x))
+            """,
+        "one loop for both phases": """
+            import torch
+            for phase in ["train", "val"]:
+                for x, y in dataloaders[phase]:
+                    with torch.set_grad_enabled(phase == "train"):
+                        loss = criterion(model(x), y)
+                        if phase == "train":
+                            loss.backward()
+                            optimizer.step()
+            """,
+        "an attack differentiates by the input": """
+            import torch
+            def test(model, test_loader):
+                model.eval()
+                for x, y in test_loader:
+                    x.requires_grad = True
+                    loss = criterion(model(x), y)
+                    loss.backward()
+                    print(model(x + 0.1 * x.grad.sign()))
+            """,
+        "an attack of another package differentiates": """
+            import torch
+            from attacks import pgd
+            def test_robust(model, test_loader):
+                model.eval()
+                for x, y in test_loader:
+                    print(model(pgd(model, x, y)))
+            """,
+        "saliency needs gradients": """
+            import torch
+            def evaluate_saliency(model, test_loader):
+                for x in test_loader:
+                    x = x.clone().requires_grad_(True)
+                    print(torch.autograd.grad(model(x).sum(), x))
+            """,
+        "inputs are optimised": """
+            import torch
+            def predict(model, test_loader):
+                for x in test_loader:
+                    guess = torch.zeros(3, requires_grad=True)
+                    print(model(x + guess))
+            """,
+        "a physics-informed loss differentiates in a helper": """
+            import torch
+            def residual(net, x):
+                u = net(x)
+                return torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+            def evaluate(net, test_loader):
+                for x in test_loader:
+                    print(net(x), residual(net, x))
+            """,
+        "second derivatives, sample by sample": """
+            import torch
+            def evaluate(model, test_loader):
+                for x in test_loader:
+                    print(torch.func.hessian(model)(x), model(x))
+            """,
+        "a generator runs under its caller's mode": """
+            import torch
+            def predictions(model, test_loader):
+                for x in test_loader:
+                    yield model(x)
+            with torch.no_grad():
+                for y in predictions(model, test_loader):
+                    print(y)
+            """,
+        "an agent in its environment": """
+            import torch
+            def evaluate(policy_net, env):
+                for episode in range(10):
+                    state, done = env.reset(), False
+                    while not done:
+                        state, reward, done, _ = env.step(policy_net(state).argmax())
+            """,
+        "a teacher in a training loop": """
+            import torch
+            def train(student_model, teacher_model, train_loader):
+                teacher_model.eval()
+                for x, y in train_loader:
+                    target = teacher_model(x)
+                    criterion(student_model(x), target).backward()
+                    optimizer.step()
+            """,
+        "a framework runs this step without gradients": """
+            import pytorch_lightning as pl
+            class Classifier(pl.LightningModule):
+                def validation_step(self, batch, index):
+                    for x, y in self.val_loader:
+                        print(self.model(x))
+            """,
+        "what the loop adds up is sent backward": """
+            import torch
+            total = 0
+            for x, y in val_loader:
+                total = total + criterion(model(x), y)
+            total.backward()
+            optimizer.step()
+            """,
+        "what the function returns is sent backward": """
+            import torch
+            def validation_loss(model, val_loader):
+                total = 0
+                for x, y in val_loader:
+                    total += criterion(model(x), y)
+                return total
+            loss = validation_loss(model, val_loader)
+            loss.backward()
+            """,
+        "something out of sight gets the optimizer": """
+            import torch
+            from engine import step
+            def validate_and_adapt(model, val_loader, optimizer):
+                for x, y in val_loader:
+                    step(model(x), y, optimizer)
+            """,
+        "somebody wants gradients here": """
+            import torch
+            def evaluate(model, test_loader):
+                with torch.enable_grad():
+                    for x in test_loader:
+                        print(model(x))
+            """,
+        "nothing says that this is an evaluation": """
+            import torch
+            def extract(model, loader):
+                for x in loader:
+                    print(model(x))
+            """,
+        "a unit test": """
+            import torch
+            def test_shapes(model):
+                model.eval()
+                for x in inputs:
+                    print(model(x))
+            """,
+        "the output of a training step is a metric too": """
+            import torch
+            for x, y in train_loader:
+                output = model(x)
+                criterion(output, y).backward()
+                optimizer.step()
+                hits = (output.argmax(1) == y).sum()
             """,
     }
 
@@ -85,6 +427,8 @@ class EvaluationWithGradients(Rule):
             region = evaluation.body
             fate = script.fate(region)
             if script.needs_gradients(region) or fate is Fate.TRAINED:
+                continue
+            if _is_wanted(script, evaluation.node):
                 continue
             if fate is Fate.HIDDEN and isinstance(evaluation.node, cst.FunctionDef):
                 continue
@@ -105,6 +449,17 @@ class EvaluationWithGradients(Rule):
             edits = _wrapped(script, script.statement(call))
             fix = Fix.exact("Compute the metric without gradients", edits) if edits else None
             yield Finding(self.code, script.span(call), message, fix)
+
+
+def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
+    """Whether somebody switched gradients on around an evaluation (`with torch.enable_grad():`)."""
+    at = script.parent(node)
+    while at is not None:
+        if isinstance(at, cst.With):
+            if any(script.grad_mode(item.item) is Grad.ON for item in at.items):
+                return True
+        at = script.parent(at)
+    return False
 
 
 def _subject(evaluation: Evaluation) -> str:
@@ -226,8 +581,8 @@ def _metrics(script: Script) -> Iterator[cst.Call]:
 
 
 def _compares(script: Script, line: cst.SimpleStatementLine) -> bool:
-    equals = any(True for _ in script.within(line, cst.Equal))
-    return equals or any(
+    compared = any(True for _ in script.within(line, cst.Comparison))
+    return compared or any(
         isinstance(call.func, cst.Attribute) and call.func.attr.value == "eq"
         for call in script.within(line, cst.Call)
     )

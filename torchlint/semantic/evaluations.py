@@ -62,8 +62,9 @@ class Evaluation:
 _ENVIRONMENT: Final = frozenset(("step", "reset", "render"))
 _OWNERS: Final = ("lightning", "pytorch_lightning", "transformers", "fastai", "LightningModule")
 _DIFFERENTIATES: Final = (
-    "torch.autograd.grad", "torch.autograd.functional", "torch.autograd.backward", "torch.func.", "functorch.", "torch.enable_grad", "torch.is_grad_enabled",
-    "torch.set_grad_enabled", "captum.", "torchattacks.", "foolbox.", "autoattack.", "torch.jit.", "torch.onnx.",
+    "torch.autograd.grad", "torch.autograd.functional", "torch.autograd.backward", "torch.func.",
+    "functorch.", "torch.enable_grad", "torch.is_grad_enabled", "torch.set_grad_enabled",
+    "captum.", "torchattacks.", "foolbox.", "autoattack.", "torch.jit.trace", "torch.onnx.",
 )  # fmt: skip
 _GRADIENTS: Final = frozenset(
     "requires_grad requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
@@ -136,6 +137,8 @@ class Evaluations:
         if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
             return None
         function = self.scopes.function(node)
+        if function is not None and self._is_unit_test(function):
+            return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
         if not by_function and not by_loader and not self._in_eval(node, function):
             return None
@@ -158,7 +161,7 @@ class Evaluations:
         return says_evaluation(text) and not says_training(text)
 
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
-        if function is None or self._is_unit_test(function):
+        if function is None:
             return False
         return says_evaluation(function.name.value) and not says_training(function.name.value)
 

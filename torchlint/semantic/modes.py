@@ -305,7 +305,7 @@ class Modes:
         return Mode.TRAIN if Mode.TRAIN in found else Mode.HIDDEN
 
     def _comes_round(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> bool:
-        """Whether a later part of a loop around a place switches to evaluation for its next pass."""
+        """Whether a later part of a loop around a place puts its next pass into evaluation."""
         order = self.tree.order(place)
         return any(
             switch.mode is not Mode.TRAIN

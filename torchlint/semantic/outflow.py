@@ -38,6 +38,10 @@ _CUT_NAMES: Final = frozenset({
 })  # fmt: skip
 _FILLS: Final = frozenset("append extend add update insert add_ copy_ put".split())
 _GRAPHLESS: Final = frozenset({Kind.NUMBER, Kind.STRING, Kind.NDARRAY, Kind.DEVICE, Kind.MODULE})
+_HOLDERS: Final = (
+    cst.BaseExpression, cst.Arg, cst.BaseElement, cst.BaseSlice, cst.SubscriptElement,
+    cst.BaseDictElement,
+)  # fmt: skip
 _DEPTH: Final = 3
 
 
@@ -182,13 +186,14 @@ class Outflow:
             if any(id(binding) in carrying for binding in bindings):
                 return True
             return self._carries(node.value, sources, carrying)
+        if isinstance(node, cst.Arg):
+            return self._carries(node.value, sources, carrying)
         if isinstance(node, cst.Call) and self._cuts(node):
             return False
         return any(
             self._carries(child, sources, carrying)
             for child in node.children
-            if isinstance(child, (cst.BaseExpression, cst.Arg, cst.BaseElement, cst.BaseSlice))
-            or isinstance(child, (cst.SubscriptElement, cst.BaseDictElement))
+            if isinstance(child, _HOLDERS)
         )
 
     def _cuts(self, call: cst.Call) -> bool:

@@ -279,6 +279,10 @@ class Script:
         """Give the places where networks run to be measured."""
         return self._evaluations.all
 
+    def speaks_of(self, evaluation: Evaluation, spoken: frozenset[str]) -> bool:
+        """Whether a name in an evaluation, or that of its function, holds one of some words."""
+        return self._evaluations.speaks_of(evaluation, spoken)
+
     def only_measures(self, region: cst.CSTNode) -> bool:
         """Whether a region runs nothing that trains."""
         return self._evaluations.only_measures(region)
