@@ -110,7 +110,7 @@ class Arrays:
     def _bound(self, binding: Binding) -> Array | None:
         value = binding.value
         if isinstance(binding.node, cst.Param):
-            return self._parameter(binding.node)
+            return self._parameter(binding, binding.node)
         if value is None:
             return None
         if binding.how in (How.ASSIGN, How.DECLARED):
@@ -131,9 +131,10 @@ class Arrays:
             return _without_dimensions(inner, 1) if inner is not None else None
         return None
 
-    def _parameter(self, parameter: cst.Param) -> Array | None:
+    def _parameter(self, binding: Binding, parameter: cst.Param) -> Array | None:
         if parameter.annotation is not None:
-            return Array() if self.kinds.kind(parameter.name) is Kind.NDARRAY else None
+            annotated = self.kinds.kind_of_binding(binding)
+            return Array() if annotated is Kind.NDARRAY else None
         given = self.functions.given(parameter)
         found = _agreed([self.array(value) for value in given]) if given else None
         return replace(found, fresh=False) if found is not None else None
