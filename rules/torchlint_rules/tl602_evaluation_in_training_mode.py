@@ -13,6 +13,7 @@ from torchlint.api import (
     Finding,
     Fix,
     Grad,
+    How,
     Mode,
     Role,
     Rule,
@@ -59,8 +60,8 @@ class EvaluationInTrainingMode(Rule):
         "nobody calls eval, training calls train": """
               import torch
               def evaluate(model, val_loader):
-                  correct = 0
             +     model.eval()
+                  correct = 0
                   with torch.no_grad():
             !         for x, y in val_loader:
                           correct += (model(x).argmax(1) == y).sum()
@@ -72,6 +73,142 @@ class EvaluationInTrainingMode(Rule):
                       optimizer.step()
                   print(evaluate(model, val_loader))
             """,
+        "training never calls train: the mode is put back": """
+              import torch
+              def evaluate(model, val_loader):
+            +     model.eval()
+                  correct = 0
+            !     for x, y in val_loader:
+                      correct += (model(x).argmax(1) == y).sum()
+            +     model.train()
+                  return correct
+              for epoch in range(3):
+                  for x, y in train_loader:
+                      criterion(model(x), y).backward()
+                      optimizer.step()
+                  print(evaluate(model, val_loader))
+            """,
+        "train is called once, before all epochs: the mode is put back": """
+              import torch
+              model.train()
+              for epoch in range(3):
+                  for x, y in train_loader:
+                      criterion(model(x), y).backward()
+                      optimizer.step()
+            +     model.eval()
+                  with torch.no_grad():
+            !         for x, y in val_loader:
+                          print(model(x))
+            +     model.train()
+            """,
+        "in the epoch loop, where each epoch begins with train": """
+              import torch
+              for epoch in range(3):
+                  model.train()
+                  for x, y in train_loader:
+                      criterion(model(x), y).backward()
+                      optimizer.step()
+            +     model.eval()
+            !     for x, y in val_loader:
+                      print(model(x))
+            """,
+        "in the middle of an epoch: the mode is put back": """
+              import torch
+              model.train()
+              for step, (x, y) in enumerate(train_loader):
+                  criterion(model(x), y).backward()
+                  optimizer.step()
+                  if step % 100 == 0:
+            +         model.eval()
+            !         for x, y in val_loader:
+                          print(model(x))
+            +         model.train()
+            """,
+        "a network with dropout, in sight": """
+              import torch
+              from torch import nn
+              class Net(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.head = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2))
+                  def forward(self, x):
+                      return self.head(x)
+              net = Net()
+            + net.eval()
+            ! for x in test_loader:
+                  print(net(x))
+            """,
+        "batch norm in a block of the network": """
+              import torch
+              from torch import nn
+              def block():
+                  return nn.Sequential(nn.Conv2d(3, 3, 3), nn.BatchNorm2d(3))
+              class Net(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.first = block()
+              net = Net().to("cpu")
+            + net.eval()
+            ! for x in test_loader:
+                  print(net(x))
+            """,
+        "a network kept in an object": """
+              import torch
+              class Experiment:
+                  def fit(self):
+                      self.model.train()
+                      for x, y in self.train_loader:
+                          self.criterion(self.model(x), y).backward()
+                          self.optimizer.step()
+                  def validate(self):
+            +         self.model.eval()
+                      hits = 0
+            !         for x, y in self.val_loader:
+                          hits += (self.model(x).argmax(1) == y).sum()
+                      return hits
+            """,
+        "two networks": """
+              import torch
+              def evaluate(encoder, decoder, test_loader):
+            +     decoder.eval()
+            +     encoder.eval()
+            !     for x in test_loader:
+                      print(decoder(encoder(x)))
+            +     decoder.train()
+            +     encoder.train()
+              for x, y in train_loader:
+                  criterion(decoder(encoder(x)), y).backward()
+                  optimizer.step()
+            """,
+        "who trains is out of sight, and so is whether they call train: reported only": """
+              import torch
+              def evaluate(model, val_loader):
+            !     for x, y in val_loader:
+                      print(model(x))
+            """,
+        "the loop is left by return, where no mode would be put back: reported only": """
+              import torch
+              def evaluate(model, val_loader):
+            !     for x, y in val_loader:
+                      if not model(x).isfinite().all():
+                          return None
+              for x, y in train_loader:
+                  criterion(model(x), y).backward()
+                  optimizer.step()
+            """,
+        "eval is called, but train comes after it": """
+              import torch
+              from torch import nn
+              net = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+              net.eval()
+              net.train()
+              for x, y in train_loader:
+                  criterion(net(x), y).backward()
+                  optimizer.step()
+            + net.eval()
+            ! for x in test_loader:
+                  print(net(x))
+            """,
     }
     valid = {
         "eval is called": """
@@ -81,6 +218,118 @@ class EvaluationInTrainingMode(Rule):
                 with torch.no_grad():
                     for x, y in val_loader:
                         print(model(x))
+            """,
+        "the caller calls it": """
+            import torch
+            def evaluate(model, val_loader):
+                for x, y in val_loader:
+                    print(model(x))
+            net.eval()
+            evaluate(net, val_loader)
+            """,
+        "train(False) is eval": """
+            import torch
+            model.train(False)
+            for x, y in val_loader:
+                print(model(x))
+            """,
+        "the mode goes by a flag": """
+            import torch
+            def run(model, val_loader, training):
+                model.train(training)
+                for x, y in val_loader:
+                    print(model(x))
+            """,
+        "the network was made ready where it was made": """
+            import torch
+            model = build().eval()
+            for x in test_loader:
+                print(model(x))
+            """,
+        "a helper of this file does it": """
+            import torch
+            def prepare(networks):
+                for network in networks:
+                    network.eval()
+            def test(net, test_loader):
+                prepare([net])
+                for x in test_loader:
+                    print(net(x))
+            """,
+        "neither dropout nor batch norm": """
+            import torch
+            from torch import nn
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.norm = nn.LayerNorm(4)
+                    self.rest = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Dropout(0.0))
+                def forward(self, x):
+                    return self.rest(self.norm(x))
+            net = Net()
+            for x in test_loader:
+                print(net(x))
+            """,
+        "a recurrent network without dropout": """
+            import torch
+            from torch import nn
+            net = nn.LSTM(4, 4, num_layers=2)
+            for x in test_loader:
+                print(net(x))
+            """,
+        "Monte Carlo dropout wants the noise": """
+            import torch
+            def predict_mc_dropout(model, test_loader):
+                for x in test_loader:
+                    print(torch.stack([model(x) for _ in range(20)]).std(0))
+            """,
+        "the statistics of batch norm are estimated anew": """
+            import torch
+            def validate_bn_stats(model, val_loader):
+                for x in val_loader:
+                    model(x)
+            """,
+        "train right before it is on purpose": """
+            import torch
+            def validation_losses(detector_model, val_loader):
+                detector_model.train()
+                for images, targets in val_loader:
+                    print(detector_model(images, targets))
+            """,
+        "a generator is judged with its noise": """
+            import torch
+            def test(generator, test_loader):
+                for x in test_loader:
+                    print(generator(x))
+            """,
+        "Transformers hands networks out in evaluation mode": """
+            import torch
+            from transformers import AutoModel
+            model = AutoModel.from_pretrained("bert-base-uncased")
+            for x in test_loader:
+                print(model(x))
+            """,
+        "a framework sets the mode for this step": """
+            import lightning as L
+            class Classifier(L.LightningModule):
+                def validation_step(self, batch, index):
+                    for x in self.val_loader:
+                        print(self.model(x))
+            """,
+        "nobody is in sight, but somebody here calls eval on such a network": """
+            import torch
+            def evaluate(model, val_loader):
+                for x in val_loader:
+                    print(model(x))
+            def main(net):
+                net.eval()
+                evaluate(net, get_loader())
+            """,
+        "a training loop": """
+            import torch
+            for x, y in train_loader:
+                criterion(model(x), y).backward()
+                optimizer.step()
             """,
     }
 
@@ -145,9 +394,10 @@ def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -
     last = script.modes.last_switch(place, network)
     if last is None or last.mode is not Mode.TRAIN or last.network is None:
         return False
-    span = Span(script.span(last.call).end, script.span(place).start)
+    between = range(script.span(last.call).end, script.span(place).start)
     return not any(
-        script.span(loop.node) in span for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH)
+        script.span(loop.node).start in between
+        for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH)
     )
 
 
@@ -161,7 +411,10 @@ def _fix(script: Script, evaluation: Evaluation, names: list[str]) -> Edits | No
     statement = _outermost(script, node)
     if not script.rewrite.stands_alone(statement):
         return None
-    edits = script.rewrite.before(statement, *(f"{name}.eval()" for name in names))
+    lines = [f"{name}.eval()" for name in names]
+    edits = _at_head(script, evaluation, names, lines)
+    if edits is None:
+        edits = script.rewrite.before(statement, *lines)
     trains = script.loops(Role.TRAIN_BATCH)
     if not trains:
         # What trains, if anything does, is out of sight, and so is whether it calls train().
@@ -171,6 +424,21 @@ def _fix(script: Script, evaluation: Evaluation, names: list[str]) -> Edits | No
     if any(True for _ in script.within(node, cst.Return)):
         return None
     return (*edits, *script.rewrite.after(statement, *(f"{name}.train()" for name in names)))
+
+
+def _at_head(
+    script: Script, evaluation: Evaluation, names: list[str], lines: list[str]
+) -> Edits | None:
+    """Put lines first into a function that only evaluates networks which come from outside."""
+    function = evaluation.function
+    if function is None or not script.only_measures(function.body):
+        return None
+    bound = script.scopes.scope_at(function).bindings
+    for name in names:
+        bindings = [*bound.get(name, []), *bound.get(name.partition(".")[0], [])]
+        if any(binding.how is not How.PARAMETER for binding in bindings):
+            return None
+    return script.rewrite.first_in(function.body, *lines)
 
 
 def _is_plain(name: str) -> bool:
