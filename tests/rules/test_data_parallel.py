@@ -1,0 +1,220 @@
+"""What the fix of TL701 makes, run: plain python as before, torchrun in two processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from ast import literal_eval
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from torchlint.config import Settings
+from torchlint.engine import fix_bytes
+from torchlint.registry import load_registry
+
+ROOT = Path(__file__).parents[2]
+CLASSIFIER = ROOT / "fixtures/scripts/dataparallel_classifier/before.py"
+WAVES = ROOT / "fixtures/rules/tl701_data_parallel/slow.py"
+
+AT_MODULE_LEVEL = '''\
+"""A script without functions; every global batch holds the same samples, however it is dealt."""
+import os
+
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+device = "cuda:0" if torch.cuda.is_available() else "cpu"
+points = torch.randn(96, 6)
+targets = points @ torch.randn(6, 2) + 0.5
+loader = DataLoader(TensorDataset(points, targets), batch_size=24, drop_last=True)
+test_loader = DataLoader(TensorDataset(points, targets), batch_size=7, shuffle=False)
+net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2)).to(device)
+if torch.cuda.device_count() > 1:
+    net = nn.DataParallel(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+losses, accuracies = [], []
+for _ in range(4):
+    net.train()
+    total, seen = 0.0, 0
+    hits = 0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        out = net(x)
+        loss = nn.functional.mse_loss(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * x.size(0)
+        seen += x.size(0)
+        hits += (out.argmax(1) == y.argmax(1)).sum().item()
+    losses.append(total / seen)
+    scheduler.step(total / seen)
+    net.eval()
+    with torch.no_grad():
+        error = sum(nn.functional.mse_loss(net(x), y, reduction="sum") for x, y in test_loader)
+    accuracies.append(hits / seen)
+    if not os.path.isdir("models"):
+        os.mkdir("models")
+    torch.save(net.state_dict(), "models/%d.pt" % len(losses))
+print("seen:", seen)
+print("losses:", losses + accuracies + [float(error)])
+'''
+
+FULL_BATCH = '''\
+"""Shuffled, but each batch is the whole data set; the loop is in a function with a meter."""
+import logging
+import sys
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.count, self.avg = 0.0, 0, 0.0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+def train(model, train_loader, criterion, optimizer):
+    meter = Meter()
+    running = torch.zeros(())
+    for step, (x, y) in enumerate(train_loader):
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meter.update(loss.item(), len(x))
+        running += loss.detach()
+    return [meter.avg, running.item() / len(train_loader), meter.count]
+
+
+def main():
+    torch.manual_seed(5)
+    x = torch.randn(64, 5)
+    y = (x.sum(1) > 0).long()
+    train_loader = DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True)
+    model = DataParallel(nn.Linear(5, 2))
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    losses = []
+    for epoch in range(5):
+        losses += train(model, train_loader, criterion, optimizer)
+        logging.warning("epoch %d", epoch)
+    torch.save(model.module.state_dict(), sys.argv[1])
+    best = torch.load(sys.argv[1])
+    model.module.load_state_dict(best)
+    print("losses:", losses)
+
+
+if __name__ == "__main__": main()
+'''
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a script said and wrote."""
+
+    code: int
+    output: str
+    errors: str
+    files: tuple[str, ...]
+
+    @property
+    def losses(self) -> list[float]:
+        found: list[float] = literal_eval(re.findall(r"^losses: (.*)$", self.output, re.M)[-1])
+        return found
+
+    @property
+    def said(self) -> str:
+        """The output without what the clock says."""
+        return re.sub(r"\(\d+\.\d s\)", "", self.output)
+
+
+def fixed(source: bytes) -> bytes:
+    settings = Settings(select=("TL701",), unsafe_fixes=True)
+    result = fix_bytes(source, "train.py", load_registry().select(settings), settings)
+    assert not result.errors
+    assert [finding.code for finding in result.applied] == ["TL701"]
+    again = fix_bytes(
+        result.after.to_bytes(), "train.py", load_registry().select(settings), settings
+    )
+    assert not again.changed
+    assert not again.left
+    return result.after.to_bytes()
+
+
+def run(folder: Path, source: bytes, *arguments: str, processes: int = 0) -> Run:
+    folder.mkdir()
+    (folder / "train.py").write_bytes(source)
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, *(launcher if processes else ()), "train.py", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONWARNINGS"] = "default::ResourceWarning"
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    files = sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "train.py" and "__pycache__" not in path.parts
+    )
+    assert done.returncode == 0, done.stderr
+    return Run(done.returncode, done.stdout, done.stderr, tuple(files))
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, tuple[bytes, tuple[str, ...]]]:
+    return {
+        "classifier": (CLASSIFIER.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
+        "waves": (WAVES.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
+        "module": (AT_MODULE_LEVEL.encode(), ()),
+        "full_batch": (FULL_BATCH.encode(), ("model.pt",)),
+    }
+
+
+NAMES = ("classifier", "waves", "module", "full_batch")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plain_python_runs_as_before(
+    name: str, scripts: dict[str, tuple[bytes, tuple[str, ...]]], tmp_path: Path
+) -> None:
+    source, arguments = scripts[name]
+    before = run(tmp_path / "before", source, *arguments)
+    after = run(tmp_path / "after", fixed(source), *arguments)
+    assert after.losses == before.losses
+    assert after.said == before.said
+    assert after.files == before.files
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_processes_speak_and_write_as_one(
+    name: str, scripts: dict[str, tuple[bytes, tuple[str, ...]]], tmp_path: Path
+) -> None:
+    source, arguments = scripts[name]
+    one = run(tmp_path / "one", source, *arguments)
+    two = run(tmp_path / "two", fixed(source), *arguments, processes=2)
+    assert len(two.output.splitlines()) == len(one.output.splitlines())
+    assert two.files == one.files
+    assert "destroy_process_group" not in two.errors
+    assert "ResourceWarning" not in two.errors
+    assert two.errors.count("epoch 4") == one.errors.count("epoch 4")
+    assert len(two.losses) == len(one.losses)
+    if name in ("module", "full_batch"):
+        # the same samples in every global batch, and neither batch norm nor dropout
+        assert two.losses == pytest.approx(one.losses, rel=1e-5)
+    else:
+        assert two.losses[-1] < two.losses[0]
