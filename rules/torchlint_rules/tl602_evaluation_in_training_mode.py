@@ -347,9 +347,11 @@ class EvaluationInTrainingMode(Rule):
                 continue
             names = [script.code(network) for network in networks]
             listed = " and ".join(f"`{name}`" for name in names)
+            told = all(script.modes.heeds_mode(network) for network in networks)
             message = (
-                f"{listed} {'is' if len(names) == 1 else 'are'} evaluated in training mode: dropout "
-                f"and batch norm make the score depend on chance; call `{names[0]}.eval()` first"
+                f"{listed} {'is' if len(names) == 1 else 'are'} evaluated in training mode: "
+                f"{'' if told else 'any '}dropout and batch norm make the score depend on chance; "
+                f"call `{names[0]}.eval()` first"
             )
             edits = _fix(script, evaluation, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
