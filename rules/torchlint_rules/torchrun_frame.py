@@ -25,6 +25,7 @@ class Frame(Writer):
     def write(self, inner: Sequence[Edit]) -> None:
         """Frame a script that is changed by `inner`; raises `ObstacleError`."""
         self._refuse_above(self._last_import(), inner)
+        self._refuse_late_choice(self._last_import())
         self._frame()
 
     def _frame(self) -> None:
@@ -72,6 +73,14 @@ class Frame(Writer):
         for edit in inner:
             if edit.span.start < self.script.span(anchor).start:
                 raise ObstacleError(anchor, "code above this import would change")
+
+    def _refuse_late_choice(self, anchor: cst.BaseStatement) -> None:
+        """Refuse a choice of GPUs behind the place where each process takes its own."""
+        for text in self.script.all(cst.SimpleString):
+            if text.value.strip("'\"") == "CUDA_VISIBLE_DEVICES":
+                if self.script.tree.order(text) > self.script.tree.order(anchor):
+                    line = self.script.statement(text)
+                    raise ObstacleError(line, "GPUs are chosen here: leave that to the shell")
 
     def _start(self) -> list[str]:
         lines = [

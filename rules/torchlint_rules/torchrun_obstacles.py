@@ -387,6 +387,39 @@ OBSTACLES: Final = {
                   loss.backward()
                   optimizer.step()
         """,
+    "no fix: GPUs are chosen when the processes have theirs already": """
+          import os
+          import torch
+          from torch import nn
+          from torch.utils.data import DataLoader
+          loader = DataLoader(data, batch_size=64, shuffle=True)
+        ! model = nn.DataParallel(net).cuda()
+          os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+          optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+          for epoch in range(3):
+              for x, y in loader:
+                  loss = criterion(model(x), y)
+                  loss.backward()
+                  optimizer.step()
+        """,
+    "no fix: the training function is run from several places": """
+          import torch
+          from torch import nn
+          from torch.utils.data import DataLoader
+          loader = DataLoader(data, batch_size=64, shuffle=True)
+        ! model = nn.DataParallel(net).cuda()
+          optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+          def train():
+              for x, y in loader:
+                  loss = criterion(model(x), y)
+                  loss.backward()
+                  optimizer.step()
+          def main():
+              train()
+              for epoch in range(3):
+                  train()
+          main()
+        """,
     "no fix: every process would write the log": """
           import torch
           from torch import nn

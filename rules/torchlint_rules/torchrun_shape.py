@@ -328,6 +328,9 @@ class _Reader:
     def _epochs(self, batches: Loop) -> cst.For | None:
         loop = self.program.epoch_loop(batches)
         if loop is None:
+            home = self.script.function(batches.node)
+            if home is not None and len(self.script.functions.callers(home)) > 1:
+                raise ObstacleError(home, "it is run from several places")
             return None
         node = loop.node
         if (

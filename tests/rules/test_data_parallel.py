@@ -127,7 +127,6 @@ if __name__ == "__main__": main()
 class Run:
     """What a script said and wrote."""
 
-    code: int
     output: str
     errors: str
     files: tuple[str, ...]
@@ -172,49 +171,52 @@ def run(folder: Path, source: bytes, *arguments: str, processes: int = 0) -> Run
         if path.is_file() and path.name != "train.py" and "__pycache__" not in path.parts
     )
     assert done.returncode == 0, done.stderr
-    return Run(done.returncode, done.stdout, done.stderr, tuple(files))
-
-
-@pytest.fixture(scope="module")
-def scripts() -> dict[str, tuple[bytes, tuple[str, ...]]]:
-    return {
-        "classifier": (CLASSIFIER.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
-        "waves": (WAVES.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
-        "module": (AT_MODULE_LEVEL.encode(), ()),
-        "full_batch": (FULL_BATCH.encode(), ("model.pt",)),
-    }
+    return Run(done.stdout, done.stderr, tuple(files))
 
 
 NAMES = ("classifier", "waves", "module", "full_batch")
+SOURCES = {
+    "classifier": (CLASSIFIER.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
+    "waves": (WAVES.read_bytes(), ("--epochs=2", "--checkpoint=model.pt")),
+    "module": (AT_MODULE_LEVEL.encode(), ()),
+    "full_batch": (FULL_BATCH.encode(), ("model.pt",)),
+}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_plain_python_runs_as_before(
-    name: str, scripts: dict[str, tuple[bytes, tuple[str, ...]]], tmp_path: Path
-) -> None:
-    source, arguments = scripts[name]
-    before = run(tmp_path / "before", source, *arguments)
-    after = run(tmp_path / "after", fixed(source), *arguments)
-    assert after.losses == before.losses
-    assert after.said == before.said
-    assert after.files == before.files
+@dataclass(frozen=True)
+class Case:
+    """A script as it was, run once, and as it is fixed."""
+
+    name: str
+    fixed: bytes
+    arguments: tuple[str, ...]
+    one: Run
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_two_processes_speak_and_write_as_one(
-    name: str, scripts: dict[str, tuple[bytes, tuple[str, ...]]], tmp_path: Path
-) -> None:
-    source, arguments = scripts[name]
-    one = run(tmp_path / "one", source, *arguments)
-    two = run(tmp_path / "two", fixed(source), *arguments, processes=2)
-    assert len(two.output.splitlines()) == len(one.output.splitlines())
-    assert two.files == one.files
+@pytest.fixture(scope="module", params=NAMES)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    source, arguments = SOURCES[request.param]
+    one = run(tmp_path_factory.mktemp(request.param) / "one", source, *arguments)
+    return Case(request.param, fixed(source), arguments, one)
+
+
+def test_plain_python_runs_as_before(case: Case, tmp_path: Path) -> None:
+    after = run(tmp_path / "after", case.fixed, *case.arguments)
+    assert after.losses == case.one.losses
+    assert after.said == case.one.said
+    assert after.files == case.one.files
+
+
+def test_two_processes_speak_and_write_as_one(case: Case, tmp_path: Path) -> None:
+    two = run(tmp_path / "two", case.fixed, *case.arguments, processes=2)
+    assert len(two.output.splitlines()) == len(case.one.output.splitlines())
+    assert two.files == case.one.files
     assert "destroy_process_group" not in two.errors
     assert "ResourceWarning" not in two.errors
-    assert two.errors.count("epoch 4") == one.errors.count("epoch 4")
-    assert len(two.losses) == len(one.losses)
-    if name in ("module", "full_batch"):
+    assert two.errors.count("epoch 4") == case.one.errors.count("epoch 4")
+    assert len(two.losses) == len(case.one.losses)
+    if case.name in ("module", "full_batch"):
         # the same samples in every global batch, and neither batch norm nor dropout
-        assert two.losses == pytest.approx(one.losses, rel=1e-5)
+        assert two.losses == pytest.approx(case.one.losses, rel=1e-5)
     else:
         assert two.losses[-1] < two.losses[0]
