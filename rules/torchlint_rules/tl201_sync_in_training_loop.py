@@ -37,277 +37,180 @@ class SyncInTrainingLoop(Rule):
     needs = (".item", "float(", "int(", ".cpu", ".numpy", ".tolist")
 
     invalid = {
-        "a sum of losses": """
+        "a sum of losses, and one weighted by the size of the batch, from an integer zero": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item()
-            +         running = running + loss.detach().double()
-            +     running = float(running)
-                  return running / len(loader)
+              running, weighted = 0.0, 0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.item()
+            -     weighted += loss.item() * x.size(0)
+            +     running = running + loss.detach().double()
+            +     weighted = weighted + loss.detach().double() * x.size(0)
+            + running = float(running)
+            + weighted = float(weighted)
             """,
-        "a sum weighted by the size of the batch, from an integer zero": """
+        "other spellings: no augmented assignment, through data and the host, a cast": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item() * x.size(0)
-            +         running = running + loss.detach().double() * x.size(0)
-            +     running = float(running)
-                  return running / len(loader)
+              running = total = doubled = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running = running + float(loss)
+            -     total += loss.data.cpu().item()
+            -     doubled += float(loss * 2)
+            +     running = running + loss.detach().double()
+            +     total = total + loss.detach().double()
+            +     doubled = doubled + (loss * 2).detach().double()
+            + running = float(running)
+            + total = float(total)
+            + doubled = float(doubled)
             """,
-        "spelled without an augmented assignment": """
+        "a counter of right answers stays an integer, one that began as a float is a float": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running = running + float(loss)
-            +         running = running + loss.detach().double()
-            +     running = float(running)
-                  return running / len(loader)
-            """,
-        "through data and the host": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.data.cpu().item()
-            +         running = running + loss.detach().double()
-            +     running = float(running)
-                  return running / len(loader)
-            """,
-        "a cast of a computed value": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += float(loss * 2)
-            +         running = running + (loss * 2).detach().double()
-            +     running = float(running)
-                  return running / len(loader)
-            """,
-        "a counter of right answers stays an integer": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  correct = 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         correct += (out.argmax(1) == y).sum().item()  # right answers
-            +         correct = correct + (out.argmax(1) == y).sum()  # right answers
-            +     correct = int(correct)
-                  return correct / len(loader.dataset)
+              correct, share = 0, 0.0
+              for x, y in loader:
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            -     correct += (out.argmax(1) == y).sum().item()  # right answers
+            -     share += (out.argmax(1) == y).sum().item()
+            +     correct = correct + (out.argmax(1) == y).sum()  # right answers
+            +     share = share + (out.argmax(1) == y).sum().double()
+            + correct = int(correct)
+            + share = float(share)
             """,
         "a counter behind two names, read by int()": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  correct = 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      _, pred = out.max(1)
-                      hits = pred.eq(y)
-                      loss.backward()
-                      optimizer.step()
-            -         correct += int(hits.sum())
-            +         correct = correct + hits.sum()
-            +     correct = int(correct)
-                  return correct / len(loader.dataset)
-            """,
-        "a counter that began as a float is a float": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  correct = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         correct += (out.argmax(1) == y).sum().item()
-            +         correct = correct + (out.argmax(1) == y).sum().double()
-            +     correct = float(correct)
-                  return correct / len(loader.dataset)
+              correct = 0
+              for x, y in loader:
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  _, pred = out.max(1)
+                  hits = pred.eq(y)
+                  loss.backward()
+            -     correct += int(hits.sum())
+            +     correct = correct + hits.sum()
+            + correct = int(correct)
             """,
         "several sums of one loop, the conversions one below the other": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running, correct, total = 0.0, 0, 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item()
-            -         correct += (out.argmax(1) == y).sum().item()
-            +         running = running + loss.detach().double()
-            +         correct = correct + (out.argmax(1) == y).sum()
-                      total += y.size(0)
-            +     running = float(running)
-            +     correct = int(correct)
-                  return running / total, correct / total
+              running, correct, total = 0.0, 0, 0
+              for x, y in loader:
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            -     running += loss.item()
+            -     correct += (out.argmax(1) == y).sum().item()
+            +     running = running + loss.detach().double()
+            +     correct = correct + (out.argmax(1) == y).sum()
+                  total += y.size(0)
+            + running = float(running)
+            + correct = int(correct)
             """,
         "two losses added to one sum": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      aux = out.pow(2).mean()
-                      loss = F.cross_entropy(out, y) + aux
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item() + aux.item()
-            +         running = running + (loss.detach().double() + aux.detach().double())
-            +     running = float(running)
-                  return running / len(loader)
+              running = 0.0
+              for x, y in loader:
+                  out = model(x.cuda())
+                  aux = out.pow(2).mean()
+                  loss = F.cross_entropy(out, y) + aux
+                  loss.backward()
+            -     running += loss.item() + aux.item()
+            +     running = running + (loss.detach().double() + aux.detach().double())
+            + running = float(running)
             """,
         "a division is close: CUDA multiplies by the reciprocal": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item() / len(loader)
-            +         running = running + loss.detach().double() / len(loader)
-            +     running = float(running)
-                  return running
+              running = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.item() / len(loader)
+            +     running = running + loss.detach().double() / len(loader)
+            + running = float(running)
             """,
         "an array of one loss, which NumPy may add in float32": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.detach().cpu().numpy()
-            +         running = running + loss.detach().double()
-            +     running = float(running)
-                  return running / len(loader)
+              running = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.detach().cpu().numpy()
+            +     running = running + loss.detach().double()
+            + running = float(running)
             """,
         "reads every hundred batches get a number, a reset stays": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for i, (x, y) in enumerate(loader):
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item()
-            +         running = running + loss.detach().double()
-                      if i % 100 == 99:
-            -             print(f"{i}: {running / 100:.3f}")
-            +             print(f"{i}: {float(running) / 100:.3f}")
-                          running = 0.0
-            +     running = float(running)
+              running = 0.0
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.item()
+            +     running = running + loss.detach().double()
+                  if i % 100 == 99:
+            -         print(f"{i}: {running / 100:.3f}")
+            +         print(f"{i}: {float(running) / 100:.3f}")
+                      running = 0.0
+            + running = float(running)
             """,
         "the else of the loop reads it": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item()
-            +         running = running + loss.detach().double()
-                  else:
-            -         print(running)
-            +         print(float(running))
-            +     running = float(running)
-                  return running / len(loader)
+              running = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.item()
+            +     running = running + loss.detach().double()
+              else:
+            -     print(running)
+            +     print(float(running))
+            + running = float(running)
             """,
         "a list of losses": """
               import torch
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         losses.append(loss.item())
-            +         losses.append(loss.detach())
-            +     losses = torch.stack(losses).tolist() if losses else []
-                  return sum(losses) / len(losses)
+              losses = []
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     losses.append(loss.item())
+            +     losses.append(loss.detach())
+            + losses = torch.stack(losses).tolist() if losses else []
             """,
         "a list of losses where torch has no name yet": """
             + import torch
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         losses += [loss.item()]
-            +         losses += [loss.detach()]
-            +     losses = torch.stack(losses).tolist() if losses else []
-                  return losses
+              losses = []
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     losses += [loss.item()]
+            +     losses += [loss.detach()]
+            + losses = torch.stack(losses).tolist() if losses else []
             """,
         "a list of values whose shape the file does not show": """
               import torch
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  scores = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      score = out[0]
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         scores.append(score.item())
-            +         scores.append(score.detach())
-            +     scores = torch.stack(scores).flatten().tolist() if scores else []
-                  return scores
+              scores = []
+              for x, y in loader:
+                  out = model(x.cuda())
+                  score = out[0]
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            -     scores.append(score.item())
+            +     scores.append(score.detach())
+            + scores = torch.stack(scores).flatten().tolist() if scores else []
             """,
         "a list that outlives the batches is converted after the epochs": """
               import torch
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
+              def train(model, loader):
                   losses = []
                   for epoch in range(10):
                       for x, y in loader:
                           loss = F.cross_entropy(model(x.cuda()), y.cuda())
                           loss.backward()
-                          optimizer.step()
             -             losses.append(loss.item())
             +             losses.append(loss.detach())
             +     losses = torch.stack(losses).tolist() if losses else []
@@ -316,66 +219,51 @@ class SyncInTrainingLoop(Rule):
         "a loss that is changed in place after it was kept": """
               import torch
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         losses.append(loss.item())
-            +         losses.append(loss.detach().clone())
-                      loss /= 2
-            +     losses = torch.stack(losses).tolist() if losses else []
-                  return losses
+              losses = []
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     losses.append(loss.item())
+            +     losses.append(loss.detach().clone())
+                  loss /= 2
+            + losses = torch.stack(losses).tolist() if losses else []
             """,
         "predictions as lists: unsafe, they stay on the device meanwhile": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  preds, truth = [], []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         preds.extend(out.argmax(1).cpu().tolist())
-            -         truth += y.tolist()
-            +         preds.append(out.argmax(1))
-            +         truth.append(y.detach())
-            +     preds = [item for each in preds for item in each.cpu().tolist()]
-            +     truth = [item for each in truth for item in each.tolist()]
-                  return preds, truth
+              preds, truth = [], []
+              for x, y in loader:
+                  y = y.cuda()
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            -     preds.extend(out.argmax(1).cpu().tolist())
+            -     truth += y.tolist()
+            +     preds.append(out.argmax(1))
+            +     truth.append(y.detach())
+            + preds = [item for each in preds for item in each.cpu().tolist()]
+            + truth = [item for each in truth for item in each.tolist()]
             """,
         "outputs as arrays: unsafe, they stay on the device meanwhile": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  preds = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            -         preds.append(out.detach().cpu().numpy())
-            +         preds.append(out.detach())
-            +     preds = [each.cpu().numpy() for each in preds]
-                  return preds
+              preds = []
+              for x, y in loader:
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            -     preds.append(out.detach().cpu().numpy())
+            +     preds.append(out.detach())
+            + preds = [each.cpu().numpy() for each in preds]
             """,
         "a comment at the end of the loop stays inside it": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         running += loss.item()
-            +         running = running + loss.detach().double()
-                      # scheduler.step()
-            +     running = float(running)
-                  return running / len(loader)
+              running = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     running += loss.item()
+            +     running = running + loss.detach().double()
+                  # scheduler.step()
+            + running = float(running)
             """,
         "at module level, batches drawn with next()": """
               import torch
@@ -388,7 +276,6 @@ class SyncInTrainingLoop(Rule):
                   loss = net(next(batches).to(device)).pow(2).mean()
                   optimizer.zero_grad()
                   loss.backward()
-                  optimizer.step()
             -     total += loss.item()
             +     total = total + loss.detach().double()
             + total = float(total)
@@ -408,64 +295,37 @@ class SyncInTrainingLoop(Rule):
             +     running = float(running)
                   return running
             """,
-        "a meter is reported: what it does with the value is its own business": """
+        "meters and attributes are reported: others may read them at any time": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
+              def train(model, loader, self):
                   meter = AverageMeter()
                   for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
                       loss.backward()
-                      optimizer.step()
             !         meter.update(loss.item(), x.size(0))
-                  return meter.avg
-            """,
-        "an attribute is reported: others may read it at any time": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer, self):
-                  self.total = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
             !         self.total += loss.item()
             !         self.history["loss"].append(loss.item())
             """,
-        "a sum that comes from elsewhere is reported": """
+        "sums that come from elsewhere are reported, and lists that are not surely empty": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer, running):
-                  model.train()
+              def train(model, loader, running, losses):
+                  global total
+                  history = [0.0]
                   for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
                       loss.backward()
-                      optimizer.step()
             !         running += loss.item()
-                  return running / len(loader)
-            """,
-        "a global sum is reported": """
-              running = 0.0
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  global running
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         running += loss.item()
-                  return running / len(loader)
+            !         total += loss.item()
+            !         losses.append(loss.item())
+            !         history.append(loss.item())
             """,
         "a sum that an inner function reads is reported": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
+              def train(model, loader):
                   running = 0.0
                   for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
                       loss.backward()
-                      optimizer.step()
             !         running += loss.item()
                   def mean():
                       return running / len(loader)
@@ -473,66 +333,22 @@ class SyncInTrainingLoop(Rule):
             """,
         "a list that is looked at now and then is reported": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = []
-                  for i, (x, y) in enumerate(loader):
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         losses.append(loss.item())
-                      if i % 100 == 0:
-                          print(sum(losses[-100:]) / 100)
-                  return losses
-            """,
-        "a list known by two names is reported": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = history = []
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         losses.append(loss.item())
-                  return losses
-            """,
-        "a list that already holds something is reported": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  losses = []
-                  losses.append(0.0)
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         losses.append(loss.item())
-                  return losses
-            """,
-        "Apple's device has no float64: reported": """
-              import torch
-              device = "mps" if torch.backends.mps.is_available() else "cpu"
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         running += loss.item()
-                  return running / len(loader)
+              losses = []
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            !     losses.append(loss.item())
+                  if i % 100 == 0:
+                      print(sum(losses[-100:]) / 100)
             """,
         "a sum that an exception may leave unfinished is reported": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
+              def train(model, loader):
                   running = 0.0
                   try:
                       for x, y in loader:
                           loss = F.cross_entropy(model(x.cuda()), y.cuda())
                           loss.backward()
-                          optimizer.step()
             !             running += loss.item()
                   except KeyboardInterrupt:
                       pass
@@ -540,187 +356,137 @@ class SyncInTrainingLoop(Rule):
             """,
         "a value that got a name is reported where it is read": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         value = loss.item()
-                      running += value * x.size(0)
-                  return running / len(loader)
+              running = 0.0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            !     value = loss.item()
+                  running += value * x.size(0)
             """,
         "a metric of scikit-learn is reported: it has to be computed on the device": """
               from sklearn.metrics import f1_score
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  score = 0.0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            !         score += f1_score(y.cpu(), out.argmax(1).cpu())
-                  return score
+              score = 0.0
+              for x, y in loader:
+                  y = y.cuda()
+                  out = model(x.cuda())
+                  loss = F.cross_entropy(out, y)
+                  loss.backward()
+            !     score += f1_score(y.cpu(), out.argmax(1).cpu())
             """,
         "semicolons are left alone": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running, steps = 0.0, 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         running += loss.item(); steps += 1
-                  return running / len(loader)
+              running, steps = 0.0, 0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            !     running += loss.item(); steps += 1
             """,
         "a running value that only a report now and then looks at": """
               import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  running = 0.0
-                  for i, (x, y) in enumerate(loader):
-                      x, y = x.cuda(), y.cuda()
-                      loss = F.cross_entropy(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            !         running += loss.item()
-                      mean = running / (i + 1)
-                      if i % 50 == 0:
-                          print(mean)
-                  return running / len(loader)
+              running = 0.0
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            !     running += loss.item()
+                  mean = running / (i + 1)
+                  if i % 50 == 0:
+                      print(mean)
             """,
     }
     valid = {
         "a script for the CPU has nothing to wait for": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
+            def train(model, loader):
                 running = 0.0
                 for x, y in loader:
                     loss = F.cross_entropy(model(x), y)
                     loss.backward()
-                    optimizer.step()
                     running += loss.item()
                 return running
             """,
         "every fiftieth batch only": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for i, (x, y) in enumerate(loader):
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i % 50 == 0:
-                        running += loss.item()
-                return running / len(loader)
+            running = 0.0
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                if i % 50 == 0:
+                    running += loss.item()
             """,
         "the item of an array is on the host already": """
             import numpy as np
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    weights = np.ones(1)
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += weights.item()
-                return running / len(loader)
+            running = 0.0
+            for x, y in loader:
+                weights = np.ones(1)
+                loss = F.cross_entropy(model(x.cuda()), y)
+                loss.backward()
+                running += weights.item()
             """,
         "items() of a dictionary": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                names, stats = [], {}
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    names += list(stats.items())
-                return names
+            names, stats = [], {}
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                names += list(stats.items())
             """,
         "what is not known to be a tensor": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += measure(x).item()
-                return running / len(loader)
+            running = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                running += measure(x).item()
             """,
         "the loss decides whether to go on, so it is read in every batch anyway": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if loss.item() > 100:
-                        break
-                    running += loss.item()
-                return running / len(loader)
+            running, losses = 0.0, []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                if loss.item() > 100:
+                    break
+                running += loss.item()
+                losses.append(loss.item())
             """,
         "a test for nan reads the loss in every batch anyway": """
             import torch
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if torch.isnan(loss):
-                        raise ValueError("diverged")
-                    running += loss.item()
-                return running / len(loader)
+            running = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                assert not torch.isnan(loss), "diverged"
+                running += loss.item()
             """,
         "the progress bar shows the loss of every batch": """
             from tqdm import tqdm
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running, bar = 0.0, tqdm(loader)
-                for x, y in bar:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += loss.item()
-                    bar.set_postfix(loss=loss.item())
-                return running / len(loader)
+            running, bar = 0.0, tqdm(loader)
+            for x, y in bar:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                running += loss.item()
+                bar.set_postfix(loss=loss.item())
             """,
         "every batch prints the running mean": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for i, (x, y) in enumerate(loader):
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += loss.item()
-                    print(f"{running / (i + 1):.3f}")
-                return running / len(loader)
+            running = 0.0
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                running += loss.item()
+                print(f"{running / (i + 1):.3f}")
             """,
         "every batch logs the value by its name": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer, writer):
+            def train(model, loader, writer):
                 running = 0.0
                 for i, (x, y) in enumerate(loader):
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
+                    loss = F.cross_entropy(model(x.cuda()), y.cuda())
                     loss.backward()
-                    optimizer.step()
                     value = loss.item()
                     running += value
                     writer.add_scalar("loss", value, i)
@@ -742,34 +508,26 @@ class SyncInTrainingLoop(Rule):
             """,
         "the running value is kept for every batch": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running, history = 0.0, []
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += loss.item()
-                    history.append(running)
-                return history
+            running, history = 0.0, []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                running += loss.item()
+                history.append(running)
             """,
         "the loop stops when enough was added up": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running += loss.item()
-                    if running > 100:
-                        break
-                return running / len(loader)
+            running = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                running += loss.item()
+                if running > 100:
+                    break
             """,
         "a closure of LBFGS runs when the optimizer likes": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
+            def train(model, loader):
                 losses = []
                 for x, y in loader:
                     def closure():
@@ -783,19 +541,18 @@ class SyncInTrainingLoop(Rule):
             """,
         "after the loop one wait is all there is": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
+            def train(model, loader):
                 total = 0.0
                 for epoch in range(3):
                     for x, y in loader:
                         loss = F.cross_entropy(model(x.cuda()), y.cuda())
                         loss.backward()
-                        optimizer.step()
                     total += loss.item()
                 return total
             """,
         "an environment needs the action on the host": """
             import torch
-            def train(policy, env, optimizer):
+            def train(policy, env):
                 actions, state = [], env.reset()
                 for step in range(1000):
                     action = policy(torch.as_tensor(state).cuda()).argmax()
@@ -803,58 +560,35 @@ class SyncInTrainingLoop(Rule):
                     state, reward, done, _ = env.step(action.item())
                     loss = policy(torch.as_tensor(state).cuda()).mean() * reward
                     loss.backward()
-                    optimizer.step()
                 return actions
             """,
         "labels that were never moved lie on the host": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
+            def train(model, loader):
                 truth, seen = [], 0
                 for images, labels in loader:
                     loss = F.cross_entropy(model(images.cuda()), labels.cuda())
                     loss.backward()
-                    optimizer.step()
                     truth += labels.tolist()
                     seen += labels.sum().item()
                 return truth, seen
             """,
         "a whole image for each batch would fill the device's memory": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                images = []
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    image = model(x)
-                    loss = F.mse_loss(image, y)
-                    loss.backward()
-                    optimizer.step()
-                    images.append(image.detach().cpu())
-                return images
-            """,
-        "already on the device": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                running = 0.0
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    running = running + loss.detach().double()
-                running = float(running)
-                return running / len(loader)
+            images = []
+            for x, y in loader:
+                image = model(x.cuda())
+                loss = F.mse_loss(image, y)
+                loss.backward()
+                images.append(image.detach().cpu())
             """,
         "numpy() of a tensor on a GPU fails, so this one is not there": """
             import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                values = []
-                for x, y in loader:
-                    x, y = x.cuda(), y.cuda()
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    values.append(loss.detach().numpy())
-                return values
+            values = []
+            for x, y in loader:
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                values.append(loss.detach().numpy())
             """,
     }
 
