@@ -85,7 +85,7 @@ class Arrays:
 
     def _array(self, node: cst.BaseExpression) -> Array | None:
         if isinstance(node, cst.Name):
-            return self._joint(self.scopes.reaching(node))
+            return _shared(self._joint(self.scopes.reaching(node)))
         if isinstance(node, cst.Attribute):
             return self._attribute(node)
         if isinstance(node, cst.Subscript):
