@@ -15,7 +15,7 @@ from torchlint.semantic.kind import Kind, derived
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.modes import Mode, Modes
-from torchlint.semantic.scopes import dotted
+from torchlint.semantic.scopes import How, dotted
 from torchlint.semantic.words import says_evaluation, says_training, words
 
 __all__ = ["Evaluation", "Evaluations", "Forward"]
@@ -137,7 +137,7 @@ class Evaluations:
         if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
             return None
         function = self.scopes.function(node)
-        if function is not None and self._is_unit_test(function):
+        if function is not None and self._is_unit_test(function, loop.loader):
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
         if not by_function and not by_loader and not self._in_eval(node, function):
@@ -165,9 +165,12 @@ class Evaluations:
             return False
         return says_evaluation(function.name.value) and not says_training(function.name.value)
 
-    def _is_unit_test(self, function: cst.FunctionDef) -> bool:
+    def _is_unit_test(self, function: cst.FunctionDef, loader: cst.BaseExpression | None) -> bool:
         """Whether a test runner, and nobody in this file, calls a function."""
-        return function.name.value.startswith("test_") and not self.functions.callers(function)
+        if not function.name.value.startswith("test_") or self.functions.callers(function):
+            return False
+        given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
+        return not any(binding.how is How.PARAMETER for binding in given)
 
     def _in_eval(self, place: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
         """Whether `eval()` was the last word on the mode in the same function."""
