@@ -97,6 +97,17 @@ class UnpinnedLoader(Rule):
               for a, b in loader:
                   model(a.cuda(), b.cuda())
             """,
+        "the comment stands behind the call, not behind its last argument": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+            ! loader = DataLoader(Images(), batch_size=32,
+            -                     shuffle=True)  # mixed
+            +                     shuffle=True,
+            +                     pin_memory=torch.cuda.is_available())  # mixed
+              for x, y in loader:
+                  model(x.cuda())
+            """,
         "a collate function that gives a tuple": """
               import torch
               from torch.utils.data import DataLoader

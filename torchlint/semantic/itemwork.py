@@ -39,12 +39,14 @@ _CHEAP_CALLS: Final = frozenset({
     "torch.Tensor", "builtins.int", "builtins.float", "builtins.len", "builtins.str",
     "builtins.dict", "builtins.tuple", "builtins.list", "numpy.array", "numpy.asarray",
     "torch.is_tensor", "builtins.isinstance", "torch.IntTensor", "torch.squeeze",
-    "torch.unsqueeze", "numpy.expand_dims", "numpy.float32", "numpy.int64",
+    "torch.unsqueeze", "numpy.expand_dims", "numpy.clip", "numpy.abs", "numpy.transpose",
+    "numpy.ascontiguousarray", "torch.clamp", "torch.abs", "numpy.float32", "numpy.int64",
 })  # fmt: skip
 _CHEAP_METHODS: Final = frozenset(
     (
         "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
-        "permute transpose clone detach contiguous flatten type items values keys numpy"
+        "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
+        "numpy"
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")

@@ -94,7 +94,7 @@ class Rewrite:
         comma = isinstance(last.comma, cst.Comma)
         tail = self.text[end : self.line_end(end)]
         added = f"{self.newline}{self.text[line:start]}{name}={value}"
-        if "#" not in tail:
+        if "#" not in tail or self.tree.span(call).end <= self.line_end(end):
             return self.insert(end, f",{added}")
         edits = () if comma else self.insert(end, ",")
         return (*edits, *self.insert(self.line_end(end), f"{added}{',' if comma else ''}"))
