@@ -14,7 +14,7 @@ from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
 from torchlint.semantic.modes import Mode
 from torchlint.semantic.outflow import Fate
-from torchlint.semantic.program import Entry, Total
+from torchlint.semantic.program import Start, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
 from torchlint.semantic.scopes import Binding, How
@@ -30,7 +30,6 @@ __all__ = [
     "CallSite",
     "Edit",
     "Edits",
-    "Entry",
     "Evaluation",
     "Fate",
     "Finding",
@@ -51,6 +50,7 @@ __all__ = [
     "Safety",
     "Script",
     "Span",
+    "Start",
     "State",
     "Total",
     "Trait",

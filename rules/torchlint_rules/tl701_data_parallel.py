@@ -471,10 +471,9 @@ def _called(script: Script, call: cst.Call) -> str:
 
 def _trains(script: Script) -> bool:
     """Whether anything in the file shows that networks are trained."""
-    return any(script.is_step(call) for call in script.all(cst.Call)) or any(
-        script.kind(node) is Kind.OPTIMIZER
-        for node in (*script.all(cst.Call), *script.all(cst.Name))
-    )
+    return any(
+        script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+    ) or any(name.value.startswith("optimizer") for name in script.all(cst.Name))
 
 
 def _infers_only(script: Script, call: cst.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Entry, How, Kind, Loop, Role, Script, State
+from torchlint.api import How, Kind, Loop, Role, Script, Start, State
 
 __all__ = ["ObstacleError", "Shape", "Wrap", "shape_of", "wraps"]
 
@@ -89,7 +89,7 @@ class Shape:
     """A training script of the common shape, with the parts that change."""
 
     wrap: Wrap
-    entry: Entry
+    entry: Start
     batches: Loop
     epochs: cst.For | None
     loader: cst.Call
@@ -229,7 +229,7 @@ class _Reader:
         if isinstance(outer, cst.Try) and self.script.batch_loop(outer) is not None:
             yield from self.script.within(outer.body, cst.Call)
 
-    def _refuse_end(self, entry: Entry) -> None:
+    def _refuse_end(self, entry: Start) -> None:
         last = entry.block.body[-1]
         simple = isinstance(entry.block, cst.SimpleStatementSuite)
         if simple and len(entry.block.body) > 1:
@@ -240,7 +240,7 @@ class _Reader:
 
     # -- loops and loaders ----------------------------------------------------
 
-    def _batches(self, entry: Entry) -> Loop:
+    def _batches(self, entry: Start) -> Loop:
         loops = self.program.training_loops()
         if not loops:
             raise ObstacleError(entry.statement, "the training loop is not in this file")

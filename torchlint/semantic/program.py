@@ -15,14 +15,14 @@ from torchlint.semantic.loops import Loop, Loops, Role
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.values import State, Values
 
-__all__ = ["Entry", "Program", "Total"]
+__all__ = ["Program", "Start", "Total"]
 
 _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
 _DEPTH: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class Start:
     """The statements with which a script starts: the module's own or those of its main guard."""
 
     block: cst.Module | cst.BaseSuite
@@ -53,11 +53,11 @@ class Program:
 
     # -- where it starts ------------------------------------------------------
 
-    def entry(self, node: cst.CSTNode) -> Entry | None:
+    def entry(self, node: cst.CSTNode) -> Start | None:
         """Give the start of the script that runs a node, None unless there is exactly one."""
         return self._entry(node, _DEPTH)
 
-    def _entry(self, node: cst.CSTNode, depth: int) -> Entry | None:
+    def _entry(self, node: cst.CSTNode, depth: int) -> Start | None:
         function = self.scopes.function(node)
         if function is None:
             return self._top_level(node)
@@ -72,7 +72,7 @@ class Program:
         same = all(entry.statement is entries[0].statement for entry in entries)
         return entries[0] if same else None
 
-    def _top_level(self, node: cst.CSTNode) -> Entry | None:
+    def _top_level(self, node: cst.CSTNode) -> Start | None:
         if self.scopes.class_of(node) is not None:
             return None
         line = [node, *self.tree.ancestors(node)]
@@ -80,8 +80,8 @@ class Program:
         if isinstance(guard, cst.If) and self._is_guard(guard):
             if guard.body not in line:
                 return None
-            return Entry(guard.body, line[line.index(guard.body) - 1])
-        return Entry(self.tree.module, guard)
+            return Start(guard.body, line[line.index(guard.body) - 1])
+        return Start(self.tree.module, guard)
 
     def _is_guard(self, line: cst.If) -> bool:
         return any(name.value == "__name__" for name in self.tree.within(line.test, cst.Name))
