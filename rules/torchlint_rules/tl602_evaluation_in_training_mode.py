@@ -25,7 +25,7 @@ from torchlint.api import (
 DELIBERATE: Final = frozenset(
     (
         "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
-        "adaptation calibrate calibration recalibrate tent generator discriminator gan netg netd"
+        "adaptation calibrate calibration recalibrate temperature tent generator discriminator gan netg netd"
     ).split()
 )
 BECAUSE: Final = "the measured numbers change: dropout off, batch norm by its running statistics"
@@ -167,6 +167,35 @@ class EvaluationInTrainingMode(Rule):
                           hits += (self.model(x).argmax(1) == y).sum()
                       return hits
             """,
+        "two loops of one evaluation are one finding": """
+              import torch
+              def evaluate(model, val_loader, test_loader):
+            +     model.eval()
+            !     for x in val_loader:
+                      print(model(x))
+                  for x in test_loader:
+                      print(model(x))
+              for epoch in range(3):
+                  model.train()
+                  for x, y in train_loader:
+                      criterion(model(x), y).backward()
+                      optimizer.step()
+            """,
+        "what runs before the loop counts too": """
+              import torch
+              def evaluate(encoder, decoder, x):
+            +     encoder.eval()
+            +     decoder.eval()
+                  state = encoder(x)
+            !     for step in range(10):
+                      x, state = decoder(x, state)
+              for epoch in range(3):
+                  encoder.train()
+                  decoder.train()
+                  for x, y in train_loader:
+                      criterion(decoder(x, encoder(x)), y).backward()
+                      optimizer.step()
+            """,
         "two networks": """
               import torch
               def evaluate(encoder, decoder, test_loader):
@@ -289,6 +318,12 @@ class EvaluationInTrainingMode(Rule):
                 for x in val_loader:
                     model(x)
             """,
+        "temperature scaling gets a network as its caller left it": """
+            import torch
+            def set_temperature(model, valid_loader):
+                for x in valid_loader:
+                    print(model(x))
+            """,
         "train right before it is on purpose": """
             import torch
             def validation_losses(detector_model, val_loader):
@@ -335,17 +370,22 @@ class EvaluationInTrainingMode(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation of a network that heeds its mode and is in training mode."""
+        told_of: set[tuple[int | str, ...]] = set()
         for evaluation in script.evaluations():
             if script.speaks_of(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
                 continue
             networks = [
                 network
-                for network in evaluation.networks
+                for network in _networks(script, evaluation)
                 if _is_measured_in_training(script, evaluation, network)
             ]
             if not networks:
                 continue
             names = [script.code(network) for network in networks]
+            if evaluation.function is not None:
+                if (id(evaluation.function), *names) in told_of:
+                    continue
+                told_of.add((id(evaluation.function), *names))
             listed = " and ".join(f"`{name}`" for name in names)
             told = all(script.modes.heeds_mode(network) for network in networks)
             message = (
@@ -365,6 +405,18 @@ def _place(script: Script, evaluation: Evaluation) -> Span:
         return script.span(evaluation.forwards[0].call)
     head = node.iter if isinstance(node, cst.For) else node.test
     return Span(script.span(node).start, script.span(head).end)
+
+
+def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression]:
+    """Give the networks of an evaluation, and those that its function runs around the loop."""
+    found = {script.code(network): network for network in evaluation.networks}
+    function = evaluation.function
+    if function is not None and evaluation.by_function and script.only_measures(function.body):
+        for call in script.within(function.body, cst.Call):
+            network = script.module_call(call)
+            if network is not None and script.function(call) is function:
+                found.setdefault(script.code(network), network)
+    return sorted(found.values(), key=lambda network: script.span(network).start)
 
 
 def _is_measured_in_training(
