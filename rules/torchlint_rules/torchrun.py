@@ -91,10 +91,14 @@ class _Rewriter(Writer):
             yield from plain
         elif name == "torch.device":
             yield from plain[1:]
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "cuda":
-            if name is None:
+        elif isinstance(call.func, cst.Attribute) and name is None:
+            asked = [arg for arg in call.args if arg.keyword and arg.keyword.value == "device"]
+            first = (*plain[:1], *asked)
+            if call.func.attr.value == "cuda":
                 texts = (cst.SimpleString, cst.FormattedString)
-                yield from (arg for arg in plain[:1] if not isinstance(arg.value, texts))
+                yield from (arg for arg in first if not isinstance(arg.value, texts))
+            elif call.func.attr.value == "to":
+                yield from (arg for arg in first if isinstance(arg.value, cst.Integer))
 
     # -- the wrap -------------------------------------------------------------
 

@@ -45,6 +45,19 @@ OBSTACLES: Final = {
                   loss.backward()
                   optimizer.step()
         """,
+    "no fix: the network goes to the second GPU by number alone": """
+          import torch
+          from torch import nn
+          from torch.utils.data import DataLoader
+          loader = DataLoader(data, batch_size=64, shuffle=True)
+        ! model = nn.DataParallel(net.to(1))
+          optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+          for epoch in range(3):
+              for x, y in loader:
+                  loss = criterion(model(x), y)
+                  loss.backward()
+                  optimizer.step()
+        """,
     "no fix: the loader has a sampler": """
           import torch
           from torch import nn
