@@ -117,11 +117,12 @@ class Arrays:
             return self.array(value)
         if binding.how is How.AUGMENTED and isinstance(binding.node, cst.AugAssign):
             target = binding.node.target
-            started = [
-                each
-                for each in (self.scopes.reaching(target) if isinstance(target, cst.Name) else ())
-                if each.how is not How.AUGMENTED
-            ]
+            before: Sequence[Binding] = ()
+            if isinstance(target, cst.Name):
+                before = self.scopes.reaching(target)
+            elif isinstance(target, cst.Attribute):
+                before = self.functions.attribute(target)
+            started = [each for each in before if each.how is not How.AUGMENTED]
             return self._joint(started)
         if binding.how is How.UNPACKED and not binding.starred:
             return self._element(value, binding.path)
