@@ -169,6 +169,19 @@ class EvaluationWithGradients(Rule):
                   return int((out.argmax(1) == data.y).sum())
               print(test())
             """,
+        "eval tells that it is a network": """
+              import torch
+              import model
+              model = model.RNN()
+            + @torch.no_grad()
+              def evaluate(source):
+                  model.eval()
+                  total = 0
+            !     for i in range(0, 100, 10):
+                      total += criterion(model(source[i]), source[i + 1]).item()
+                  return total
+              evaluate(source)
+            """,
         "only eval tells what the loop is for": """
               import torch
             + @torch.no_grad()
@@ -330,6 +343,14 @@ class EvaluationWithGradients(Rule):
                 for x in test_loader:
                     print(torch.func.hessian(model)(x), model(x))
             """,
+        "a network that learns from a few shots takes gradient steps while it is evaluated": """
+            import torch
+            from models import Learner
+            learner_net = Learner()
+            learner_net.eval()
+            for data_shot, data_query in val_loader:
+                print(learner_net(data_shot, data_query))
+            """,
         "a generator runs under its caller's mode": """
             import torch
             def predictions(model, test_loader):
@@ -425,7 +446,7 @@ class EvaluationWithGradients(Rule):
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
             region = evaluation.body
-            fate = script.fate(region)
+            fate = script.fate(evaluation)
             if script.needs_gradients(region) or fate is Fate.TRAINED:
                 continue
             if _is_wanted(script, evaluation.node):

@@ -69,11 +69,11 @@ _DIFFERENTIATES: Final = (
 _GRADIENTS: Final = frozenset(
     "requires_grad requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
 )
-_ATTACKS: Final = frozenset(
+_DERIVES: Final = frozenset(
     (
         "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
         "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
-        "influence attribution"
+        "influence attribution maml fomaml reptile shot"
     ).split()
 )
 _TESTS: Final = frozenset({"pytest", "unittest"})
@@ -221,7 +221,7 @@ class Evaluations:
     def _forwards(self, region: cst.CSTNode, depth: int = _DEPTH) -> Iterator[Forward]:
         """Yield the calls that run networks in a region and in the plain functions it calls."""
         for call in self.functions.own(region, cst.Call):
-            network = self.loops.module_call(call)
+            network = self.loops.module_call(call) or self._switched(call)
             if network is not None:
                 yield Forward(call, network, self.gradients.grad(call))
                 continue
@@ -233,6 +233,23 @@ class Evaluations:
                     yield Forward(call, call.func.value, self._of_method(call, callee))
             elif depth:
                 yield from self._forwards(callee.body, depth - 1)
+
+    def _switched(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Give what a call runs if somebody puts a thing of that name into evaluation mode."""
+        name = dotted(call.func)
+        if name not in self._names_in_eval or self.functions.definition(call.func) is not None:
+            return None
+        return call.func
+
+    @cached_property
+    def _names_in_eval(self) -> frozenset[str]:
+        return frozenset(
+            dotted(switch.network)
+            for call in self.tree.all(cst.Call)
+            if (switch := self.modes.switch(call)) is not None
+            and switch.mode is Mode.EVAL
+            and switch.network is not None
+        ) - {""}
 
     def _of_method(self, call: cst.Call, callee: cst.FunctionDef) -> Grad:
         """Say whether autograd records in a method of a network that a call runs."""
@@ -270,7 +287,7 @@ class Evaluations:
             attributes = [at.attr.value for at in self.functions.own(body, cst.Attribute)]
             if not _GRADIENTS.isdisjoint(attributes):
                 return True
-            if any(_ATTACKS.intersection(words(word)) for word in (*mentions, *attributes)):
+            if any(_DERIVES.intersection(words(word)) for word in (*mentions, *attributes)):
                 return True
             if any(True for _ in self.functions.own(body, cst.Yield)):
                 return True

@@ -182,6 +182,10 @@ class Modes:
             if found is not None:
                 yield found
 
+    def switch(self, call: cst.Call) -> Switch | None:
+        """Give the mode that a call itself puts a network into."""
+        return self._switch(call, 0)
+
     def _switch(self, call: cst.Call, depth: int) -> Switch | None:
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value in ("eval", "train"):

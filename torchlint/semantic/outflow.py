@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -56,14 +56,14 @@ class Outflow:
         self.scopes = functions.scopes
         self.names = functions.names
 
-    def fate(self, region: cst.CSTNode) -> Fate:
+    def fate(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> Fate:
         """Say what becomes of the graphs that the networks run in a region make."""
         sources = {
             id(call)
             for call in self.functions.own(region, cst.Call)
             if self.loops.module_call(call) is not None or self._runs(call)
         }
-        return self._follow(region, sources, _DEPTH)
+        return self._follow(region, sources | {id(call) for call in forwards}, _DEPTH)
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Whether the graph of a call ends in the very expression: `model(x).argmax(1) == y`."""

@@ -291,9 +291,9 @@ class Script:
         """Whether a region, or what it runs, speaks of gradients."""
         return self._evaluations.needs_gradients(region)
 
-    def fate(self, region: cst.CSTNode) -> Fate:
-        """Say what becomes of the graphs that the networks run in a region make."""
-        return self._outflow.fate(region)
+    def fate(self, evaluation: Evaluation) -> Fate:
+        """Say what becomes of the graphs that the networks run in an evaluation make."""
+        return self._outflow.fate(evaluation.body, [each.call for each in evaluation.forwards])
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Whether the graph that a call makes ends in the very expression."""
