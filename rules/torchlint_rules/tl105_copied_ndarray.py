@@ -175,6 +175,16 @@ class CopiedNdarray(Rule):
             -     return torch.tensor(array)
             +     return torch.from_numpy(array)
             """,
+        "a name that holds a new array by then": """
+              import numpy as np
+              import torch
+              def collate(weights):
+                  both = np.ones(len(weights))
+                  both[0] = 2.0
+                  both = np.concatenate((both, both[::-1]))
+            -     return torch.tensor(both).unsqueeze(1)
+            +     return torch.from_numpy(both).unsqueeze(1)
+            """,
         "imported by name: reported, left alone": """
               import numpy as np
               from torch import tensor
@@ -411,7 +421,10 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
     uses = [
         use
         for use in script.within(home or script.tree.module, cst.Name)
-        if use.value == root.value and use is not root and script.scopes.stored(use) is None
+        if use.value == root.value
+        and use is not root
+        and script.scopes.stored(use) is None
+        and any(binding in bindings for binding in script.scopes.reaching(use))
     ]
     return all(_only_reads(script, use) for use in uses) and all(
         script.tree.order(use) < script.tree.order(call) for use in uses

@@ -1,0 +1,466 @@
+"""Every method of Rewrite: what its edits make of a text, in any layout."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import libcst as cst
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchlint.edit import apply_edits
+from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.script import Script
+from torchlint.source import Source
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+
+def _script(text: str) -> Script:
+    return Script.parse(Source("train.py", text))
+
+
+def _only(script: Script, kind: type[NodeT]) -> NodeT:
+    (found,) = script.all(kind)
+    return found
+
+
+def _made(script: Script, edits: Edits | None) -> str:
+    assert edits is not None
+    return apply_edits(script.source.text, edits)
+
+
+def _lines(text: str) -> str:
+    return textwrap.dedent(text).lstrip("\n")
+
+
+def _change(text: str, edit: Callable[[Script], Edits | None]) -> str:
+    script = _script(text)
+    made = _made(script, edit(script))
+    compile(made, "train.py", "exec")
+    return made
+
+
+# -- places -------------------------------------------------------------------
+
+
+def test_lines_begin_and_end_where_the_file_breaks_them() -> None:
+    script = _script("a = 1\r\nb = 2\r\n")
+    rewrite = script.rewrite
+    at = script.source.text.index("b")
+    assert (rewrite.line_start(at), rewrite.line_end(at), rewrite.after_line(at)) == (7, 12, 14)
+    assert rewrite.newline == "\r\n"
+
+
+def test_the_last_line_may_lack_an_end() -> None:
+    rewrite = _script("a = 1").rewrite
+    assert (rewrite.line_start(3), rewrite.line_end(3), rewrite.after_line(3)) == (0, 5, 5)
+
+
+def test_indent_of() -> None:
+    script = _script("if 1:\n\tx = 1\n")
+    assert script.rewrite.indent_of(_only(script, cst.Assign)) == "\t"
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [("x = 1\n", True), ("x = 1; y()\n", False), ("if 1: x = 1\n", False)],
+)
+def test_stands_alone(text: str, alone: bool) -> None:
+    script = _script(text)
+    line = script.parent(_only(script, cst.Assign))
+    assert line is not None
+    assert script.rewrite.stands_alone(line) is alone
+
+
+# -- expressions --------------------------------------------------------------
+
+
+def test_replace_takes_the_parentheses_of_a_node_too() -> None:
+    made = _change("x = ((a) + b)\n", lambda s: s.rewrite.replace(s.all(cst.Assign)[0].value, "c"))
+    assert made == "x = c\n"
+
+
+def test_insert_and_delete() -> None:
+    assert _change("x = 1\n", lambda s: s.rewrite.insert(4, "-")) == "x = -1\n"
+    assert _change("x = -1\n", lambda s: s.rewrite.delete(4, 5)) == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()\n", "f(k=1)\n"),
+        ("(f())\n", "(f(k=1))\n"),
+        ("f(a)\n", "f(a, k=1)\n"),
+        ("f(a, )\n", "f(a, k=1, )\n"),
+        ("f(a, b=2)\n", "f(a, b=2, k=1)\n"),
+        ("f(\n    a,\n    b,\n)\n", "f(\n    a,\n    b,\n    k=1,\n)\n"),
+        ("f(\n    a,\n    b\n)\n", "f(\n    a,\n    b,\n    k=1\n)\n"),
+        ("f(\n    a,\n    b,  # why\n)\n", "f(\n    a,\n    b,  # why\n    k=1,\n)\n"),
+        ("f(\n    a,\n    b  # why\n)\n", "f(\n    a,\n    b,  # why\n    k=1\n)\n"),
+        ("f(\r\n    a,\r\n    b,\r\n)\r\n", "f(\r\n    a,\r\n    b,\r\n    k=1,\r\n)\r\n"),
+    ],
+)
+def test_with_keyword(before: str, after: str) -> None:
+    assert _change(before, lambda s: s.rewrite.with_keyword(_only(s, cst.Call), "k", "1")) == after
+
+
+def test_set_argument_changes_or_adds() -> None:
+    def edit(script: Script) -> Edits:
+        call = script.call(_only(script, cst.Call))
+        return script.rewrite.set_argument(call.node, call.given("k"), "k", "2")
+
+    assert _change("f(k=1)\n", edit) == "f(k=2)\n"
+    assert _change("f(a)\n", edit) == "f(a, k=2)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(k=1)\n", "f()\n"),
+        ("f(a, k=1)\n", "f(a)\n"),
+        ("f(k=1, b=2)\n", "f(b=2)\n"),
+        ("f(a, k=(1), b=2)\n", "f(a, b=2)\n"),
+        ("f(\n    a,\n    k=1,\n)\n", "f(\n    a,\n)\n"),
+        ("f(\n    k=1,\n    b=2,\n)\n", "f(\n    b=2,\n)\n"),
+        ("f(\n    a,\n    k=1,  # why\n    b=2,\n)\n", "f(\n    a,\n    # why\n    b=2,\n)\n"),
+        ("f(\n    a,  # first\n    k=1,  # why\n)\n", "f(\n    a,  # first\n      # why\n)\n"),
+    ],
+)
+def test_without_argument(before: str, after: str) -> None:
+    def edit(script: Script) -> Edits:
+        call = script.call(_only(script, cst.Call))
+        given = call.given("k")
+        assert given is not None
+        return script.rewrite.without_argument(call.node, given)
+
+    assert _change(before, edit) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("with a(), k():\n    pass\n", "with a():\n    pass\n"),
+        ("with k(), a() as b:\n    pass\n", "with a() as b:\n    pass\n"),
+        ("with a() as b, k() as c:\n    pass\n", "with a() as b:\n    pass\n"),
+        (
+            "with (\n    a(),\n    k(),  # why\n    b(),\n):\n    pass\n",
+            "with (\n    a(),\n    # why\n    b(),\n):\n    pass\n",
+        ),
+    ],
+)
+def test_without_item(before: str, after: str) -> None:
+    def edit(script: Script) -> Edits | None:
+        statement = _only(script, cst.With)
+        (item,) = (each for each in statement.items if script.code(each.item) == "k()")
+        return script.rewrite.without_item(statement, item)
+
+    assert _change(before, edit) == after
+
+
+def test_without_item_leaves_the_only_one() -> None:
+    script = _script("with k():\n    pass\n")
+    statement = _only(script, cst.With)
+    assert script.rewrite.without_item(statement, statement.items[0]) is None
+
+
+def test_united_makes_one_deletion_of_two_that_overlap() -> None:
+    script = _script("abcdef = 1\n")
+    rewrite = script.rewrite
+    edits = rewrite.united(rewrite.delete(0, 3), rewrite.delete(2, 4), rewrite.insert(9, "2"))
+    assert _made(script, edits) == "ef = 21\n"
+
+
+# -- imports ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "made"),
+    [
+        ("import os\n", "os", "import os\n"),
+        ("import os as o\n", "o", "import os as o\n"),
+        ("x = 1\n", "os", "import os\nx = 1\n"),
+        ('"""Doc."""\nx = 1\n', "os", '"""Doc."""\nimport os\nx = 1\n'),
+        (
+            "from __future__ import annotations\nimport sys\n",
+            "os",
+            "from __future__ import annotations\nimport os\nimport sys\n",
+        ),
+        ("# coding: utf-8\nimport sys\n", "os", "# coding: utf-8\nimport os\nimport sys\n"),
+        ("def f():\n    import os\n", "os", "import os\ndef f():\n    import os\n"),
+    ],
+)
+def test_importing_a_module(text: str, word: str, made: str) -> None:
+    script = _script(text)
+    found = script.rewrite.importing("os")
+    assert found is not None
+    assert (found[0], _made(script, found[1])) == (word, made)
+
+
+def test_importing_a_name_and_an_alias() -> None:
+    script = _script("import sys\n")
+    found = script.rewrite.importing("torch", "nn")
+    assert found is not None
+    assert _made(script, found[1]) == "from torch import nn\nimport sys\n"
+    found = script.rewrite.importing("numpy", alias="np")
+    assert found is not None
+    assert (found[0], _made(script, found[1])) == ("np", "import numpy as np\nimport sys\n")
+
+
+@pytest.mark.parametrize("text", ["os = 1\n", "import sys as os\n", "def os(): pass\n"])
+def test_importing_gives_way_to_what_has_the_word(text: str) -> None:
+    assert _script(text).rewrite.importing("os") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import a\na.f()\nx = 1\n", "a.f()\nx = 1\n"),
+        ("from a import b as c, d\nc.f()\nd()\n", "from a import d\nc.f()\nd()\n"),
+        (
+            "from a import (\n    d,\n    b,\n)\nb.f()\nd()\n",
+            "from a import (\n    d,\n)\nb.f()\nd()\n",
+        ),
+        ("import a\na.f()\na.g()\n", "import a\na.f()\na.g()\n"),
+        ('import a\na.f()\n__all__ = ["a"]\n', 'import a\na.f()\n__all__ = ["a"]\n'),
+    ],
+)
+def test_without_imports(before: str, after: str) -> None:
+    def edit(script: Script) -> Edits | None:
+        return script.rewrite.without_imports(script.all(cst.Expr)[0])
+
+    assert _change(before, edit) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import a; b = 1\na.f()\n", "try:\n    import a\nexcept ImportError:\n    a = 1\na.f()\n"],
+)
+def test_without_imports_never_leaves_half_of_a_line(text: str) -> None:
+    script = _script(text)
+    line = script.all(cst.Expr)[0]
+    assert script.rewrite.without_imports(line) in (None, ())
+
+
+# -- statements ---------------------------------------------------------------
+
+
+def test_before_and_after() -> None:
+    text = "if 1:\r\n\tx = 1  # one\r\n\ty = 2\r\n"
+
+    def line(script: Script) -> cst.BaseStatement:
+        return script.statement(script.all(cst.Assign)[0])
+
+    assert _change(text, lambda s: s.rewrite.before(line(s), "a()", "b()")) == (
+        "if 1:\r\n\ta()\r\n\tb()\r\n\tx = 1  # one\r\n\ty = 2\r\n"
+    )
+    assert _change(text, lambda s: s.rewrite.after(line(s), "a()")) == (
+        "if 1:\r\n\tx = 1  # one\r\n\ta()\r\n\ty = 2\r\n"
+    )
+
+
+def test_after_the_last_line_without_an_end() -> None:
+    assert _change("x = 1", lambda s: s.rewrite.after(s.all(cst.Assign)[0], "y = 2")) == (
+        "x = 1\ny = 2"
+    )
+
+
+def test_after_a_block_with_a_comment_at_its_end() -> None:
+    text = "for x in y:\n    f()\n    # done\n# next\ng()\n"
+    assert _change(text, lambda s: s.rewrite.after(_only(s, cst.For), "h()")) == (
+        "for x in y:\n    f()\n    # done\nh()\n# next\ng()\n"
+    )
+
+
+def test_first_in() -> None:
+    def edit(script: Script) -> Edits | None:
+        return script.rewrite.first_in(_only(script, cst.FunctionDef).body, "a()")
+
+    assert _change("def f():\n    return 1\n", edit) == "def f():\n    a()\n    return 1\n"
+    assert _change('def f():\n    """Doc."""\n    return 1\n', edit) == (
+        'def f():\n    """Doc."""\n    a()\n    return 1\n'
+    )
+    script = _script("def f(): return 1\n")
+    assert edit(script) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("k()\nx = 1\n", "x = 1\n"),
+        ("k()  # why\nx = 1\n", "# why\nx = 1\n"),
+        ("if 1:\n    k()  # why\n", "if 1:\n    pass  # why\n"),
+        ("a = 1\n\nk()\n\n\nx = 1\n", "a = 1\n\n\nx = 1\n"),
+        ("a = 1\n\n\nk()\n\nx = 1\n", "a = 1\n\n\nx = 1\n"),
+        ("a = 1\n\nk()\nx = 1\n", "a = 1\n\nx = 1\n"),
+        ("def f():\n    k()\n\n    return 1\n", "def f():\n    return 1\n"),
+        ("x = 1\r\nk(\r\n    1,\r\n)\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
+        ("x = 1\nk()", "x = 1\n"),
+    ],
+)
+def test_drop(before: str, after: str) -> None:
+    def edit(script: Script) -> Edits:
+        call = next(each for each in script.all(cst.Call) if script.code(each.func) == "k")
+        line = script.statement(call)
+        assert isinstance(line, cst.SimpleStatementLine)
+        return script.rewrite.drop(line)
+
+    assert _change(before, edit) == after
+
+
+# -- blocks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a()\nb()\n", "with k():\n    a()\n    b()\n"),
+        ("if 1:\n\ta()\n\n\tb()\n", "if 1:\n\twith k():\n\t\ta()\n\n\t\tb()\n"),
+        ('a("""\nx\n""")\nb()\n', 'with k():\n    a("""\nx\n""")\n    b()\n'),
+        ("a(\n  1)\nb()\r\n", "with k():\n    a(\n      1)\n    b()\r\n"),
+        ("a()\nb(1)  # why\n", "with k():\n    a()\n    b(1)  # why\n"),
+        ("a()\n# why\nb()", "with k():\n    a()\n    # why\n    b()"),
+        (
+            "if 1:\n\tif 2:\n\t    a()\n\t    b()\n",
+            "if 1:\n\tif 2:\n\t    with k():\n\t    \ta()\n\t    \tb()\n",
+        ),
+    ],
+)
+def test_wrap(before: str, after: str) -> None:
+    def edit(script: Script) -> Edits:
+        lines = [script.statement(call) for call in script.all(cst.Call)]
+        return script.rewrite.wrap(lines, "with k():")
+
+    assert _change(before, edit) == after
+
+
+def test_wrap_takes_the_comments_at_the_end_of_a_block_along() -> None:
+    text = "for x in y:\n    f()\n    # done\n"
+    assert _change(text, lambda s: s.rewrite.wrap([_only(s, cst.For)], "with k():")) == (
+        "with k():\n    for x in y:\n        f()\n        # done\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("with k():\n    a()\n    b()\n", "a()\nb()\n"),
+        ("with k():\n\n    a()\n\n    b()\n", "a()\n\nb()\n"),
+        ("with k():  # why\n    a()\n", "# why\na()\n"),
+        ("with k(x[1:2]) as (b):  # a: b\n    a()\n", "# a: b\na()\n"),
+        ("with k(\n    1,\n):\n    a()\n", "a()\n"),
+        ("if 1:\n\twith k():\n\t\ta()\n\t\tif 2:\n\t\t\tb()\n", "if 1:\n\ta()\n\tif 2:\n\t\tb()\n"),
+        ("if 1:\n\twith k():\n\t    a()\n\t    b()\n", "if 1:\n\ta()\n\tb()\n"),
+        ('with k():\n    a("""\n    x\n""")\n', 'a("""\n    x\n""")\n'),
+        ('with k():\n    a(f"""\n    {x}\n""")\n    b()\n', 'a(f"""\n    {x}\n""")\nb()\n'),
+        ("with k():\n    a(1,\n      2)\n", "a(1,\n  2)\n"),
+        ("with k():\n    a()\n    # done\nb()\n", "a()\n# done\nb()\n"),
+        ("with k():\n    a()\n# low\n    b()\n", "a()\n# low\nb()\n"),
+        ("with k():\r\n    a()\r\n    b()\r\n", "a()\r\nb()\r\n"),
+        ("with k():\n    x = 1 + \\\n        2", "x = 1 + \\\n    2"),
+        (
+            "with k():\n    def f():\n        return 1\n\n    a()\n",
+            "def f():\n    return 1\n\na()\n",
+        ),
+    ],
+)
+def test_unwrap(before: str, after: str) -> None:
+    assert _change(before, lambda s: s.rewrite.unwrap(_only(s, cst.With))) == after
+
+
+@pytest.mark.parametrize("text", ["with k(): a()\n", "with k(  # why\n    1):\n    a()\n"])
+def test_unwrap_refuses_what_it_would_tear(text: str) -> None:
+    script = _script(text)
+    assert script.rewrite.unwrap(_only(script, cst.With)) is None
+
+
+# -- any layout ---------------------------------------------------------------
+
+
+def _indented(lines: Sequence[str], by: str) -> list[str]:
+    return [by + line if line.strip() else line for line in lines]
+
+
+@st.composite
+def _bodies(draw: st.DrawFn, unit: str, depth: int = 2) -> list[str]:
+    """Draw the lines of a block: calls, comments, blank lines and blocks inside."""
+    simple = st.sampled_from(
+        [
+            ["a()"],
+            ["b(1)  # why"],
+            ["# note", "c()"],
+            ["", "d()"],
+            ["e(", f"{unit}1,", ")"],
+            ["f() ; g()"],
+        ]
+    )
+    found: list[str] = []
+    for _ in range(draw(st.integers(1, 3))):
+        if depth and draw(st.booleans()):
+            head = draw(st.sampled_from(["if x:", "for i in y:", "def h():", "while z:  # long"]))
+            found += [head, *_indented(draw(_bodies(unit, depth - 1)), unit)]
+        else:
+            found += draw(simple)
+    return found
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> tuple[str, str, str]:
+    """Draw a body, the same under a `with`, and the line end that both have."""
+    unit = draw(st.sampled_from(["    ", "  ", "\t", " "]))
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    body = draw(_bodies(unit).filter(lambda lines: lines[0] not in ("", "# note")))
+    inside = ["with k():", *_indented(body, unit)]
+    if draw(st.booleans()):
+        body, inside = ["if top:", *_indented(body, unit)], ["if top:", *_indented(inside, unit)]
+    return end.join(body) + end, end.join(inside) + end, unit
+
+
+@settings(max_examples=150, deadline=None)
+@given(_texts())
+def test_unwrap_gives_back_what_stood_there_without_the_with(texts: tuple[str, str, str]) -> None:
+    body, wrapped, _ = texts
+    assert _change(wrapped, lambda s: s.rewrite.unwrap(_only(s, cst.With))) == body
+
+
+@settings(max_examples=150, deadline=None)
+@given(_texts())
+def test_wrap_is_the_way_back(texts: tuple[str, str, str]) -> None:
+    body, wrapped, unit = texts
+
+    def edit(script: Script) -> Edits:
+        lines: Sequence[cst.CSTNode] = script.tree.module.body
+        first = lines[0]
+        if isinstance(first, cst.If) and script.code(first.test) == "top":
+            assert isinstance(first.body, cst.IndentedBlock)
+            lines = first.body.body
+        return script.rewrite.wrap(lines, "with k():")
+
+    script = _script(body)
+    if script.rewrite.unit() == unit:
+        assert _change(body, edit) == wrapped
+    else:
+        assert ast.dump(ast.parse(_change(body, edit))) == ast.dump(ast.parse(wrapped))
+
+
+@settings(max_examples=100, deadline=None)
+@given(_texts(), st.data())
+def test_drop_takes_one_statement_and_nothing_else(
+    texts: tuple[str, str, str], data: st.DataObject
+) -> None:
+    script = _script(texts[0])
+    lines = [
+        line for line in script.all(cst.SimpleStatementLine) if script.rewrite.stands_alone(line)
+    ]
+    if not lines:
+        return
+    line = data.draw(st.sampled_from(lines))
+    made = _made(script, script.rewrite.drop(line))
+    compile(made, "train.py", "exec")
+    comments = [part for part in script.source.text.split() if part == "#"]
+    assert [part for part in made.split() if part == "#"] == comments
+    assert made.count("(") == script.source.text.count("(") - script.code(line).count("(")
