@@ -29,6 +29,7 @@ _STACKING: Final = frozenset(
 )
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
 _VIEWS: Final = frozenset("reshape ravel transpose squeeze swapaxes view".split())
+_LOOKS: Final = frozenset("T values iloc loc".split())
 _KEYWORDS: Final = frozenset(("data", "dtype", "device"))
 
 
@@ -143,6 +144,30 @@ class CopiedNdarray(Rule):
             -         return torch.tensor(self.x[i])
             +         return torch.as_tensor(self.x[i])
             """,
+        "a class that no loader is known to read: unsafe": """
+              import numpy as np
+              import torch
+              from torch.utils.data import DataLoader, TensorDataset
+              class Rows:
+                  def __init__(self):
+                      self.x = np.zeros((100, 8))
+                  def __getitem__(self, i):
+            -         return torch.tensor(self.x[i])
+            +         return torch.from_numpy(self.x[i])
+              loader = DataLoader(TensorDataset(torch.zeros(3)))
+            """,
+        "a collate function of one's own: unsafe": """
+              import numpy as np
+              import torch
+              from torch.utils.data import DataLoader, Dataset
+              class Rows(Dataset):
+                  def __init__(self):
+                      self.x = np.zeros((100, 8))
+                  def __getitem__(self, i):
+            -         return torch.tensor(self.x[i])
+            +         return torch.from_numpy(self.x[i])
+              loader = DataLoader(Rows(), collate_fn=list)
+            """,
         "annotated in a collate function": """
               import numpy as np
               import torch
@@ -255,6 +280,19 @@ class CopiedNdarray(Rule):
                     value.sum().backward()
                     optimizer.step()
                     state, reward, done, info = env.step(value)
+            """,
+        "an addition in place to the array itself": """
+            import numpy as np
+            import torch
+            from torch.utils.data import DataLoader, Dataset
+            class Rows(Dataset):
+                def __init__(self):
+                    self.x = np.zeros((100, 8))
+                def __getitem__(self, i):
+                    x = torch.tensor(self.x[i])
+                    self.x[i] += 1
+                    return x
+            loader = DataLoader(Rows())
             """,
         "written in place: the dataset's array would change": """
             import numpy as np
@@ -378,7 +416,10 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
         return None
     if fate is _Fate.COPIED or _is_own(script, call, root) or _collated(script, call, fate):
         return ""
-    return f"the tensor shares the memory of `{script.code(root)}`: who writes to one changes both"
+    because = f"tensor and `{script.code(root)}` share their memory: writing to one changes both"
+    if isinstance(given.value, cst.Attribute) and given.value.attr.value == "values":
+        return f"{because}; pandas 3 may hand out read-only memory, of which torch warns"
+    return because
 
 
 def _dtype(script: Script, call: cst.Call) -> str:
@@ -391,7 +432,7 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression:
     """Give the array whose memory an expression looks at."""
     while True:
         if isinstance(node, cst.Subscript) or (
-            isinstance(node, cst.Attribute) and node.attr.value in ("T", "values")
+            isinstance(node, cst.Attribute) and node.attr.value in _LOOKS
         ):
             node = node.value
         elif (
@@ -506,8 +547,16 @@ def _collated(script: Script, call: cst.Call, fate: _Fate) -> bool:
     if function.name.value != "__getitem__":
         return False
     loaders = list(script.calls("torch.utils.data.DataLoader"))
-    if not loaders or any(
-        script.functions.instance_of(item.value) is owner for item in script.all(cst.Subscript)
+    handed = [site.given("dataset", 0) for site in loaders]
+    known = any("Dataset" in base for base in script.functions.bases(owner)) or any(
+        arg is not None and script.functions.instance_of(arg.value) is owner for arg in handed
+    )
+    if (
+        not loaders
+        or not known
+        or any(
+            script.functions.instance_of(item.value) is owner for item in script.all(cst.Subscript)
+        )
     ):
         return False
     return not any(
