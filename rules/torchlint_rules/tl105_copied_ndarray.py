@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Array, Binding, Finding, Fix, Heat, How, Kind, Rule, Safety, Script
+from torchlint.api import Array, Binding, Finding, Fix, Heat, How, Rule, Safety, Script
+from torchlint_rules._tensorfate import TensorFate, tensor_fate
 
-_COPYING: Final = frozenset(
-    (
-        "clone sum mean std var max min argmax argmin item tolist add sub mul div pow sqrt exp log "
-        "abs clamp eq ne gt lt repeat one_hot"
-    ).split()
-)
-_SHARING: Final = frozenset(
-    (
-        "float long int double half bfloat16 bool to view reshape permute transpose unsqueeze "
-        "squeeze contiguous t flatten type cpu expand narrow"
-    ).split()
-)
-_FACTS: Final = frozenset("shape dtype device ndim size dim numel".split())
-_STACKING: Final = frozenset(
-    "torch.stack torch.cat torch.hstack torch.vstack torch.nn.functional.one_hot "
-    "torch.utils.data.default_collate torch.nn.utils.rnn.pad_sequence".split()
-)
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
 _VIEWS: Final = frozenset("reshape ravel transpose squeeze swapaxes view".split())
 _LOOKS: Final = frozenset("T values iloc loc".split())
 _KEYWORDS: Final = frozenset(("data", "dtype", "device"))
-
-
-class _Fate(IntEnum):
-    """What becomes of a tensor, the worst last."""
-
-    COPIED = 0
-    RETURNED = 1
-    UNSEEN = 2
-    WRITTEN = 3
 
 
 class CopiedNdarray(Rule):
@@ -199,6 +173,17 @@ class CopiedNdarray(Rule):
                   array = batch.cpu().numpy()
             -     return torch.tensor(array)
             +     return torch.from_numpy(array)
+            """,
+        "in a helper that the dataset calls": """
+              import torch
+              from numpy import random as ra
+              from torch.utils.data import Dataset
+              def draw(count):
+            -     return torch.tensor(ra.rand(count, 8).astype("float32"))
+            +     return torch.from_numpy(ra.rand(count, 8).astype("float32"))
+              class Noise(Dataset):
+                  def __getitem__(self, i):
+                      return draw(16)
             """,
         "a name that holds a new array by then": """
               import numpy as np
@@ -369,8 +354,8 @@ class CopiedNdarray(Rule):
 # -- where --------------------------------------------------------------------
 
 
-def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
-    """Whether code runs for every item or step."""
+def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
+    """Whether code runs for every item or step, itself or through functions of this file."""
     function = script.function(node)
     if function is not None:
         name = function.name.value
@@ -386,6 +371,10 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
             call.keyword.value == "collate_fn" and script.definition(call.value) is function
             for call in script.all(cst.Arg)
             if call.keyword is not None
+        ):
+            return True
+        if depth and any(
+            _is_repeated(script, call, depth - 1) for call in script.functions.callers(function)
         ):
             return True
     return script.heat(node) is Heat.HOT
@@ -409,12 +398,12 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
     if array.fresh or (converted and array.dtype and converted != array.dtype):
         return ""
     root = _root(given.value)
-    fate = _fate(script, call)
-    if fate is _Fate.WRITTEN and not _is_own(script, call, root):
+    fate = tensor_fate(script, call)
+    if fate is TensorFate.WRITTEN and not _is_own(script, call, root):
         return None
     if _is_written(script, root, call):
         return None
-    if fate is _Fate.COPIED or _is_own(script, call, root) or _collated(script, call, fate):
+    if fate is TensorFate.COPIED or _is_own(script, call, root) or _collated(script, call, fate):
         return ""
     because = f"tensor and `{script.code(root)}` share their memory: writing to one changes both"
     if isinstance(given.value, cst.Attribute) and given.value.attr.value == "values":
@@ -538,11 +527,11 @@ def _matters(
     return place is not None and place.name.value != "__init__"
 
 
-def _collated(script: Script, call: cst.Call, fate: _Fate) -> bool:
+def _collated(script: Script, call: cst.Call, fate: TensorFate) -> bool:
     """Whether a dataset returns a tensor to loaders that all copy it into their batch."""
     owner = _dataset(script, call)
     function = script.function(call)
-    if fate is not _Fate.RETURNED or owner is None or function is None:
+    if fate is not TensorFate.RETURNED or owner is None or function is None:
         return False
     if function.name.value != "__getitem__":
         return False
@@ -565,78 +554,3 @@ def _collated(script: Script, call: cst.Call, fate: _Fate) -> bool:
         or site.argument("batch_size", 1).equals(None)
         for site in loaders
     )
-
-
-# -- what becomes of the tensor --------------------------------------------------
-
-
-def _fate(script: Script, node: cst.BaseExpression, depth: int = 8) -> _Fate:
-    """Follow a tensor to where it is copied, returned, lost from sight or written to."""
-    holder = script.parent(node)
-    if not depth or holder is None:
-        return _Fate.UNSEEN
-    if isinstance(holder, (cst.BinaryOperation, cst.Comparison, cst.UnaryOperation)):
-        return _Fate.COPIED
-    if isinstance(holder, cst.Return):
-        return _Fate.RETURNED
-    if isinstance(holder, cst.Attribute):
-        return _fate_of_attribute(script, holder, depth)
-    if isinstance(holder, cst.Subscript):
-        stored = isinstance(script.parent(holder), (cst.AssignTarget, cst.AugAssign))
-        return _Fate.WRITTEN if stored else _fate(script, holder, depth - 1)
-    if isinstance(holder, cst.Arg):
-        outer = script.parent(holder)
-        if isinstance(outer, cst.Call) and script.name(outer.func) in _STACKING:
-            return _Fate.COPIED
-        return _Fate.UNSEEN
-    if isinstance(holder, (cst.Element, cst.DictElement)):
-        outer = script.parent(holder)
-        inside = isinstance(outer, (cst.Tuple, cst.List, cst.Dict))
-        return _fate(script, outer, depth - 1) if inside else _Fate.UNSEEN  # type: ignore[arg-type]
-    if isinstance(holder, (cst.ListComp, cst.GeneratorExp, cst.IfExp)):
-        return _fate(script, holder, depth - 1)
-    if isinstance(holder, cst.AugAssign) and holder.target is node:
-        return _Fate.WRITTEN
-    if isinstance(holder, cst.AugAssign):
-        return _Fate.COPIED
-    if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
-        return _fate_of_target(script, holder.targets[0].target, holder, depth)
-    return _Fate.UNSEEN
-
-
-def _fate_of_attribute(script: Script, holder: cst.Attribute, depth: int) -> _Fate:
-    word = holder.attr.value
-    call = script.parent(holder)
-    if word in _FACTS:
-        return _Fate.COPIED
-    if not isinstance(call, cst.Call) or call.func is not holder:
-        return _fate(script, holder, depth - 1) if word == "T" else _Fate.UNSEEN
-    if word.endswith("_"):
-        return _Fate.WRITTEN
-    if word in _COPYING:
-        return _Fate.COPIED
-    return _fate(script, call, depth - 1) if word in _SHARING else _Fate.UNSEEN
-
-
-def _fate_of_target(
-    script: Script, target: cst.BaseExpression, line: cst.Assign, depth: int
-) -> _Fate:
-    """Follow a tensor into the name that it is given, or the local dictionary it is put into."""
-    root = target.value if isinstance(target, cst.Subscript) else target
-    if not isinstance(root, cst.Name):
-        return _Fate.UNSEEN
-    if isinstance(target, cst.Subscript) and script.kind(root) is not Kind.MAPPING:
-        return _Fate.UNSEEN
-    found = _Fate.COPIED
-    for use in script.within(script.function(line) or script.tree.module, cst.Name):
-        later = script.tree.order(use) > script.tree.order(line)
-        if use.value != root.value or script.tree.inside(use, line) or not later:
-            continue
-        holder = script.parent(use)
-        if isinstance(holder, cst.AssignTarget):
-            continue
-        item = isinstance(target, cst.Subscript) and isinstance(holder, cst.Subscript)
-        if item and isinstance(script.parent(holder) if holder else None, cst.AssignTarget):
-            continue
-        found = max(found, _fate(script, use, depth - 1))
-    return found
