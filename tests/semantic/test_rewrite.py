@@ -128,7 +128,8 @@ def test_set_argument_changes_or_adds() -> None:
         ("f(\n    a,\n    k=1,\n)\n", "f(\n    a,\n)\n"),
         ("f(\n    k=1,\n    b=2,\n)\n", "f(\n    b=2,\n)\n"),
         ("f(\n    a,\n    k=1,  # why\n    b=2,\n)\n", "f(\n    a,\n    # why\n    b=2,\n)\n"),
-        ("f(\n    a,  # first\n    k=1,  # why\n)\n", "f(\n    a,  # first\n      # why\n)\n"),
+        ("f(\n    a,  # first\n    k=1,  # why\n)\n", "f(\n    a,  # first\n    # why\n)\n"),
+        ("f(\n    a,  # first\n    k=1,\n)\n", "f(\n    a,  # first\n)\n"),
     ],
 )
 def test_without_argument(before: str, after: str) -> None:

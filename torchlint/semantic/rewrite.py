@@ -121,15 +121,15 @@ class Rewrite:
         member = members[index]
         if index + 1 == len(members):
             start = members[index - 1].end if index else member.start
-            between = self.text[start : member.start]
-            if "#" in between:
-                return self.delete(member.start, self._behind_comma(member.end))
-            return self.delete(start, member.end)
-        following = members[index + 1].start
-        if "#" not in self.text[member.end : following]:
-            return self.delete(member.start, following)
+            if "#" not in self.text[start : member.start]:
+                return self.delete(start, member.end)
+        elif "#" not in self.text[member.end : members[index + 1].start]:
+            return self.delete(member.start, members[index + 1].start)
         end = self._behind_comma(member.end)
         tail = self.text[end : self.line_end(end)]
+        line = self.line_start(member.start)
+        if not tail.strip() and not self.text[line : member.start].strip():
+            return self.delete(line, self.after_line(end))
         return self.delete(member.start, end + len(tail) - len(tail.lstrip()))
 
     def _behind_comma(self, offset: int) -> int:
