@@ -51,7 +51,10 @@ class EvaluationWithGradients(Rule):
     summary = "Evaluation runs with gradients on"
     impact = "high"
     safety = Safety.EXACT
-    needs = ("torch",)
+    needs = (
+        "val", "Val", "VAL", "test", "Test", "TEST", "infer", "Infer", "predict", "Predict",
+        "acc", "Acc", "scor", "Scor", "holdout", "dev_", "devloader", "volatile", "backward",
+    )  # fmt: skip
     invalid = {
         "a function that only evaluates gets the decorator": """
               import torch

@@ -55,7 +55,10 @@ class EvaluationInTrainingMode(Rule):
     summary = "Evaluation runs with dropout and batch norm in training mode"
     impact = "medium"
     safety = Safety.UNSAFE
-    needs = ("torch",)
+    needs = (
+        "val", "Val", "VAL", "test", "Test", "TEST", "infer", "Infer", "predict", "Predict",
+        "acc", "Acc", "scor", "Scor", "holdout", "dev_", "devloader", "volatile",
+    )  # fmt: skip
     invalid = {
         "nobody calls eval, training calls train": """
               import torch
