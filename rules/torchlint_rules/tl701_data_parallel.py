@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Grad, Kind, Rule, Safety, Script
-from torchlint_rules.torchrun import under_torchrun
-from torchlint_rules.torchrun_obstacles import OBSTACLES
-from torchlint_rules.torchrun_shape import ObstacleError, chain_of, wraps
+from torchlint_rules._torchrun.obstacles import OBSTACLES
+from torchlint_rules._torchrun.rewrite import under_torchrun
+from torchlint_rules._torchrun.shape import ObstacleError, chain_of, wraps
 
 __all__ = ["DataParallel"]
 

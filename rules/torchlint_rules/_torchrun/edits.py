@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Script, Span
-from torchlint_rules.torchrun_shape import Shape
+from torchlint_rules._torchrun.shape import Shape
 
 __all__ = ["Writer", "merged"]
 

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Script, Span
-from torchlint_rules.torchrun_shape import ObstacleError
+from torchlint_rules._torchrun.shape import ObstacleError
 
 __all__ = ["guarded", "muted_bars"]
 

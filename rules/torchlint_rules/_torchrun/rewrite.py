@@ -9,11 +9,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Kind, Note, Script
-from torchlint_rules.torchrun_edits import Writer, merged
-from torchlint_rules.torchrun_frame import Frame
-from torchlint_rules.torchrun_numbers import Numbers
-from torchlint_rules.torchrun_output import guarded, muted_bars
-from torchlint_rules.torchrun_shape import DATA_PARALLEL, ObstacleError, Wrap, shape_of
+from torchlint_rules._torchrun.edits import Writer, merged
+from torchlint_rules._torchrun.frame import Frame
+from torchlint_rules._torchrun.numbers import Numbers
+from torchlint_rules._torchrun.output import guarded, muted_bars
+from torchlint_rules._torchrun.shape import DATA_PARALLEL, ObstacleError, Wrap, shape_of
 
 __all__ = ["Rewritten", "under_torchrun"]
 

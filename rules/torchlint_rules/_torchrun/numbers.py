@@ -9,8 +9,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import How, Kind, Note, Total
-from torchlint_rules.torchrun_edits import Writer
-from torchlint_rules.torchrun_shape import ObstacleError
+from torchlint_rules._torchrun.edits import Writer
+from torchlint_rules._torchrun.shape import ObstacleError
 
 __all__ = ["Numbers"]
 

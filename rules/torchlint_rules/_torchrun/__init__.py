@@ -1,0 +1,1 @@
+"""The rewrite of a whole script for torchrun."""
