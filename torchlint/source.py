@@ -79,7 +79,7 @@ class Source:
 
     @cached_property
     def newline(self) -> str:
-        """The line end that the file uses first, `"\\n"` for a file of one line."""
+        """The line end that the file uses first, a line feed for a file of one line."""
         for line in self.text.splitlines(keepends=True):
             for end in ("\r\n", "\n", "\r"):
                 if line.endswith(end):

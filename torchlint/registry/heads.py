@@ -40,8 +40,8 @@ def _literal(text: str) -> Any:
 class RuleHead:
     """What is known of a rule before its module is imported: code and name.
 
-    `about`, `needs`, `default` and `since` are read from the text of the module where they are literals
-    there; `load` imports it.
+    `about`, `needs`, `default` and `since` are read from the text of the module where they are
+    literals there; `load` imports it.
     """
 
     code: str
