@@ -59,7 +59,7 @@ class Deferral:
     def _sum(self, accumulator: Accumulator) -> Fix | None:
         casts = {self._cast(each, accumulator) for each in accumulator.additions}
         cast = casts.pop() if len(casts) == 1 else None
-        if cast is None or (cast == "float" and self.script.mps_named):
+        if cast is None or (cast == "float" and self.script.may_be_mps):
             return None
         name = accumulator.name
         edits = [
@@ -228,7 +228,7 @@ class Deferral:
         value, node = addition.values[0], addition.node
         number = reading.form is Form.NUMBER
         computed = reading.node is not value
-        if computed and self.script.mps_named:
+        if computed and self.script.may_be_mps:
             return None
         edits = [self._on_device(reading, double=number and computed, clone=not computed)]
         if addition.adding is Adding.EXTEND:

@@ -10,12 +10,6 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Kind, Rule, Safety, Script, State, Trait
 
 _WORKERS: Final = ("num_workers", 5)
-_COUNTS: Final = (
-    "os.cpu_count",
-    "multiprocessing.cpu_count",
-    "torch.multiprocessing.cpu_count",
-    "os.process_cpu_count",
-)
 
 
 class WorkersRestartedEachEpoch(Rule):
@@ -90,16 +84,6 @@ class WorkersRestartedEachEpoch(Rule):
                   for epoch in range(10):
                       for x, y in loader:
                           model(x, y).backward()
-            """,
-        "at least one worker, however many processors there are": """
-              import os
-              from torch.utils.data import DataLoader
-              from mine import Images, model
-            - loader = DataLoader(Images(), num_workers=min(4, os.cpu_count() or 1))
-            + loader = DataLoader(Images(), num_workers=min(4, os.cpu_count() or 1), persistent_workers=True)
-              for epoch in range(10):
-                  for x, y in loader:
-                      model(x, y).backward()
             """,
         "the loader is kept in an attribute": """
               from torch.utils.data import DataLoader
@@ -190,6 +174,25 @@ class WorkersRestartedEachEpoch(Rule):
             from torch.utils.data import DataLoader
             from mine import Images, args, model
             loader = DataLoader(Images(), num_workers=args.workers)
+            for epoch in range(10):
+                for x, y in loader:
+                    model(x, y).backward()
+            """,
+        "as many as there are processors, of which one may be all": """
+            import os
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            loader = DataLoader(Images(), num_workers=os.cpu_count())
+            for epoch in range(10):
+                for x, y in loader:
+                    model(x, y).backward()
+            """,
+        "what a call answers is known on the machine only": """
+            import os
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            WORKERS = min(4, os.cpu_count() or 1)
+            loader = DataLoader(Images(), num_workers=WORKERS)
             for epoch in range(10):
                 for x, y in loader:
                     model(x, y).backward()
@@ -322,24 +325,9 @@ class WorkersRestartedEachEpoch(Rule):
 
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether a number of workers is above zero on every machine."""
-    node = script.value_of(node).node or node
-    if isinstance(node, cst.Integer):
-        return int(node.value, 0) > 0
-    if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or):
-        return _is_positive(script, node.right)
-    if isinstance(node, cst.IfExp):
-        return _is_positive(script, node.body) and _is_positive(script, node.orelse)
-    if not isinstance(node, cst.Call):
-        return False
-    name = script.name(node.func)
-    if name == "builtins.min":
-        return all(_is_positive(script, arg.value) for arg in node.args)
-    if name == "builtins.max":
-        return any(_is_positive(script, arg.value) for arg in node.args)
-    if name == "builtins.len" and isinstance(node.args[0].value, cst.Call):
-        return script.name(node.args[0].value.func) == "os.sched_getaffinity"
-    return name in _COUNTS
+    """Whether a number of workers is written down and above zero."""
+    found = script.value_of(node).node or node
+    return isinstance(found, cst.Integer) and int(found.value, 0) > 0
 
 
 def _is_changed(script: Script, made: cst.Call) -> bool:

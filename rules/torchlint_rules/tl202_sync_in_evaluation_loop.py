@@ -264,6 +264,22 @@ class SyncInEvaluationLoop(Rule):
             +     correct = int(correct)
                   return total, correct
             """,
+        "whichever accelerator there is may be Apple's": """
+              import torch
+              import torch.nn.functional as F
+              device = torch.accelerator.current_accelerator()
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  total, correct = 0.0, 0
+                  for x, y in loader:
+                      x, y = x.to(device), y.to(device)
+                      out = model(x)
+            !         total += F.cross_entropy(out, y).item()
+            -         correct += (out.argmax(1) == y).sum().item()
+            +         correct = correct + (out.argmax(1) == y).sum()
+            +     correct = int(correct)
+                  return total, correct
+            """,
     }
     valid = {
         "a script for the CPU has nothing to wait for": """

@@ -378,7 +378,7 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 def _evaluated(script: Script) -> Iterator[tuple[Accumulation, bool]]:
     """Yield the additions of evaluations, and whether code out of sight may train on them."""
     for evaluation in script.evaluations():
-        fate = script.fate(evaluation.body)
+        fate = script.fate(evaluation)
         if fate is Fate.TRAINED or script.needs_gradients(evaluation.body):
             continue
         for addition in script.accumulations(Role.EVAL_BATCH):

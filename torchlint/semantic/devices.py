@@ -127,9 +127,15 @@ class Devices:
         return self.kinds.kind(node) is Kind.DEVICE
 
     @property
-    def mps_named(self) -> bool:
-        """Whether the script names Apple's device, which lacks float64."""
-        return any("mps" in text.value for text in self.tree.all(cst.SimpleString))
+    def may_be_mps(self) -> bool:
+        """Whether the device can be Apple's, which lacks float64."""
+        if any("mps" in text.value for text in self.tree.all(cst.SimpleString)):
+            return True
+        return any(
+            (self.names.name(node) or "").startswith("torch.accelerator")
+            for kind in (cst.Attribute, cst.Name)
+            for node in self.tree.all(kind)
+        )
 
     @property
     def framework(self) -> str:

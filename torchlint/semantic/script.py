@@ -305,9 +305,9 @@ class Script:
         return self._devices.can_use_accelerator
 
     @property
-    def mps_named(self) -> bool:
-        """Whether the script names Apple's device, which lacks float64."""
-        return self._devices.mps_named
+    def may_be_mps(self) -> bool:
+        """Whether the device can be Apple's, which lacks float64."""
+        return self._devices.may_be_mps
 
     @property
     def framework(self) -> str:
