@@ -52,7 +52,15 @@ class Deferral:
         return self._collection(accumulator)
 
     def _readings(self, addition: Accumulation) -> list[Reading]:
-        return [each for value in addition.values for each in self.script.readings(value)]
+        values = (self._value(addition), *addition.values[1:])
+        return [each for value in values for each in self.script.readings(value)]
+
+    def _value(self, addition: Accumulation) -> cst.BaseExpression:
+        """Give what is added, also where a name is put between (`value = loss.item()`)."""
+        value = addition.values[0]
+        if not isinstance(value, cst.Name):
+            return value
+        return self.script.only_read_at(value) or value
 
     # -- sums -----------------------------------------------------------------
 
@@ -71,8 +79,7 @@ class Deferral:
 
     def _cast(self, addition: Accumulation, accumulator: Accumulator) -> str | None:
         """Say whether an addition makes an `int` or a `float`, None where nothing shows it."""
-        value = addition.values[0]
-        readings = self._readings(addition)
+        value, readings = self._value(addition), self._readings(addition)
         integral = [self.script.is_integral(each.tensor) for each in readings]
         truncated = [each for each in readings if each.cast == "int"]
         whole = all(isinstance(start, int) for start in accumulator.starts)
@@ -192,7 +199,7 @@ class Deferral:
         readings = self._readings(addition)
         if len(readings) != 1:
             return None
-        reading, value = readings[0], addition.values[0]
+        reading, value = readings[0], self._value(addition)
         if addition.adding is Adding.APPEND and reading.form is Form.NUMBER:
             if not self._keeps_its_type(reading) or not self._computable(value, readings):
                 return None
@@ -227,7 +234,7 @@ class Deferral:
         (reading,) = self._readings(addition)
         value, node = addition.values[0], addition.node
         number = reading.form is Form.NUMBER
-        computed = reading.node is not value
+        computed = reading.node is not self._value(addition)
         if computed and self.script.may_be_mps:
             return None
         edits = [self._on_device(reading, double=number and computed, clone=not computed)]

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Accumulation, Adding, Finding, Form, Kind, Reading, Role, Script
+from torchlint.api import Accumulation, Adding, Finding, Form, Heat, Kind, Reading, Role, Script
 from torchlint_rules._deferral import Deferral
 
 __all__ = ["syncs"]
@@ -17,6 +17,12 @@ _LARGE: Final = re.compile(
     r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
+)
+_WRITERS: Final = frozenset(
+    (
+        "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
+        "savefig savemat to_csv create_dataset open"
+    ).split()
 )
 
 
@@ -32,14 +38,17 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         found = direct or _named(script, accumulation, besides)
         if not found or id(found[0].node) in said:
             continue
+        if not direct and _writes_results(script, accumulation, found):
+            continue
         if any(_needed(script, accumulation, each, besides) for each in found):
             continue
+        fixable = direct or isinstance(accumulation.values[0], cst.Name)
         said.update(id(each.node) for each in found)
         yield Finding(
             code,
             script.span(found[0].node),
             _message(script, accumulation, found),
-            Deferral(script, accumulation).fix() if direct else None,
+            Deferral(script, accumulation).fix() if fixable else None,
         )
 
 
@@ -68,6 +77,23 @@ def _needed(
         if _is_large(script, accumulation, reading):
             return True
     return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:
+    """Whether every batch also leaves results on the disk or in a picture."""
+    if all(each.form is Form.NUMBER for each in found):
+        return False
+    loop = accumulation.loop.node
+    return any(
+        _last(call.func) in _WRITERS and script.heat(call) is Heat.HOT
+        for call in script.within(loop.body, cst.Call)
+    )
+
+
+def _last(func: cst.BaseExpression) -> str:
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
 
 
 def _is_large(script: Script, accumulation: Accumulation, reading: Reading) -> bool:

@@ -225,6 +225,118 @@ class SyncInEvaluationLoop(Rule):
                       correct += (pred == labels).sum().item()
                   return correct
             """,
+        "a loss that gets a name for the sum alone": """
+              import torch
+              import torch.nn.functional as F
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  total = 0.0
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+            -         value = F.cross_entropy(model(x), y).item()
+            -         total += value
+            +         value = F.cross_entropy(model(x), y).double()
+            +         total = total + value
+            +     total = float(total)
+                  return total / len(loader.dataset)
+            """,
+        "a loss that gets a name, which a rare line looks at, too": """
+              import torch
+              import torch.nn.functional as F
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  total = 0.0
+                  for i, (x, y) in enumerate(loader):
+                      x, y = x.cuda(), y.cuda()
+            !         value = F.cross_entropy(model(x), y).item()
+                      total += value
+                      if i % 50 == 0:
+                          print(value)
+                  return total / len(loader.dataset)
+            """,
+        "outputs that get a name on the host, and another, and are collected": """
+              import numpy as np
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  preds = []
+                  for x, y in loader:
+                      outputs = model(x.cuda())
+            !         outputs = outputs.detach().cpu().numpy()
+                      pred = np.argmax(outputs, axis=1)
+                      preds.append(pred)
+                  return np.concatenate(preds)
+            """,
+        "predictions and labels for a metric that counts with NumPy": """
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader, running_metrics):
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+                      outputs = model(x)
+                      pred = outputs.data.max(1)[1].cpu().numpy()
+            !         gt = y.data.cpu().numpy()
+                      running_metrics.update(gt, pred)
+            """,
+        "a count that is brought to the host and then read": """
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  total = 0
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+                      pred = model(x).max(1)[1]
+            !         correct = pred.eq(y).cpu().sum()
+                      total += correct.item()
+                  return total
+            """,
+        "a logarithm of the batch's error is reported: the device has another": """
+              import math
+              import torch
+              import torch.nn.functional as F
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  avg = 0
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+                      mse = F.mse_loss(model(x), y)
+            !         psnr = 10 * math.log10(1 / mse.item())
+                      avg += psnr
+                  return avg / len(loader)
+            """,
+        "lists of numbers: unsafe, the tensors stay on the device meanwhile": """
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  fin = []
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+                      model(x)
+            -         fin.extend(y.cpu().detach().numpy().tolist())
+            +         fin.append(y)
+            +     fin = [item for each in fin for item in each.cpu().numpy().tolist()]
+                  return fin
+            """,
+        "a progress bar made of enumerate, made anew, in epochs now and then": """
+              import torch
+              from tqdm import tqdm
+              def fit(model, train_loader, test_loader):
+                  for epoch in range(10):
+                      pbar = tqdm(enumerate(train_loader), total=len(train_loader))
+                      for i, data in pbar:
+                          model.fit(data)
+                      if epoch % 2 == 0:
+                          correct = 0
+                          pbar = tqdm(enumerate(test_loader), total=len(test_loader))
+                          with torch.no_grad():
+                              for i, data in pbar:
+                                  x, y = data
+                                  x, y = x.cuda(), y.cuda()
+            -                     correct += model(x).max(1)[1].eq(y).sum().item()
+            +                     correct = correct + model(x).max(1)[1].eq(y).sum()
+            +                 correct = int(correct)
+                          print(correct)
+            """,
         "an integer zero and a value of unknown type: an int may come out, so it is only reported": """
               import torch
               import torch.nn.functional as F
@@ -402,6 +514,29 @@ class SyncInEvaluationLoop(Rule):
                     _, reward, _, _ = env.step(action.item())
                     total += reward.item()
                 return total, actions
+            """,
+        "results that are written in each batch leave the device one by one": """
+            import numpy as np
+            import torch
+            @torch.no_grad()
+            def evaluate(model, loader):
+                preds = []
+                for i, (x, y) in enumerate(loader):
+                    outputs = model(x.cuda())
+                    pred = outputs.argmax(1).cpu().numpy()
+                    preds.append(pred)
+                    np.save(f"{i}.npy", preds[-1])
+                return preds
+            """,
+        "a metric of predictions that are drawn as well": """
+            import matplotlib.pyplot as plt
+            import torch
+            @torch.no_grad()
+            def evaluate(model, loader, metric):
+                for x, y in loader:
+                    pred = model(x.cuda()).argmax(1).cpu().numpy()
+                    metric.update(y.numpy(), pred)
+                    plt.imshow(pred[0])
             """,
         "a loop that trains is TL201's": """
             import torch.nn.functional as F

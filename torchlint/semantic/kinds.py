@@ -352,8 +352,13 @@ class Kinds:
         """Give the kind that the target of `+=` has without what is added to it."""
         if not isinstance(target, cst.Name):
             return self.kind(target)
-        started = [b for b in self.scopes.reaching(target) if b.how is not How.AUGMENTED]
-        return _joined([self.kind_of_binding(binding) for binding in started])
+        reaching = self.scopes.reaching(target)
+        started = [b for b in reaching if b.how is not How.AUGMENTED]
+        found = _joined([self.kind_of_binding(binding) for binding in started])
+        if found is Kind.NUMBER and len(started) < len(reaching):
+            grown = _joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
+            return grown if grown in _TENSORS else found
+        return found
 
     def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
         if parameter.star in ("*", "**"):

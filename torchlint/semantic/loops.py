@@ -143,6 +143,8 @@ class Loops:
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
         if self.trains(node, direct=True):
             return Role.TRAIN_BATCH
+        if loader is not None and self._updates(node.body, node, set(), 3):
+            return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass stands in a loop inside or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
@@ -188,6 +190,41 @@ class Loops:
             if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, (cst.For, cst.While)):
+                return True
+        return False
+
+    def _updates(
+        self, region: cst.CSTNode, loop: LoopNode | None, seen: set[int], depth: int
+    ) -> bool:
+        """Whether code steps an optimizer that was there before, in no loop over a loader.
+
+        An attack on a network steps an optimizer of its own, or none.
+        """
+        for call in self.functions.own(region, cst.Call):
+            if self._in_loader_loop(call, loop):
+                continue
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "step" and self.is_step(call):
+                if not self._made_in(func.value, region):
+                    return True
+            callee = self.functions.callee(call) if depth else None
+            if callee is None or id(callee) in seen:
+                continue
+            seen.add(id(callee))
+            if self._updates(callee.body, None, seen, depth - 1):
+                return True
+        return False
+
+    def _made_in(self, node: cst.BaseExpression, region: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Name) and any(
+            self.tree.inside(binding.node, region) for binding in self.scopes.reaching(node)
+        )
+
+    def _in_loader_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
+        for outer in self.tree.ancestors(call):
+            if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, (cst.For, cst.While)) and self._loader(outer) is not None:
                 return True
         return False
 

@@ -47,6 +47,12 @@ _FORMS: Final = {
     "to": Form.TENSOR,
 }
 _CASTS: Final = ("builtins.float", "builtins.int")
+_NUMPY: Final = frozenset(
+    "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
+)
+_REDUCTIONS: Final = frozenset(
+    "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
+)
 _SINKS: Final = frozenset(
     (
         "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
@@ -140,8 +146,10 @@ class Readings:
                 continue
             if not self.tree.inside(assign, loop.body) or not self.is_arithmetic(value):
                 continue
-            if not self.hot_uses(target, loop, besides):
-                yield from self.within(value)
+            if assign in besides or self.hot_uses(target, loop, besides):
+                continue
+            found = list(self.within(value))
+            yield from found or self.named(value, loop, [*besides, assign])
 
     # -- what else becomes of the value ---------------------------------------
 
@@ -198,7 +206,7 @@ class Readings:
     def _set_aside(
         self, node: cst.BaseExpression, loop: LoopNode, besides: list[cst.CSTNode]
     ) -> bool:
-        """Whether a value is only given a name that hot code of the loop does not use."""
+        """Whether hot code of the loop does no more with a value than give it names."""
         assign = next(
             (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
         )
@@ -207,20 +215,38 @@ class Readings:
         target = assign.targets[0].target
         if not isinstance(target, cst.Name) or not self.is_arithmetic(assign.value):
             return False
-        return not self.hot_uses(target, loop, besides)
+        besides = [*besides, assign]
+        return all(
+            self._set_aside(use, loop, besides) for use in self.hot_uses(target, loop, besides)
+        )
 
     def is_arithmetic(self, node: cst.BaseExpression) -> bool:
         """Whether an expression only computes."""
         if isinstance(node, cst.BinaryOperation):
             return self.is_arithmetic(node.left) and self.is_arithmetic(node.right)
+        if isinstance(node, cst.Subscript):
+            return self.is_arithmetic(node.value)
         if isinstance(node, cst.Call):
-            name = self.names.name(node.func)
-            return (
-                name in (*_CASTS, "builtins.len", "builtins.max", "builtins.round")
-                or self.reading(node) is not None
-                or (isinstance(node.func, cst.Attribute) and node.func.attr.value == "size")
-            )
+            name = self.names.name(node.func) or ""
+            if name in (*_CASTS, "builtins.len", "builtins.max", "builtins.round"):
+                return True
+            return self.reading(node) is not None or self._only_computes(node, name)
         return isinstance(node, (cst.Name, cst.Attribute, cst.Integer, cst.Float))
+
+    def _only_computes(self, call: cst.Call, name: str) -> bool:
+        """Whether a call is one of mathematics, of arithmetic on all that it is given."""
+        module, _, last = name.rpartition(".")
+        if module == "math" or (module == "numpy" and last in _NUMPY):
+            return all(self.is_arithmetic(arg.value) for arg in call.args)
+        if name or not isinstance(call.func, cst.Attribute):
+            return False
+        return call.func.attr.value in _REDUCTIONS and (
+            call.func.attr.value == "size" or self._on_host(call.func.value)
+        )
+
+    def _on_host(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression only computes with what was read."""
+        return self.is_arithmetic(node) and any(True for _ in self.within(node))
 
     def hot_uses(
         self, target: cst.Name, loop: LoopNode, besides: list[cst.CSTNode]

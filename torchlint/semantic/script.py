@@ -251,6 +251,23 @@ class Script:
         """Yield the readings behind names in a node that only `besides` look at in each pass."""
         return self._readings.named(region, loop, besides)
 
+    def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
+        """Give the value of a name that a line of the same block gave it for this use alone."""
+        bindings = self.scopes.reaching(use)
+        node = bindings[0].node if len(bindings) == 1 else None
+        if not isinstance(node, cst.Assign) or not isinstance(node.targets[0].target, cst.Name):
+            return None
+        if len(node.targets) != 1 or self.scopes.blocks(node) != self.scopes.blocks(use):
+            return None
+        scope = self.scopes.scope(use)
+        mentions = [
+            name
+            for name in self.tree.all(cst.Name)
+            if name.value == use.value
+            and self.scopes.lookup(name.value, self.scopes.scope(name)) is scope
+        ]
+        return node.value if len(mentions) == 2 and use.value not in scope.outward else None
+
     def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
         """Whether each pass of a loop needs a value on the host, leaving some nodes out."""
         return self._readings.needed_in(loop, reading, besides)
