@@ -218,6 +218,32 @@ class EvaluationInTrainingMode(Rule):
             !     for x, y in val_loader:
                       print(model(x))
             """,
+        "two loops of one function, which trains in between: both are put right": """
+              import torch
+              def run(model, train_loader, val_loader, test_loader):
+                  for epoch in range(3):
+                      for x, y in train_loader:
+                          criterion(model(x), y).backward()
+                          optimizer.step()
+            +         model.eval()
+            !         for x, y in val_loader:
+                          print(model(x))
+            +         model.train()
+            +     model.eval()
+                  for x, y in test_loader:
+                      print(model(x))
+            +     model.train()
+            """,
+        "a loop that only calls an evaluation is not told of again": """
+              import torch
+              def evaluate(model, samples):
+            !     for x in samples:
+                      print(model(x))
+              def evaluate_often(model, samples):
+                  for turn in range(10):
+                      evaluate(model, samples)
+              evaluate_often(net, get_samples())
+            """,
         "the loop is left by return, where no mode would be put back: reported only": """
               import torch
               def evaluate(model, val_loader):
@@ -363,6 +389,14 @@ class EvaluationInTrainingMode(Rule):
                 net.eval()
                 evaluate(net, get_loader())
             """,
+        "a base class out of sight may set the mode of what its subclasses evaluate": """
+            import torch
+            from mine import BaseTrainer
+            class Trainer(BaseTrainer):
+                def validate(self):
+                    for x in self.val_loader:
+                        print(self.model(x))
+            """,
         "a training loop": """
             import torch
             for x, y in train_loader:
@@ -373,32 +407,49 @@ class EvaluationInTrainingMode(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation of a network that heeds its mode and is in training mode."""
-        told_of: set[tuple[int | str, ...]] = set()
-        for evaluation in script.evaluations():
-            if script.speaks_of(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
-                continue
-            networks = [
-                network
-                for network in _networks(script, evaluation)
-                if _is_measured_in_training(script, evaluation, network)
-            ]
-            if not networks:
-                continue
+        for evaluations, networks in _in_training(script):
             names = [script.code(network) for network in networks]
-            if evaluation.function is not None:
-                if (id(evaluation.function), *names) in told_of:
-                    continue
-                told_of.add((id(evaluation.function), *names))
-            listed = " and ".join(f"`{name}`" for name in names)
             told = all(script.modes.heeds_mode(network) for network in networks)
             message = (
-                f"{listed} {'is' if len(names) == 1 else 'are'} evaluated in training mode: "
-                f"{'' if told else 'any '}dropout and batch norm make the score depend on chance; "
-                f"call `{names[0]}.eval()` first"
+                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"mode: {'' if told else 'any '}dropout and batch norm make the score depend on "
+                f"chance; call {_listed([f'{name}.eval()' for name in names])} first"
             )
-            edits = _fix(script, evaluation, names)
+            edits = _fix(script, evaluations, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
-            yield Finding(self.code, _place(script, evaluation), message, fix)
+            yield Finding(self.code, _place(script, evaluations[0]), message, fix)
+
+
+def _in_training(
+    script: Script,
+) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
+    """Yield networks in training mode with all that one function evaluates of them."""
+    found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
+    for evaluation in script.evaluations():
+        if script.speaks_of(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
+            continue
+        networks = [
+            network
+            for network in _networks(script, evaluation)
+            if _is_measured_in_training(script, evaluation, network)
+        ]
+        if not networks or _only_repeats(script, evaluation):
+            continue
+        names = [script.code(network) for network in networks]
+        place = evaluation.function or evaluation.node
+        found.setdefault((id(place), *names), ([], networks))[0].append(evaluation)
+    yield from found.values()
+
+
+def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
+    """Whether a loop runs networks only in functions that are evaluations of their own."""
+    own = {id(each.function) for each in script.evaluations() if each.function is not None}
+    homes = [script.function(each.call) for each in evaluation.forwards]
+    return all(home is not evaluation.function and id(home) in own for home in homes)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def _place(script: Script, evaluation: Evaluation) -> Span:
@@ -461,26 +512,41 @@ def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -
 # -- the fix --------------------------------------------------------------------------
 
 
-def _fix(script: Script, evaluation: Evaluation, names: list[str]) -> Edits | None:
-    node = evaluation.node
-    if isinstance(node, cst.FunctionDef) or not all(_is_plain(name) for name in names):
+def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edits | None:
+    loops = [each.node for each in evaluations if not isinstance(each.node, cst.FunctionDef)]
+    if len(loops) < len(evaluations) or not all(_is_plain(name) for name in names):
         return None
-    statement = _outermost(script, node)
-    if not script.rewrite.stands_alone(statement):
+    statements = [_outermost(script, loop) for loop in loops]
+    if not all(script.rewrite.stands_alone(statement) for statement in statements):
+        return None
+    first, trains = evaluations[0], script.loops(Role.TRAIN_BATCH)
+    if not trains and first.function is not None:
+        # What trains, if anything does, is out of sight, and so is whether it calls train().
+        return None
+    put_back = not all(
+        _is_renewed(script, each, loop.node) for each in evaluations for loop in trains
+    )
+    if put_back and any(True for loop in loops for _ in script.within(loop, cst.Return)):
         return None
     lines = [f"{name}.eval()" for name in names]
-    edits = _at_head(script, evaluation, names, lines)
-    if edits is None:
-        edits = script.rewrite.before(statement, *lines)
-    trains = script.loops(Role.TRAIN_BATCH)
-    if not trains:
-        # What trains, if anything does, is out of sight, and so is whether it calls train().
-        return edits if evaluation.function is None else None
-    if all(_is_renewed(script, evaluation, loop.node) for loop in trains):
-        return edits
-    if any(True for _ in script.within(node, cst.Return)):
-        return None
-    return (*edits, *script.rewrite.after(statement, *(f"{name}.train()" for name in names)))
+    whole = len(loops) == 1 or not put_back
+    head = _at_head(script, first, names, lines) if whole else None
+    edits: Edits = head or ()
+    for index, statement in enumerate(statements):
+        if not head and (put_back or not _is_reached_from(script, statement, statements[:index])):
+            edits = (*edits, *script.rewrite.before(statement, *lines))
+        if put_back:
+            back = script.rewrite.after(statement, *(f"{name}.train()" for name in names))
+            edits = (*edits, *back)
+    return edits
+
+
+def _is_reached_from(script: Script, statement: cst.CSTNode, earlier: list[cst.CSTNode]) -> bool:
+    """Whether one of the earlier statements runs before this one on every path."""
+    blocks = [script.parent(each) for each in earlier]
+    return any(
+        block is not None and script.span(statement) in script.span(block) for block in blocks
+    )
 
 
 def _at_head(

@@ -301,12 +301,23 @@ class Modes:
         if function is None:
             return Mode.TRAIN
         callers = self.functions.callers(function)
+        if not callers and self._is_ruled_by_base(function, network):
+            return Mode.UNKNOWN
         if not callers or not depth:
             return Mode.HIDDEN
         found = {self._mode(call, None, depth - 1) for call in callers}
         if found & {Mode.EVAL, Mode.UNKNOWN}:
             return found.pop() if len(found) == 1 else Mode.UNKNOWN
         return Mode.TRAIN if Mode.TRAIN in found else Mode.HIDDEN
+
+    def _is_ruled_by_base(
+        self, function: cst.FunctionDef, network: cst.BaseExpression | None
+    ) -> bool:
+        """Whether a base class out of sight runs a method, and may set its networks' modes."""
+        owner = self.scopes.class_of(function)
+        if owner is None or network is None or not dotted(network).startswith("self."):
+            return False
+        return self._has_hidden_base(owner)
 
     def _comes_round(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> bool:
         """Whether a later part of a loop around a place puts its next pass into evaluation."""
