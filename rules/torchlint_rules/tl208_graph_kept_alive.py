@@ -112,6 +112,20 @@ class GraphKeptAlive(Rule):
             +         total += (first + second).detach()
                   return total
             """,
+        "a running loss that is read now and then, and starts anew": """
+              import torch.nn.functional as F
+              def train(model, loader, optimizer, args):
+                  train_loss = 0
+                  for i, (x, y) in enumerate(loader):
+                      loss = F.nll_loss(model(x), y)
+                      loss.backward()
+                      optimizer.step()
+            -         train_loss += loss
+            +         train_loss += loss.detach()
+                      if i > 0 and i % args.log_interval == 0:
+                          print(train_loss.item() / args.log_interval)
+                          train_loss = 0
+            """,
         "outputs and losses of an evaluation with gradients": """
               import torch.nn.functional as F
               def evaluate(model, loader):
