@@ -82,7 +82,8 @@ class LoaderWithoutWorkers(Rule):
                       return np.load(self.paths[index])
               def main(paths):
             -     train_loader = DataLoader(Images(paths), batch_size=32, shuffle=True)
-            +     train_loader = DataLoader(Images(paths), batch_size=32, shuffle=True, num_workers=min(4, os.cpu_count() or 1))
+            +     train_loader = DataLoader(Images(paths), batch_size=32, shuffle=True,
+            +                               num_workers=min(4, os.cpu_count() or 1))
                   for batch in train_loader:
                       print(batch)
               if __name__ == "__main__":
@@ -279,7 +280,8 @@ class LoaderWithoutWorkers(Rule):
                       return self.file["x"][index]
               def main(path):
             -     loader = DataLoader(Patches(path, 10000), batch_size=32)
-            +     loader = DataLoader(Patches(path, 10000), batch_size=32, num_workers=min(4, os.cpu_count() or 1))
+            +     loader = DataLoader(Patches(path, 10000), batch_size=32,
+            +                         num_workers=min(4, os.cpu_count() or 1))
                   for x in loader:
                       print(x)
               if __name__ == "__main__":

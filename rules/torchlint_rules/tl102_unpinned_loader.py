@@ -60,7 +60,8 @@ class UnpinnedLoader(Rule):
               from mine import Images, model
               device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             - train_loader = DataLoader(Images(), batch_size=32, num_workers=4)
-            + train_loader = DataLoader(Images(), batch_size=32, num_workers=4, pin_memory=torch.cuda.is_available())
+            + train_loader = DataLoader(Images(), batch_size=32, num_workers=4,
+            +                           pin_memory=torch.cuda.is_available())
               for x, y in train_loader:
                   model(x.to(device), y.to(device))
             """,
@@ -189,7 +190,8 @@ class UnpinnedLoader(Rule):
               from torch.utils.data import DataLoader
               from mine import Images, model
             - loader = DataLoader(Images(), pin_memory_device="cuda", batch_size=8)
-            + loader = DataLoader(Images(), batch_size=8, pin_memory=torch.cuda.is_available())
+            + loader = DataLoader(Images(), batch_size=8,
+            +                     pin_memory=torch.cuda.is_available())
               for x, y in loader:
                   model(x.cuda())
             """,

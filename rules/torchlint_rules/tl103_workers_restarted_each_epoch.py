@@ -104,7 +104,8 @@ class WorkersRestartedEachEpoch(Rule):
               from torch.utils.data import DataLoader
               from mine import Images, model, optimizer
             - loaders = {p: DataLoader(Images(p), num_workers=4) for p in ("train", "val")}
-            + loaders = {p: DataLoader(Images(p), num_workers=4, persistent_workers=True) for p in ("train", "val")}
+            + loaders = {p: DataLoader(Images(p), num_workers=4,
+            +                          persistent_workers=True) for p in ("train", "val")}
               for epoch in range(10):
                   for phase in ("train", "val"):
                       for x, y in loaders[phase]:

@@ -102,6 +102,11 @@ def test_insert_and_delete() -> None:
         ("f(\n    a,\n    b\n)\n", "f(\n    a,\n    b,\n    k=1\n)\n"),
         ("f(\n    a,\n    b,  # why\n)\n", "f(\n    a,\n    b,  # why\n    k=1,\n)\n"),
         ("f(\n    a,\n    b  # why\n)\n", "f(\n    a,\n    b,  # why\n    k=1\n)\n"),
+        (f"f({'a' * 94}, b)\n", f"f({'a' * 94}, b,\n  k=1)\n"),
+        (f"f({'a' * 89}, b)\n", f"f({'a' * 89}, b, k=1)\n"),
+        (f"f(\n\ta, {'a' * 94})\n", f"f(\n\ta, {'a' * 94},\n\tk=1)\n"),
+        (f"if 1:\n\tf({'a' * 94}, b)\n", f"if 1:\n\tf({'a' * 94}, b, k=1)\n"),
+        (f"{'f' * 98}(a)\n", f"{'f' * 98}(a, k=1)\n"),
         ("f(\r\n    a,\r\n    b,\r\n)\r\n", "f(\r\n    a,\r\n    b,\r\n    k=1,\r\n)\r\n"),
     ],
 )

@@ -17,6 +17,7 @@ __all__ = ["Edits", "Rewrite"]
 
 Edits = tuple[Edit, ...]
 
+_WIDTH: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\n|\r|\Z")
 
 
@@ -90,7 +91,7 @@ class Rewrite:
         line = self.line_start(start)
         own_line = not self.text[line:start].strip()
         if not own_line or (len(call.args) == 1 and self.line_start(end) != line):
-            return self.insert(end, f", {name}={value}")
+            return self.insert(end, f",{self._gap(call, f' {name}={value}')}{name}={value}")
         comma = isinstance(last.comma, cst.Comma)
         tail = self.text[end : self.line_end(end)]
         added = f"{self.newline}{self.text[line:start]}{name}={value}"
@@ -98,6 +99,20 @@ class Rewrite:
             return self.insert(end, f",{added}")
         edits = () if comma else self.insert(end, ",")
         return (*edits, *self.insert(self.line_end(end), f"{added}{',' if comma else ''}"))
+
+    def _gap(self, call: cst.Call, added: str) -> str:
+        """Give what parts a new argument from the last one: a new line where this one is full."""
+        first, last = self.tree.span(call.args[0]), self.tree.span(call.args[-1])
+        line = self.line_start(last.start)
+        width = self.line_end(last.end) - line + len(added) + 1
+        if width <= _WIDTH or self.line_start(last.end) != line:
+            return " "
+        shared = line == self.line_start(self.tree.span(call).start)
+        before = self.text[line : first.start] if shared else self.text[line : last.start]
+        indent = " " * len(before) if shared else before[: len(before) - len(before.lstrip())]
+        if (shared and "\t" in before) or len(indent) + len(added) > _WIDTH:
+            return " "
+        return f"{self.newline}{indent}"
 
     def without_argument(self, call: cst.Call, arg: cst.Arg) -> Edits:
         """Take an argument out of a call, its comma with it."""
