@@ -34,7 +34,7 @@ class SyncInTrainingLoop(Rule):
     summary = "every batch waits for the device to read a value that is wanted once per epoch"
     impact = "high"
     safety = Safety.EXACT
-    needs = (".item", "float(", "int(", ".cpu", ".numpy", ".tolist")
+    needs = ("backward", ".step")
 
     invalid = {
         "a sum of losses, and one weighted by the size of the batch, from an integer zero": """

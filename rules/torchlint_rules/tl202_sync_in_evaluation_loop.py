@@ -35,7 +35,7 @@ class SyncInEvaluationLoop(Rule):
     summary = "every batch waits for the device to read a value that is wanted once per epoch"
     impact = "high"
     safety = Safety.EXACT
-    needs = (".item", "float(", "int(", ".cpu", ".numpy", ".tolist")
+    needs = ("oader", "iter", "_dl", "batch", "queue")
 
     invalid = {
         "a sum of losses and a counter, under no_grad": """

@@ -52,8 +52,8 @@ class EvaluationWithGradients(Rule):
     impact = "high"
     safety = Safety.EXACT
     needs = (
-        "val", "Val", "VAL", "test", "Test", "TEST", "infer", "Infer", "predict", "Predict",
-        "acc", "Acc", "scor", "Scor", "holdout", "dev_", "devloader", "volatile", "backward",
+        "eval", "valid", "Valid", "val_", "test_", "Test", "infer", "predict",
+        "accura", "acc_", "scor", "holdout", "dev_", "volatile", "backward",
     )  # fmt: skip
     invalid = {
         "a function that only evaluates gets the decorator": """

@@ -56,8 +56,8 @@ class EvaluationInTrainingMode(Rule):
     impact = "medium"
     safety = Safety.UNSAFE
     needs = (
-        "val", "Val", "VAL", "test", "Test", "TEST", "infer", "Infer", "predict", "Predict",
-        "acc", "Acc", "scor", "Scor", "holdout", "dev_", "devloader", "volatile",
+        "eval", "valid", "Valid", "val_", "test_", "Test", "infer", "predict",
+        "accura", "acc_", "scor", "holdout", "dev_", "volatile", "backward",
     )  # fmt: skip
     invalid = {
         "nobody calls eval, training calls train": """
