@@ -312,11 +312,12 @@ class WorkersRestartedEachEpoch(Rule):
                 continue
             if not script.loaders.repeated(site.node) or _is_changed(script, site.node):
                 continue
-            count = workers.literal if workers.is_literal else ""
+            counted = f"{workers.literal} workers" if workers.is_literal else "workers"
             message = (
-                f"{script.loaders.label(site.node)} starts its {count} workers anew in every "
-                "epoch; pass persistent_workers=True"
-            ).replace("  ", " ")
+                f"{script.loaders.label(site.node)} starts its "
+                f"{'one worker' if counted == '1 workers' else counted} anew in every epoch; "
+                "pass persistent_workers=True"
+            )
             fix = Fix.unsafe(
                 "Pass persistent_workers=True",
                 script.rewrite.with_keyword(site.node, "persistent_workers", "True"),

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import libcst as cst
 
 from torchlint.api import (
-    Edits,
     Evaluation,
     Fate,
     Finding,
     Fix,
     Grad,
-    Mode,
     Role,
     Rule,
     Safety,
     Script,
     Span,
 )
-
-BELOW: Final = frozenset({"builtins.staticmethod", "builtins.classmethod", "builtins.property"})
-ENTRIES: Final = frozenset({"main", "run", "run_worker", "main_worker", "worker", "__init__"})
+from torchlint_rules._nograd import ENTRIES, evaluation_fix, wrapped
 
 
 class EvaluationWithGradients(Rule):
@@ -464,13 +459,13 @@ class EvaluationWithGradients(Rule):
             if any(_is_volatile(call) for call in script.within(region, cst.Call)):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
-            yield Finding(self.code, place, message, _fix(script, evaluation, fate))
+            yield Finding(self.code, place, message, evaluation_fix(script, evaluation, fate))
         for call in _metrics(script):
             message = (
                 f"`{script.code(call)}` is run for a metric only, yet records a graph: put it "
                 "under `torch.no_grad()`"
             )
-            edits = _wrapped(script, script.statement(call))
+            edits = wrapped(script, script.statement(call))
             fix = Fix.exact("Compute the metric without gradients", edits) if edits else None
             yield Finding(self.code, script.span(call), message, fix)
 
@@ -508,80 +503,6 @@ def _place(script: Script, evaluation: Evaluation, forward: cst.Call) -> Span:
         return script.span(forward)
     head = node.iter if isinstance(node, cst.For) else node.test
     return Span(script.span(node).start, script.span(head).end)
-
-
-# -- fixes --------------------------------------------------------------------------
-
-
-def _fix(script: Script, evaluation: Evaluation, fate: Fate) -> Fix | None:
-    function = evaluation.function
-    if _passes_network_on(script, evaluation):
-        return None
-    if function is not None and _only_evaluates(script, evaluation, function):
-        title, edits = "Decorate with `torch.no_grad()`", _decorated(script, function)
-    elif isinstance(evaluation.node, cst.FunctionDef):
-        return None
-    else:
-        title, edits = "Evaluate under `torch.no_grad()`", _wrapped(script, evaluation.node)
-    if edits is None:
-        return None
-    if fate is Fate.HIDDEN:
-        return Fix.unsafe(title, edits, because="a result could be sent backward out of sight")
-    return Fix.exact(title, edits)
-
-
-def _passes_network_on(script: Script, evaluation: Evaluation) -> bool:
-    """Whether a function out of sight, which may want gradients, is handed a network."""
-    networks = {script.code(network) for network in evaluation.networks}
-    return any(
-        script.definition(call.func) is None
-        and script.module_call(call) is None
-        and script.name(call.func) not in ("builtins.print", "builtins.isinstance")
-        and any(script.code(arg.value) in networks for arg in call.args)
-        for call in script.within(evaluation.body, cst.Call)
-    )
-
-
-def _only_evaluates(script: Script, evaluation: Evaluation, function: cst.FunctionDef) -> bool:
-    """Whether a function does nothing that needs gradients, so that all of it can be decorated."""
-    if function.name.value in ENTRIES or function.asynchronous is not None:
-        return False
-    if any(script.name(each.decorator) not in BELOW for each in function.decorators):
-        return False
-    if not evaluation.by_function and not _switches_to_eval(script, function):
-        return False
-    return script.only_measures(function.body) and not script.needs_gradients(function.body)
-
-
-def _switches_to_eval(script: Script, function: cst.FunctionDef) -> bool:
-    return any(each.mode is Mode.EVAL for each in script.modes.switches(function))
-
-
-def _context(script: Script) -> tuple[str, Edits] | None:
-    """Give how this file writes `torch.no_grad()`."""
-    imported = script.rewrite.importing("torch", "no_grad")
-    if imported is not None and not imported[1]:
-        return f"{imported[0]}()", ()
-    found = script.rewrite.importing("torch")
-    return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
-
-
-def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
-    context = _context(script)
-    if context is None or not script.rewrite.stands_alone(function):
-        return None
-    return (*script.rewrite.before(function, f"@{context[0]}"), *context[1])
-
-
-def _wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
-    context = _context(script)
-    if context is None or not script.rewrite.stands_alone(statement):
-        return None
-    if isinstance(statement, cst.For) and statement.asynchronous is not None:
-        return None
-    if any(True for _ in script.within(statement, cst.Await)):
-        return None
-    return (*script.rewrite.wrap([statement], f"with {context[0]}:"), *context[1])
 
 
 # -- metrics of training steps ------------------------------------------------------

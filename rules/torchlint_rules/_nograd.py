@@ -1,0 +1,87 @@
+"""Fixes that put an evaluation under `torch.no_grad()`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Evaluation, Fate, Fix, Mode, Script
+
+__all__ = ["ENTRIES", "evaluation_fix", "wrapped"]
+
+_BELOW: Final = frozenset({"builtins.staticmethod", "builtins.classmethod", "builtins.property"})
+ENTRIES: Final = frozenset({"main", "run", "run_worker", "main_worker", "worker", "__init__"})
+
+
+def evaluation_fix(script: Script, evaluation: Evaluation, fate: Fate) -> Fix | None:
+    """Give the fix that evaluates without gradients, None where it is not surely right."""
+    function = evaluation.function
+    if _passes_network_on(script, evaluation):
+        return None
+    if function is not None and _only_evaluates(script, evaluation, function):
+        title, edits = "Decorate with `torch.no_grad()`", _decorated(script, function)
+    elif isinstance(evaluation.node, cst.FunctionDef):
+        return None
+    else:
+        title, edits = "Evaluate under `torch.no_grad()`", wrapped(script, evaluation.node)
+    if edits is None:
+        return None
+    if fate is Fate.HIDDEN:
+        return Fix.unsafe(title, edits, because="a result could be sent backward out of sight")
+    return Fix.exact(title, edits)
+
+
+def _passes_network_on(script: Script, evaluation: Evaluation) -> bool:
+    """Whether a function out of sight, which may want gradients, is handed a network."""
+    networks = {script.code(network) for network in evaluation.networks}
+    return any(
+        script.definition(call.func) is None
+        and script.module_call(call) is None
+        and script.name(call.func) not in ("builtins.print", "builtins.isinstance")
+        and any(script.code(arg.value) in networks for arg in call.args)
+        for call in script.within(evaluation.body, cst.Call)
+    )
+
+
+def _only_evaluates(script: Script, evaluation: Evaluation, function: cst.FunctionDef) -> bool:
+    """Whether a function does nothing that needs gradients, so that all of it can be decorated."""
+    if function.name.value in ENTRIES or function.asynchronous is not None:
+        return False
+    if any(script.name(each.decorator) not in _BELOW for each in function.decorators):
+        return False
+    if not evaluation.by_function and not _switches_to_eval(script, function):
+        return False
+    return script.only_measures(function.body) and not script.needs_gradients(function.body)
+
+
+def _switches_to_eval(script: Script, function: cst.FunctionDef) -> bool:
+    return any(each.mode is Mode.EVAL for each in script.modes.switches(function))
+
+
+def _context(script: Script) -> tuple[str, Edits] | None:
+    """Give how this file writes `torch.no_grad()`."""
+    imported = script.rewrite.importing("torch", "no_grad")
+    if imported is not None and not imported[1]:
+        return f"{imported[0]}()", ()
+    found = script.rewrite.importing("torch")
+    return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
+
+
+def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
+    context = _context(script)
+    if context is None or not script.rewrite.stands_alone(function):
+        return None
+    return (*script.rewrite.before(function, f"@{context[0]}"), *context[1])
+
+
+def wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
+    """Give the edits that put a statement under `torch.no_grad()`, None where it shares a line."""
+    context = _context(script)
+    if context is None or not script.rewrite.stands_alone(statement):
+        return None
+    if isinstance(statement, cst.For) and statement.asynchronous is not None:
+        return None
+    if any(True for _ in script.within(statement, cst.Await)):
+        return None
+    return (*script.rewrite.wrap([statement], f"with {context[0]}:"), *context[1])
