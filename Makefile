@@ -13,14 +13,14 @@ demo: $(VENV)/demo.stamp
 	PATH="$$PWD/$(BIN):$$PATH"; \
 	folder=$$(mktemp -d); \
 	trap 'rm -rf "$$folder"' EXIT; \
-	cp fixtures/scripts/image_classifier/before.py "$$folder/train.py"; \
+	cp fixtures/scripts/vae/before.py "$$folder/train.py"; \
 	cd "$$folder"; \
 	echo '$$ torchlint check train.py'; \
 	torchlint check train.py $(FIND_EXIT); \
-	echo; echo '$$ torchlint fix --unsafe-fixes train.py'; \
-	torchlint fix --unsafe-fixes train.py $(FIND_EXIT); \
-	echo; echo '$$ torchlint verify train.py'; \
-	torchlint verify train.py $(FIND_EXIT)
+	echo; echo '$$ torchlint fix train.py'; \
+	torchlint fix train.py $(FIND_EXIT); \
+	echo; echo '$$ torchlint verify train.py --select TL601,TL801 --rounds 2   (about two minutes)'; \
+	torchlint verify train.py --select TL601,TL801 --rounds 2 $(FIND_EXIT)
 
 test: lint
 	@$(BIN)/torchlint check torchlint rules fixtures/quiet

@@ -115,7 +115,7 @@ def test_workers_for_a_waiting_loader_are_faster_and_a_comment_is_not(tmp_path: 
     assert same.verdict is not Verdict.FASTER
     assert same.comparison is not None
     assert same.comparison.word == "equal"
-    assert runs[-1] == (18, 19)
+    assert runs[-1] == (20, 21)
     assert not report.failed
 
 

@@ -29,6 +29,8 @@ class Evidence:
     numbers: Trace
     syncs: Trace | None = None
     rounds: list[list[Trace]] = field(default_factory=list)
+    beside: list[list[Trace]] = field(default_factory=list)
+    """The runs of the original before and after those of a variant, by round."""
 
     @property
     def timed(self) -> list[Trace]:

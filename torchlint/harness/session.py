@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -114,7 +115,13 @@ class Session:
             for variant in variants
         ]
         outcomes = tuple(
-            assess(variant, original, evidence, _comparison(first, again, evidence, variant), noise)
+            assess(
+                variant,
+                replace(original, rounds=evidence.beside),
+                evidence,
+                _comparison(first, again, evidence, variant),
+                noise,
+            )
             for variant, evidence in zip(variants, evidence_of, strict=True)
         )
         return self._report(first, window, noise, outcomes)
@@ -147,13 +154,19 @@ class Session:
         fixed: Sequence[tuple[Variant, Evidence]],
         window: tuple[int, int],
     ) -> None:
-        """Time the original and the variants in turns, there and back again in each round."""
-        sides = [(ORIGINAL, original), *fixed]
+        """Time each variant twice between two runs of the original, in every round.
+
+        What slows the machine for a while slows a variant and the originals beside it.
+        """
         for _ in range(self._plan.rounds):
-            for _, evidence in sides:
-                evidence.rounds.append([])
-            for variant, evidence in (*sides, *reversed(sides)):
-                evidence.rounds[-1].append(self._run(variant, "time", window))
+            before = self._run(ORIGINAL, "time", window)
+            original.rounds.append([before])
+            for variant, evidence in fixed:
+                evidence.rounds.append([self._run(variant, "time", window) for _ in range(2)])
+                after = self._run(ORIGINAL, "time", window)
+                evidence.beside.append([before, after])
+                original.rounds[-1].append(after)
+                before = after
         if original.broken is not None:
             raise ScriptError(original.broken)
 
@@ -204,8 +217,8 @@ class Session:
         return process.run(task, device=plan.device, timeout=plan.timeout, verbose=plan.verbose)
 
     def _expect(self, variants: int, timed: int) -> None:
-        rounds = 1 + 2 * self._plan.rounds if timed else 1
-        self._expected = 2 + variants + rounds * (timed + 1)
+        in_turns = self._plan.rounds * (3 * timed + 1) if timed else 0
+        self._expected = 3 + variants + timed + in_turns
 
 
 def _comparison(first: Trace, again: Trace, fixed: Evidence, variant: Variant) -> Comparison | None:
