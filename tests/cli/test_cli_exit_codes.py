@@ -145,6 +145,7 @@ def test_an_interrupt_is_130_and_quiet(shell: Shell, tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
             "import torchlint.cli.check; from torchlint.cli import main;"
             f" open({str(fifo)!r}, 'w').close(); main(['check', '-'])",
         ],

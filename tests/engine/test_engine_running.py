@@ -90,7 +90,7 @@ def test_results_that_nobody_wants_leave_no_process(files: list[Path]) -> None:
 
 def test_an_error_that_names_no_file_is_told_once(tmp_path: Path, files: list[Path]) -> None:
     module = tmp_path / "xy100_absent.py"
-    module.write_text('\nclass Absent(Rule):\n    needs = ("x",)\n')
+    module.write_text('\nclass Absent(Rule):\n    about = ("x",)\n    needs = ("x",)\n')
     head = RuleHead("XY100", "absent", "theirs", "no_such.xy100_absent", str(module))
     project = Project(Registry((head,)), isolated=True)
     errors = [error for each in check_paths(files[:-1], project) for error in each.errors]
