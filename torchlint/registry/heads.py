@@ -120,7 +120,9 @@ class RuleHead:
         rules = [
             each
             for each in vars(module).values()
+            # isinstance() takes the alias `tuple[int, ...]` for a class on Python 3.10.
             if isinstance(each, type)
+            and issubclass(type(each), type)
             and issubclass(each, Rule)
             and each.__module__ == self.module
             and hasattr(each, "code")
