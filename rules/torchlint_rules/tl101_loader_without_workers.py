@@ -23,13 +23,8 @@ from torchlint.api import (
 _GUARD: Final = '`if __name__ == "__main__":`'
 _WORKERS: Final = ("num_workers", 5)
 _EXEMPT: Final = (
-    Trait.IN_MEMORY,
-    Trait.UNSHARDED,
-    Trait.MUTATES,
-    Trait.HANDLE,
-    Trait.ON_DEVICE,
-    Trait.FEW,
-)
+    Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
+)  # fmt: skip
 _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
