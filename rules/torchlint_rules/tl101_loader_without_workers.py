@@ -579,7 +579,7 @@ def _doubt(script: Script, traits: Traits) -> str:
     if Trait.UNSEEN in traits:
         word = " ".join(traits[Trait.UNSEEN].split())
         return f"`{word}` is out of sight: if it draws random numbers, they change with workers"
-    if not script.has_main_guard:
+    if not script.guard.guards():
         return f"the script that uses this needs {_GUARD} around its training"
     return ""
 
@@ -592,5 +592,5 @@ def _runs_unguarded(script: Script, made: cst.Call) -> bool:
     """Whether importing the file would begin a pass over a loader."""
     places = [*script.loaders.passes(made), *script.loaders.handed(made)]
     if not places:
-        return script.guard.at_import(made) and not script.has_main_guard
+        return script.guard.at_import(made) and not script.guard.guards()
     return any(script.guard.at_import(place) for place in places)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import TypeVar
 
 import libcst as cst
@@ -330,11 +329,3 @@ class Script:
     def framework(self) -> str:
         """The framework that owns the training loop, `none` where the script does."""
         return self._devices.framework
-
-    @cached_property
-    def has_main_guard(self) -> bool:
-        """Whether the script has an `if __name__ == "__main__":` at module level."""
-        return any(
-            isinstance(line, cst.If) and "__name__" in self.tree.text(line.test)
-            for line in self.tree.module.body
-        )
