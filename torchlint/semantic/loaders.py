@@ -9,10 +9,10 @@ import libcst as cst
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
+from torchlint.semantic.labels import label
 from torchlint.semantic.loops import Loops, Role
 from torchlint.semantic.origins import Origins
 from torchlint.semantic.scopes import dotted
-from torchlint.semantic.tree import Tree
 
 __all__ = ["Loaders"]
 
@@ -51,21 +51,7 @@ class Loaders:
 
     def label(self, call: cst.Call) -> str:
         """Give what the user calls the loader that a call makes."""
-        for outer in self.tree.ancestors(call):
-            if isinstance(outer, cst.Assign):
-                return f"`{self.tree.text(_target(outer, call, self.tree))}`"
-            if isinstance(outer, cst.AnnAssign):
-                return f"`{self.tree.text(outer.target)}`"
-            if isinstance(outer, cst.Arg) and outer.keyword is not None:
-                return f"`{outer.keyword.value}`"
-            if isinstance(outer, cst.DictElement):
-                return f"the loader {self.tree.text(outer.key)}"
-            if isinstance(outer, cst.Return):
-                function = self.scopes.function(outer)
-                return f"the loader of `{function.name.value}()`" if function else "this loader"
-            if isinstance(outer, (cst.BaseStatement, cst.BaseSmallStatement)):
-                break
-        return "this loader"
+        return label(self.tree, self.scopes, call, "loader")
 
     # -- who draws from it ----------------------------------------------------
 
@@ -179,13 +165,3 @@ class Loaders:
 def _counts_epochs(node: cst.For | cst.While) -> bool:
     target = node.target if isinstance(node, cst.For) else None
     return isinstance(target, cst.Name) and "epoch" in target.value.lower()
-
-
-def _target(line: cst.Assign, call: cst.Call, tree: Tree) -> cst.BaseExpression:
-    """Give the target that gets the loader, of `a, b = DataLoader(x), DataLoader(y)` too."""
-    target = line.targets[0].target
-    if isinstance(target, cst.Tuple) and isinstance(line.value, cst.Tuple):
-        for place, element in zip(target.elements, line.value.elements, strict=False):
-            if tree.inside(call, element):
-                return place.value
-    return target

@@ -11,6 +11,7 @@ from torchlint.edit import Span
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.arrays import Array, Arrays
 from torchlint.semantic.batches import Batches
+from torchlint.semantic.batching import Batching
 from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
@@ -26,17 +27,24 @@ from torchlint.semantic.layers import LayerPair, Layers
 from torchlint.semantic.loaders import Loaders
 from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.modes import Modes
+from torchlint.semantic.moves import Moves
 from torchlint.semantic.names import Names
+from torchlint.semantic.optimizers import Optimizers
 from torchlint.semantic.origins import Origins
 from torchlint.semantic.outflow import Fate, Outflow
+from torchlint.semantic.parts import Parts
 from torchlint.semantic.placement import Placement
+from torchlint.semantic.processes import Processes
+from torchlint.semantic.precision import Precision
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.rewrite import Rewrite
-from torchlint.semantic.scopes import Scopes
+from torchlint.semantic.scopes import How, Scopes
+from torchlint.semantic.steps import Steps
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
 from torchlint.semantic.values import Value, Values
+from torchlint.semantic.windows import Window, Windows
 from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
@@ -99,10 +107,17 @@ class Script:
         self._outflow = Outflow(self.functions, self.kinds, self._loops)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)
+        self.steps = Steps(self.functions, self.kinds, self._loops, self._heats)
+        self.precision = Precision(self.functions, self.kinds)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.processes = Processes(self.functions, self.origins)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
+        self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
+        self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
+        self.moves = Moves(self.functions, self.kinds, self.values, self.origins, target)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
+        self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
@@ -179,6 +194,17 @@ class Script:
             if isinstance(call.func, cst.Attribute) and call.func.attr.value in methods:
                 yield call
 
+    def imports(self, *modules: str) -> bool:
+        """Whether the file imports one of these modules, or something of one."""
+        found = [
+            binding.qualified
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+            if binding.how is How.IMPORT
+        ]
+        found += [f"{module}." for module in self.scopes.star_imports]
+        return any(f"{name}.".startswith(f"{module}.") for name in found for module in modules)
+
     def definition(self, node: cst.CSTNode) -> Definition | None:
         """Give the function or class of this file that an expression names."""
         return self.functions.definition(node)
@@ -207,6 +233,10 @@ class Script:
     def loops_around(self, node: cst.CSTNode) -> Iterator[Loop]:
         """Yield the loops of the same function around a node, the nearest first."""
         return self._loops.around(node)
+
+    def windows(self) -> Iterator[Window]:
+        """Yield the loops whose gradients add up over several passes before an optimizer steps."""
+        return Windows(self.functions, self._loops).all()
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Give the innermost batch loop of the same function around a node."""

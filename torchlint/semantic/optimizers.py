@@ -1,0 +1,109 @@
+"""Optimizers: where they are made, what they are called, who steps, clears and restores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.labels import label
+from torchlint.semantic.loops import Loops
+from torchlint.semantic.origins import Origins
+from torchlint.semantic.scopes import dotted
+from torchlint.semantic.words import words
+
+__all__ = ["Optimizers"]
+
+_NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
+_RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
+
+
+class Optimizers:
+    """Knows the optimizers of a file, and what is done to them."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.origins = origins
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def label(self, call: cst.Call) -> str:
+        """Give what the user calls the optimizer that a call makes."""
+        return label(self.tree, self.scopes, call, "optimizer")
+
+    def made_by(self, node: cst.BaseExpression) -> tuple[cst.Call, ...] | None:
+        """Give the calls of torch's optimizers that an expression can come from, None if hidden."""
+        origin = self.origins.of(node)
+        found = [value for value in origin.values if isinstance(value, cst.Call)]
+        if not origin.complete or len(found) != len(origin.values) or not found:
+            return None
+        if any(not (self.names.name(c.func) or "").startswith("torch.optim.") for c in found):
+            return None
+        return tuple(found)
+
+    @cached_property
+    def steps(self) -> tuple[cst.Call, ...]:
+        """The calls that step an optimizer, themselves or through a gradient scaler."""
+        return tuple(
+            call
+            for call in self.tree.all(cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "step"
+            and self.loops.is_step(call)
+        )
+
+    @cached_property
+    def restores(self) -> tuple[cst.Call, ...]:
+        """The calls that may put a saved state into an optimizer."""
+        return tuple(call for call in self.tree.all(cst.Call) if self._restores(call))
+
+    def _restores(self, call: cst.Call) -> bool:
+        func = call.func
+        word = dotted(func).rpartition(".")[2]
+        if isinstance(func, cst.Attribute):
+            word = func.attr.value
+        if word == "load_state_dict" and isinstance(func, cst.Attribute):
+            kind = self.kinds.kind(func.value)
+            if kind is not Kind.UNKNOWN:
+                return kind is Kind.OPTIMIZER
+            return any(each in _NAMED for each in words(self.tree.text(call)))
+        if not _RESTORING.intersection(words(word)) or self.functions.callee(call) is not None:
+            return False
+        return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+
+    def hidden(self, call: cst.Call) -> bool:
+        """Whether the optimizer that a call makes is handed to code that this file does not show.
+
+        It is kept by an object or returned, and nothing in the file steps an optimizer.
+        """
+        if self.steps:
+            return False
+        function = self.scopes.function(call)
+        for outer in self.tree.ancestors(call):
+            if isinstance(outer, cst.Assign):
+                targets = [each.target for each in outer.targets]
+                if any(not isinstance(target, cst.Name) for target in targets):
+                    return True
+                named = {target.value for target in targets if isinstance(target, cst.Name)}
+                return function is not None and self._returned(function, named)
+            if isinstance(outer, (cst.Return, cst.BaseStatement)):
+                return isinstance(outer, cst.Return)
+        return False
+
+    def _returned(self, function: cst.FunctionDef, named: set[str]) -> bool:
+        return not self.functions.callers(function) and any(
+            name.value in named
+            for value in self.functions.returns(function)
+            for name in self._names(value)
+        )
+
+    def _names(self, value: cst.BaseExpression) -> Iterator[cst.Name]:
+        yield from self.tree.within(value, cst.Name)
