@@ -5,6 +5,7 @@ from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
 from torchlint.semantic.arrays import Array
+from torchlint.semantic.batching import Layout
 from torchlint.semantic.datasets import Trait, Traits
 from torchlint.semantic.evaluations import Evaluation
 from torchlint.semantic.gradient import Grad
@@ -13,17 +14,25 @@ from torchlint.semantic.kind import Kind
 from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
 from torchlint.semantic.modes import Mode
+from torchlint.semantic.moves import Move
 from torchlint.semantic.outflow import Fate
+from torchlint.semantic.processes import Wrapped
+from torchlint.semantic.parts import Part
 from torchlint.semantic.program import Start, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.schedulers import Schedule, SchedulerStep
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.steps import Step
+from torchlint.semantic.updates import Act, Update
 from torchlint.semantic.values import State, Value
+from torchlint.semantic.windows import Window
 
 __all__ = [
     "Accumulation",
     "Accumulator",
+    "Act",
     "Adding",
     "Array",
     "Binding",
@@ -41,19 +50,28 @@ __all__ = [
     "Kind",
     "Layer",
     "LayerPair",
+    "Layout",
     "Loop",
     "Mode",
+    "Move",
     "Note",
+    "Part",
     "Reading",
     "Role",
     "Rule",
     "Safety",
+    "Schedule",
+    "SchedulerStep",
     "Script",
     "Span",
     "Start",
     "State",
+    "Step",
     "Total",
     "Trait",
     "Traits",
+    "Update",
     "Value",
+    "Window",
+    "Wrapped",
 ]

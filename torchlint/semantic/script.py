@@ -39,10 +39,12 @@ from torchlint.semantic.precision import Precision
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.rewrite import Rewrite
+from torchlint.semantic.schedulers import Schedulers
 from torchlint.semantic.scopes import How, Scopes
 from torchlint.semantic.steps import Steps
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
+from torchlint.semantic.updates import Updates
 from torchlint.semantic.values import Value, Values
 from torchlint.semantic.windows import Window, Windows
 from torchlint.source import Source
@@ -111,6 +113,8 @@ class Script:
         self.precision = Precision(self.functions, self.kinds)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.processes = Processes(self.functions, self.origins)
+        self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
+        self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
