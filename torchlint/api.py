@@ -5,6 +5,7 @@ from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
 from torchlint.semantic.arrays import Array
+from torchlint.semantic.attention import Attention, ScoreMask
 from torchlint.semantic.batching import Layout
 from torchlint.semantic.datasets import Trait, Traits
 from torchlint.semantic.evaluations import Evaluation
@@ -16,8 +17,8 @@ from torchlint.semantic.loops import Loop, Role
 from torchlint.semantic.modes import Mode
 from torchlint.semantic.moves import Move
 from torchlint.semantic.outflow import Fate
-from torchlint.semantic.processes import Wrapped
 from torchlint.semantic.parts import Part
+from torchlint.semantic.processes import Wrapped
 from torchlint.semantic.program import Start, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
@@ -35,6 +36,7 @@ __all__ = [
     "Act",
     "Adding",
     "Array",
+    "Attention",
     "Binding",
     "CallSite",
     "Edit",
@@ -62,6 +64,7 @@ __all__ = [
     "Safety",
     "Schedule",
     "SchedulerStep",
+    "ScoreMask",
     "Script",
     "Span",
     "Start",

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.edit import Span
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.arrays import Array, Arrays
+from torchlint.semantic.attention import Attention, Attentions
 from torchlint.semantic.batches import Batches
 from torchlint.semantic.batching import Batching
 from torchlint.semantic.datasets import Datasets
@@ -34,13 +35,14 @@ from torchlint.semantic.origins import Origins
 from torchlint.semantic.outflow import Fate, Outflow
 from torchlint.semantic.parts import Parts
 from torchlint.semantic.placement import Placement
-from torchlint.semantic.processes import Processes
 from torchlint.semantic.precision import Precision
+from torchlint.semantic.processes import Processes
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.rewrite import Rewrite
 from torchlint.semantic.schedulers import Schedulers
 from torchlint.semantic.scopes import How, Scopes
+from torchlint.semantic.scores import Scores
 from torchlint.semantic.steps import Steps
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
@@ -122,6 +124,8 @@ class Script:
         self.moves = Moves(self.functions, self.kinds, self.values, self.origins, target)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
         self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
+        self._attentions = Attentions(self.functions, self.kinds, self.values)
+        self.scores = Scores(self.functions, self.values)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
@@ -228,6 +232,18 @@ class Script:
     def layer_pairs(self) -> Iterator[LayerPair]:
         """Yield the pairs of layers of which the first feeds the second and nothing else."""
         return Layers(self.functions, self.values).pairs()
+
+    def attentions(self) -> Iterator[Attention]:
+        """Yield the attention that is written out and whose weights serve nothing else."""
+        return self._attentions.all()
+
+    def is_number(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is surely a number of Python: no tensor, nothing learned."""
+        return self._attentions.is_number(node)
+
+    def dropout_layer(self, node: cst.BaseExpression) -> cst.Call | None:
+        """Give the call that makes the dropout layer that an expression is."""
+        return self._attentions.dropout_layer(node)
 
     def loops(self, *roles: Role) -> list[Loop]:
         """Give the loops with one of these roles, all without any."""
