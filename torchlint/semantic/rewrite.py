@@ -192,6 +192,62 @@ class Rewrite:
             line = f"{line} as {alias}"
         return alias or name or module, self.insert(self._import_place(), f"{line}{self.newline}")
 
+    def importing_names(self, module: str, *names: str) -> tuple[tuple[str, ...], Edits] | None:
+        """Give how to write names of a module and the edits that import them.
+
+        Names are added to the line that imports others of the module where there is one.
+        """
+        line = self._import_line(module)
+        words: list[str] = []
+        edits: Edits = ()
+        missing: list[str] = []
+        for name in names:
+            found = self.importing(module, name)
+            if found is None:
+                return None
+            words.append(found[0])
+            if found[1] and line is not None:
+                missing.append(name)
+            else:
+                edits = (*edits, *found[1])
+        return tuple(words), (*edits, *(self._added_names(line, missing) if line else ()))
+
+    def _import_line(self, module: str) -> cst.ImportFrom | None:
+        """Give the first `from module import ...` at the top of the file that can take names."""
+        for line in self.tree.all(cst.ImportFrom):
+            named = line.module is not None and dotted(line.module) == module and not line.relative
+            if named and not isinstance(line.names, cst.ImportStar) and self._at_top(line):
+                return line
+        return None
+
+    def _added_names(self, line: cst.ImportFrom, names: Sequence[str]) -> Edits:
+        """Put names into an import where the order of its names has their places."""
+        assert not isinstance(line.names, cst.ImportStar)
+        known = [alias.evaluated_name for alias in line.names]
+        spans = [self.tree.span(alias) for alias in line.names]
+        in_order = known == sorted(known)
+        first: list[str] = []
+        edits: Edits = ()
+        for name in sorted(names):
+            behind = [at for at, other in enumerate(known) if other < name or not in_order]
+            if not behind:
+                first.append(name)
+                continue
+            gap = self._name_gap(spans[behind[-1]].start)
+            last = line.names[behind[-1]]
+            end = self.tree.span(last.asname.name if last.asname else last.name).end
+            edits = (*edits, *self.insert(end, f",{gap}{name}"))
+        gap = self._name_gap(spans[0].start)
+        return (*self.insert(spans[0].start, "".join(f"{n},{gap}" for n in first)), *edits)[
+            0 if first else 1 :
+        ]
+
+    def _name_gap(self, offset: int) -> str:
+        """Give what parts a name of an import from the next: a new line where each has its own."""
+        line = self.line_start(offset)
+        white = self.text[line:offset]
+        return " " if white.strip() else f"{self.newline}{white}"
+
     def without_imports(self, *gone: cst.CSTNode) -> Edits | None:
         """Take out the imports that nothing but the nodes in `gone` uses.
 
@@ -330,12 +386,47 @@ class Rewrite:
         tail = self.text[span.end : self.line_end(span.end)]
         if tail.strip():
             return self.delete(span.start, span.end + len(tail) - len(tail.lstrip()))
-        start, end = self.line_start(span.start), self.after_line(span.end)
+        return self._without_lines(statement, self.line_start(span.start))
+
+    def _without_lines(self, statement: cst.CSTNode, start: int) -> Edits:
+        """Take out the lines from an offset to the end of a statement."""
+        block = self.tree.parent(statement)
+        end = self.after_line(self.tree.span(statement).end)
         above, below = self._blank_above(start), self._blank_below(end)
         if start - above and below - end:
             return self.delete(*((above, end) if start - above < below - end else (start, below)))
         first = isinstance(block, cst.IndentedBlock) and block.body[0] is statement
         return self.delete(start, below if first else end)
+
+    def moved(
+        self, statement: cst.CSTNode, place: cst.CSTNode, *, behind: bool, text: str | None = None
+    ) -> Edits | None:
+        """Move a statement, with the comments right above it, before or behind another one.
+
+        `text` is written in its stead where it changes as well. None where it is all of its block
+        or has lines that cannot be indented anew.
+        """
+        block = self.tree.parent(statement)
+        if not isinstance(block, (cst.IndentedBlock, cst.Module)) or len(block.body) == 1:
+            return None
+        span, indent = self.tree.span(statement), self.indent_of(statement)
+        start = self.line_start(span.start)
+        while start and self._is_comment(self.line_start(start - 1), indent):
+            start = self.line_start(start - 1)
+        code = self.text[span.start : span.end] if text is None else text
+        whole = (
+            f"{self.text[start : span.start]}{code}{self.text[span.end : self.line_end(span.end)]}"
+        )
+        lines = [line.rstrip("\r") for line in whole.split("\n")]
+        if any(line.strip() and not line.startswith(indent) for line in lines):
+            return None
+        put = self.after if behind else self.before
+        added = put(place, *(line[len(indent) :] for line in lines))
+        return (*self._without_lines(statement, start), *added)
+
+    def _is_comment(self, line: int, indent: str) -> bool:
+        """Whether nothing but a comment, indented so, stands on the line at an offset."""
+        return self.text.startswith(f"{indent}#", line)
 
     def _blank_above(self, start: int) -> int:
         """Give where the blank lines above a line begin."""
