@@ -414,9 +414,8 @@ class Rewrite:
         while start and self._is_comment(self.line_start(start - 1), indent):
             start = self.line_start(start - 1)
         code = self.text[span.start : span.end] if text is None else text
-        whole = (
-            f"{self.text[start : span.start]}{code}{self.text[span.end : self.line_end(span.end)]}"
-        )
+        tail = self.text[span.end : self.line_end(span.end)]
+        whole = f"{self.text[start : span.start]}{code}{tail}"
         lines = [line.rstrip("\r") for line in whole.split("\n")]
         if any(line.strip() and not line.startswith(indent) for line in lines):
             return None
