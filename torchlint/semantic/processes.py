@@ -1,0 +1,85 @@
+"""Processes: networks and collectives of a script that trains in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.origins import Origins
+from torchlint.semantic.scopes import dotted
+from torchlint.semantic.words import words
+
+__all__ = ["Processes", "Wrapped"]
+
+_DDP: Final = "torch.nn.parallel.DistributedDataParallel"
+_HIDING: Final = frozenset({"torch.compile", "torch.nn.DataParallel"})
+
+
+class Wrapped(Enum):
+    """Whether a network averages its gradients over processes."""
+
+    SURELY = auto()
+    MAYBE = auto()
+    NOT = auto()
+
+
+class Processes:
+    """Knows which networks `DistributedDataParallel` holds."""
+
+    def __init__(self, functions: Functions, origins: Origins) -> None:
+        self.functions = functions
+        self.origins = origins
+        self.tree = functions.tree
+        self.names = functions.names
+
+    def wraps(self) -> list[cst.Call]:
+        """Give the calls that hand a network to torch's `DistributedDataParallel`."""
+        return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _DDP]
+
+    def made_by(self, network: cst.BaseExpression) -> list[cst.Call]:
+        """Give the calls of `DistributedDataParallel` that a network can come from."""
+        values = self.origins.of(network).values
+        return [call for value in values if (call := self._wrap_in(value)) is not None]
+
+    def wrapped(self, network: cst.BaseExpression) -> Wrapped:
+        """Say whether a network averages its gradients over processes."""
+        origin = self.origins.of(network)
+        found = [self._wrap_in(value) is not None for value in origin.values]
+        if not any(found):
+            return Wrapped.NOT
+        return Wrapped.SURELY if origin.complete and all(found) else Wrapped.MAYBE
+
+    def _wrap_in(self, value: cst.BaseExpression) -> cst.Call | None:
+        """Give the wrap that an expression is, or runs at its end."""
+        at: cst.BaseExpression = value
+        while isinstance(at, cst.Call):
+            name = self.names.name(at.func)
+            if name == _DDP or self._is_own_wrap(at):
+                return at
+            if name in _HIDING and at.args:
+                at = at.args[0].value
+            elif isinstance(at.func, cst.Attribute) and name is None:
+                at = at.func.value
+            else:
+                return None
+        return None
+
+    def _is_own_wrap(self, call: cst.Call) -> bool:
+        """Whether a helper of another module of the project says that it wraps (`smart_DDP`)."""
+        name = self.names.name(call.func) or ""
+        last = name.rpartition(".")[2]
+        imported = name.startswith(".") or name.partition(".")[0] in ("utils", "src", "lib")
+        return imported and "ddp" in words(last)
+
+    def networks(self, region: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """Yield the wrapped networks that code runs, or hands to what may run them."""
+        for call in self.functions.own(region, cst.Call):
+            handed = [call.func, *(arg.value for arg in call.args if not arg.star)]
+            for node in handed:
+                if isinstance(node, (cst.Name, cst.Attribute)) and dotted(node):
+                    if self.wrapped(node) is not Wrapped.NOT:
+                        yield node
