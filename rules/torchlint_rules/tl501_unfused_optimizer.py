@@ -16,6 +16,7 @@ _OWNERS: Final = {
     "torch.optim.Adagrad": (2, 9),
 }
 """Since which torch each has a fused kernel on CUDA; since 2.4 all have one on the CPU."""
+_TESTS: Final = ("pytest", "unittest")
 _OTHER_TENSORS: Final = (
     "torch_xla",
     "higher",
@@ -299,6 +300,12 @@ class UnfusedOptimizer(Rule):
                 optimizer = torch.optim.Adam(model.parameters())
                 optimizer.step()
             """,
+        "helpers of tests": """
+            import pytest
+            import torch
+            def fitted(model):
+                return torch.optim.Adam(model.parameters())
+            """,
         "on a CPU there is no fused kernel before torch 2.4": """
             # target-torch: 2.3
             import torch
@@ -324,7 +331,7 @@ class UnfusedOptimizer(Rule):
         """Flag every optimizer that has a fused kernel and was not told to use it, or not to."""
         sites = [site for site in script.calls(*_OWNERS) if _undecided(site)]
         sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
-        if not sites or script.imports(*_OTHER_TENSORS) or _has_odd_parameters(script):
+        if not sites or script.imports(*_OTHER_TENSORS, *_TESTS) or _has_odd_parameters(script):
             return
         for site in sites:
             value = _value(script, site)
