@@ -13,6 +13,7 @@ from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.words import words
 
 __all__ = ["Loop", "Loops", "Role"]
 
@@ -69,6 +70,7 @@ class Loops:
         self._loops: dict[int, Loop] = {}
         self._trains: dict[tuple[int, bool], bool] = {}
         self._open: set[int] = set()
+        self._repeating: set[int] = set()
 
     def all(self) -> list[Loop]:
         """Give every loop statement, in the order of the source."""
@@ -137,6 +139,26 @@ class Loops:
             if any(maker in last.lower() for maker in _BATCH_MAKERS):
                 return True
         return False
+
+    def is_repeated(self, function: cst.FunctionDef) -> bool:
+        """Whether loops run a function again and again, or its name speaks of an epoch."""
+        if id(function) in self._repeating:
+            return False
+        callers = self.functions.callers(function)
+        if not callers:
+            named = [function.name.value, *(p.name.value for p in function.params.params)]
+            return any("epoch" in words(name) for name in named)
+        self._repeating.add(id(function))
+        try:
+            return all(self._is_repeated_call(call) for call in callers)
+        finally:
+            self._repeating.discard(id(function))
+
+    def _is_repeated_call(self, call: cst.Call) -> bool:
+        if any(True for _ in self.around(call)):
+            return True
+        home = self.scopes.function(call)
+        return home is not None and self.is_repeated(home)
 
     # -- roles ----------------------------------------------------------------
 

@@ -256,11 +256,19 @@ class Script:
 
     def windows(self) -> Iterator[Window]:
         """Yield the loops whose gradients add up over several passes before an optimizer steps."""
-        return Windows(self.functions, self._loops).all()
+        return Windows(self.functions, self.values, self._loops).all()
+
+    def last_pass(self, loop: Loop) -> str | None:
+        """Give the test for the last pass over a loader that is counted (`i == len(loader)`)."""
+        return Windows(self.functions, self.values, self._loops).last_pass(loop)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Give the innermost batch loop of the same function around a node."""
         return self._heats.batch_loop(node)
+
+    def is_repeated(self, function: cst.FunctionDef) -> bool:
+        """Whether loops run a function again and again, or its name speaks of an epoch."""
+        return self._loops.is_repeated(function)
 
     def is_step(self, call: cst.Call) -> bool:
         """Whether a call sends a loss backward or steps an optimizer."""
