@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Grad, How, Rule, Safety, Script, Window, Wrapped
+from torchlint.api import Edits, Finding, Fix, Grad, Rule, Safety, Script, Window, Wrapped
 
 _MANAGED: Final = frozenset({
     "no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "has_no_sync",
@@ -587,42 +587,11 @@ def _tail(script: Script, window: Window) -> str | None:
     """Say how the last pass of the loop is told, "" where nobody needs it, None if it cannot be."""
     if window.closing is None or "len(" in script.code(window.closing.test):
         return ""
-    said = _last_pass(script, window)
-    if said:
-        return said
+    said = script.last_pass(window.loop)
+    if said is not None:
+        return f" or {said}"
     steps_elsewhere = any(
         script.is_step(call) and not script.tree.inside(call, window.closing)
         for call in script.method_calls("step")
     )
     return None if steps_elsewhere else ""
-
-
-def _last_pass(script: Script, window: Window) -> str:
-    """Give ` or i + 1 == len(loader)` where the file asks for the length of its loader as well."""
-    node, loader = window.loop.node, window.loop.loader
-    if not isinstance(node, cst.For) or not isinstance(node.target, cst.Tuple) or loader is None:
-        return ""
-    drawn, counter = node.iter, node.target.elements[0].value
-    if not isinstance(drawn, cst.Call) or script.name(drawn.func) != "builtins.enumerate":
-        return ""
-    if not isinstance(counter, cst.Name) or not isinstance(loader, (cst.Name, cst.Attribute)):
-        return ""
-    code = script.code(loader)
-    measured = any(
-        site.node.args and script.code(site.node.args[0].value) == code
-        for site in script.calls("builtins.len")
-    )
-    start = script.call(drawn).argument("start", 1)
-    if not measured or _is_bound_again(script, counter):
-        return ""
-    if start.equals(1):
-        return f" or {counter.value} == len({code})"
-    if start.node is None or start.equals(0):
-        return f" or {counter.value} + 1 == len({code})"
-    return ""
-
-
-def _is_bound_again(script: Script, counter: cst.Name) -> bool:
-    """Whether something but its loop gives a counter a value inside the loop."""
-    bindings = script.scopes.scope(counter).bindings.get(counter.value, [])
-    return any(binding.how is How.AUGMENTED for binding in bindings)

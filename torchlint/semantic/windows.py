@@ -10,6 +10,8 @@ import libcst as cst
 
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.loops import Loop, Loops
+from torchlint.semantic.scopes import How, dotted
+from torchlint.semantic.values import State, Values
 from torchlint.semantic.words import words
 
 __all__ = ["Window", "Windows"]
@@ -37,8 +39,9 @@ class Window:
 class Windows:
     """Finds the loops that accumulate gradients."""
 
-    def __init__(self, functions: Functions, loops: Loops) -> None:
+    def __init__(self, functions: Functions, values: Values, loops: Loops) -> None:
         self.functions = functions
+        self.values = values
         self.loops = loops
         self.tree = functions.tree
 
@@ -174,3 +177,40 @@ class Windows:
                 return True
             child = outer
         return False
+
+    def last_pass(self, loop: Loop) -> str | None:
+        """Give the test for the last pass over a loader (`i + 1 == len(loader)`).
+
+        None where nothing counts the passes, or the file never asks for the length of the loader.
+        """
+        node, loader = loop.node, loop.loader
+        if not isinstance(node, cst.For) or not isinstance(node.target, cst.Tuple):
+            return None
+        drawn, counter = node.iter, node.target.elements[0].value
+        names = self.functions.names
+        if not isinstance(drawn, cst.Call) or names.name(drawn.func) != "builtins.enumerate":
+            return None
+        if not isinstance(counter, cst.Name) or not isinstance(loader, (cst.Name, cst.Attribute)):
+            return None
+        if not self._is_measured(loader) or self._goes_on(counter):
+            return None
+        start = self.values.argument(drawn, "start", 1)
+        length = f"len({self.tree.text(loader)})"
+        if start.equals(1):
+            return f"{counter.value} == {length}"
+        from_zero = start.state is State.ABSENT or start.equals(0)
+        return f"{counter.value} + 1 == {length}" if from_zero else None
+
+    def _is_measured(self, loader: cst.Name | cst.Attribute) -> bool:
+        """Whether the file asks for the length of a loader."""
+        return any(
+            self.functions.names.name(call.func) == "builtins.len"
+            and dotted(call.args[0].value) == dotted(loader)
+            for call in self.tree.all(cst.Call)
+            if call.args
+        )
+
+    def _goes_on(self, counter: cst.Name) -> bool:
+        """Whether something but its loop changes a counter."""
+        bindings = self.functions.scopes.scope(counter).bindings.get(counter.value, [])
+        return any(binding.how is How.AUGMENTED for binding in bindings)
