@@ -377,7 +377,7 @@ class Rewrite:
             return self.after(head, *lines)
         return self.before(head, *lines)
 
-    def drop(self, statement: cst.SimpleStatementLine) -> Edits:
+    def drop(self, statement: cst.BaseStatement) -> Edits:
         """Take out a statement; its comment stays, an emptied block gets `pass`."""
         span = self.tree.span(statement)
         block = self.tree.parent(statement)

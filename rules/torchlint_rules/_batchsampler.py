@@ -1,0 +1,194 @@
+"""Whole batches: a loader that takes them by indices instead of stacking items up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Edits, Script
+
+__all__ = ["whole_batches"]
+
+_MODULE: Final = "torch.utils.data"
+_WIDTH: Final = 100
+_WORKERS: Final = ("num_workers", 5)
+_OF_WORKERS: Final = (
+    "persistent_workers prefetch_factor worker_init_fn timeout multiprocessing_context".split()
+)
+
+
+def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -> Edits | None:
+    """Give the edits that make a loader take whole batches, None where they cannot be made."""
+    size = site.given("batch_size", 1)
+    if size is None or site.has_splat or any(True for _ in script.calls("torch.nn.DataParallel")):
+        return None
+    plain = [arg for arg in site.node.args if arg.keyword is None]
+    if len(plain) > 3 or (len(plain) == 3 and site.node.args[2] is not plain[2]):
+        return None
+    named = _named(script, site, dataset)
+    words = _words(script, site)
+    if named is None or words is None:
+        return None
+    (name, naming), ((batch, order), importing) = named, words
+    dropped = site.given("drop_last", 8)
+    drop = script.code(dropped.value) if dropped is not None else "False"
+    sampler = f"sampler={batch}({order.format(name)}, {script.code(size.value)}, drop_last={drop})"
+    gone = [dropped] if dropped is not None else []
+    return (*naming, *importing, *_arguments(script, site, size, sampler, [*gone, *_workers(site)]))
+
+
+def _workers(site: CallSite) -> list[cst.Arg]:
+    """Give the number of workers where it is written down and nothing else speaks of them."""
+    given = site.given(*_WORKERS)
+    if given is None or not isinstance(given.value, cst.Integer):
+        return []
+    return [] if any(site.given(name) for name in _OF_WORKERS) else [given]
+
+
+def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple[str, Edits] | None:
+    """Give a name for a dataset, and the edits that give it one where it has none."""
+    if isinstance(dataset, (cst.Name, cst.Attribute)):
+        return script.code(dataset), ()
+    statement = script.statement(site.node)
+    holder = script.parent(site.node)
+    first = isinstance(holder, (cst.Assign, cst.Return)) or (
+        isinstance(holder, cst.For) and holder.iter is site.node
+    )
+    if not first or not script.rewrite.stands_alone(statement):
+        return None
+    label = script.loaders.label(site.node).strip("`")
+    stem = label.removesuffix("loader").removesuffix("data").removesuffix("_")
+    fits = label != stem and (stem == "" or stem.isidentifier())
+    name = f"{stem}_dataset" if fits and stem else "dataset"
+    if any(other.value == name for other in script.all(cst.Name)):
+        return None
+    return name, (
+        *script.rewrite.before(statement, f"{name} = {script.code(dataset)}"),
+        *script.rewrite.replace(dataset, name),
+    )
+
+
+def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | None:
+    """Give how to write BatchSampler and the sampler in it (`{}` is the dataset)."""
+    own = site.given("sampler", 3)
+    has_own = own is not None and not site.argument("sampler", 3).equals(None)
+    shuffle = site.given("shuffle", 2)
+    names = ["BatchSampler"]
+    said = script.code(shuffle.value) if shuffle is not None else "False"
+    if not has_own and said != "True":
+        names.append("SequentialSampler")
+    if not has_own and said != "False":
+        names.append("RandomSampler")
+    func = site.node.func
+    prefix = script.code(func.value) if isinstance(func, cst.Attribute) else ""
+    if prefix and script.name(func) == f"{_MODULE}.DataLoader":
+        found: tuple[tuple[str, ...], Edits] | None = (
+            tuple(f"{prefix}.{name}" for name in names),
+            (),
+        )
+    else:
+        found = script.rewrite.importing_names(_MODULE, *names)
+    if found is None:
+        return None
+    word = dict(zip(names, found[0], strict=True))
+    generator = site.given("generator", 12)
+    passed = f", generator={script.code(generator.value)}" if generator else ""
+    if own is not None and has_own:
+        order = script.code(own.value).replace("{", "{{").replace("}", "}}")
+    elif len(names) == 3 and shuffle is not None:
+        test = script.code(shuffle.value)
+        order = f"{word['RandomSampler']}({{0}}{passed}) if {test} else {word['SequentialSampler']}({{0}})"
+    elif "RandomSampler" in word:
+        order = f"{word['RandomSampler']}({{0}}{passed})"
+    else:
+        order = f"{word['SequentialSampler']}({{0}})"
+    return (word["BatchSampler"], order), found[1]
+
+
+def _arguments(
+    script: Script, site: CallSite, size: cst.Arg, sampler: str, gone: list[cst.Arg]
+) -> Edits:
+    """Give the edits of a call's arguments: no batch size, a sampler, some of them gone."""
+    shuffle, own = site.given("shuffle", 2), site.given("sampler", 3)
+    place = own or shuffle
+    if own is not None and shuffle is not None:
+        gone = [*gone, shuffle]
+    edits: Edits = ()
+    for arg in gone:
+        edits = (*edits, *_without(script, site.node, arg))
+    start = script.span(size).start
+    rewrite = script.rewrite
+    column = _column(script, site, place or size, sampler, [*gone, *([place] if place else [])])
+    sampler = _folded(column, sampler)
+    arguments = [arg for arg in site.node.args if arg not in gone]
+    if column:
+        edits = (*edits, *_next_line(script, arguments, place or size, column))
+    if place is None:
+        alone = not script.source.text[rewrite.line_start(start) : start].strip()
+        line = f"{rewrite.newline}{rewrite.indent_of(size)}" if alone else " "
+        gap = column or line
+        return (*edits, *rewrite.replace(size.value, f"None,{gap}{sampler}"))
+    at = list(site.node.args).index(place)
+    first, last = script.span(place).start, script.span(place.value).end
+    if column and at:
+        before = script.span(site.node.args[at - 1].value).end
+        moved = rewrite.delete(before, last), rewrite.insert(last, f",{column}{sampler}")
+        made: Edits = tuple(each for edit in moved for each in edit)
+    else:
+        made = (*rewrite.delete(first, last), *rewrite.insert(last, sampler))
+    return (*edits, *rewrite.replace(size.value, "None"), *made)
+
+
+def _next_line(script: Script, arguments: list[cst.Arg], place: cst.Arg, column: str) -> Edits:
+    """Begin the line behind a sampler that has lines of its own with what follows it."""
+    at = arguments.index(place) + 1
+    if at == len(arguments):
+        return ()
+    end, start = script.span(place.value).end, script.span(arguments[at]).start
+    between = script.source.text[end:start]
+    if between.strip() != "," or "\n" in between:
+        return ()
+    comma = end + between.index(",") + 1
+    return (*script.rewrite.delete(comma, start), *script.rewrite.insert(start, column))
+
+
+def _without(script: Script, call: cst.Call, arg: cst.Arg) -> Edits:
+    at = list(call.args).index(arg)
+    if at:
+        before = script.span(call.args[at - 1].value).end
+        if "#" not in script.source.text[before : script.span(arg).start]:
+            return script.rewrite.delete(before, script.span(arg.value).end)
+    return script.rewrite.without_argument(call, arg)
+
+
+def _column(
+    script: Script, site: CallSite, place: cst.Arg, sampler: str, gone: list[cst.Arg]
+) -> str:
+    """Give the line break before the sampler where the line of `place` would get too long."""
+    rewrite = script.rewrite
+    starts = [script.span(arg).start for arg in site.node.args]
+    line = rewrite.line_start(script.span(place).start)
+    first = next(start for start in starts if rewrite.line_start(start) == line)
+    width = rewrite.line_end(first) - line + len(sampler)
+    for arg, start in zip(site.node.args, starts, strict=True):
+        if rewrite.line_start(start) == line:
+            if arg in gone:
+                width -= script.span(arg.value).end - start + 2
+            elif isinstance(arg.value, cst.Call) and arg is site.given("dataset", 0):
+                width -= len(script.code(arg.value)) - len("train_dataset")
+    if width <= _WIDTH or (first == script.span(place).start and place in gone):
+        return ""
+    head = script.source.text[line:first]
+    white = head[: len(head) - len(head.lstrip())]
+    return rewrite.newline + (white if "\t" in head else " " * len(head))
+
+
+def _folded(column: str, sampler: str) -> str:
+    """Break a sampler behind its first argument where it is too long for one line."""
+    if not column or len(column) + len(sampler) <= _WIDTH or "\t" in column:
+        return sampler
+    head, _, tail = sampler.rpartition(", drop_last=")
+    order, _, size = head.rpartition(", ")
+    indent = column + " " * (sampler.index("(") + 1)
+    return f"{order},{indent}{size}, drop_last={tail}"
