@@ -60,6 +60,14 @@ class Optimizers:
             and self.loops.is_step(call)
         )
 
+    def stepped(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Give the optimizer that a call of `step` steps, that of a gradient scaler too."""
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        if self.kinds.kind(call.func.value) is Kind.SCALER:
+            return call.args[0].value if call.args else None
+        return call.func.value
+
     @cached_property
     def restores(self) -> tuple[cst.Call, ...]:
         """The calls that may put a saved state into an optimizer."""
