@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-import libcst as cst
-
-from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Safety, Script, State, Trait
-
-_PIN: Final = ("pin_memory", 7)
-_COLLATE: Final = ("collate_fn", 6)
-_DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
-_DICTS: Final = (
-    "torch.utils.data.default_collate",
-    "torch.utils.data._utils.collate.default_collate",
-    "transformers.default_data_collator",
-    "transformers.DefaultDataCollator",
-    "transformers.DataCollatorWithPadding",
-    "transformers.DataCollatorForLanguageModeling",
-    "transformers.DataCollatorForSeq2Seq",
-    "transformers.DataCollatorForTokenClassification",
-)
-_PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
+from torchlint.api import CallSite, Finding, Fix, Rule, Safety, Script
+from torchlint_rules._pinning import available, unpinned
 
 
 class UnpinnedLoader(Rule):
@@ -328,49 +311,22 @@ class UnpinnedLoader(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader whose batches go to a GPU from pageable memory."""
-        available = _available(script)
-        if available is None or any(True for _ in script.calls(*_DEFAULT_DEVICE)):
-            return
-        for site in script.calls("torch.utils.data.DataLoader"):
-            if site.argument(*_PIN).state is not State.ABSENT or not _can_pin(script, site):
-                continue
-            if script.framework == "none" and not script.batches.are_moved(site.node):
-                continue
+        for site in unpinned(script):
+            asked = available(script)
+            assert asked is not None
             message = (
                 f"{script.loaders.label(site.node)} hands out pageable memory: every batch is "
-                f"copied twice on its way to the GPU; pass pin_memory={available}"
+                f"copied twice on its way to the GPU; pass pin_memory={asked}"
             )
-            yield Finding(self.code, script.span(site.node), message, _fix(script, site, available))
+            yield Finding(self.code, script.span(site.node), message, _fix(script, site, asked))
 
 
-def _available(script: Script) -> str | None:
-    """Give how to ask for a device that reads page-locked memory, None where there is none."""
-    if not script.can_use_accelerator or script.target.device == "mps":
-        return None
-    words = {script.value_of(text).literal for text in _strings(script)}
-    if "xpu" in words and "cuda" not in words:
-        return "torch.accelerator.is_available()" if script.target.has((2, 6)) else None
-    if "mps" in words and not _names_cuda(script):
-        return None
-    return "torch.cuda.is_available()"
-
-
-def _strings(script: Script) -> list[cst.SimpleString]:
-    return script.all(cst.SimpleString)
-
-
-def _names_cuda(script: Script) -> bool:
-    return any("cuda" in script.code(text) for text in _strings(script)) or any(
-        node.attr.value in ("cuda", "accelerator") for node in script.all(cst.Attribute)
-    )
-
-
-def _fix(script: Script, site: CallSite, available: str) -> Fix | None:
+def _fix(script: Script, site: CallSite, asked: str) -> Fix | None:
     imported = script.rewrite.importing("torch")
     if imported is None:
         return None
     torch, edits = imported
-    value = available.replace("torch", torch, 1)
+    value = asked.replace("torch", torch, 1)
     change = script.rewrite.with_keyword(site.node, "pin_memory", value)
     deprecated = site.given("pin_memory_device")
     if deprecated is not None:
@@ -378,43 +334,3 @@ def _fix(script: Script, site: CallSite, available: str) -> Fix | None:
             return None
         change = (*change, *script.rewrite.without_argument(site.node, deprecated))
     return Fix.exact(f"Pass pin_memory={value}", change, edits)
-
-
-def _can_pin(script: Script, site: CallSite) -> bool:
-    """Whether torch can pin what the loader hands out: tensors of the host, in plain containers."""
-    dataset = site.given("dataset", 0)
-    if dataset is None or Trait.ON_DEVICE in script.datasets.traits(dataset.value):
-        return False
-    collate = site.given(*_COLLATE)
-    if collate is None:
-        return site.argument(*_COLLATE).state is State.ABSENT
-    if Trait.ON_DEVICE in script.datasets.callable_traits(collate.value):
-        return False
-    origin = script.origins.of(collate.value)
-    if origin.values and all(_gives_plain(script, one) for one in origin.values):
-        return True
-    return any(script.batches.are_mappings(place) for place in script.loaders.passes(site.node))
-
-
-def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
-    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in _DICTS:
-        return True
-    if isinstance(collate, cst.Lambda):
-        return _is_plain(script, collate.body)
-    function = script.definition(collate)
-    if isinstance(collate, cst.Call):
-        owner = script.definition(collate.func)
-        function = (
-            script.functions.method(owner, "__call__") if isinstance(owner, cst.ClassDef) else None
-        )
-    if not isinstance(function, cst.FunctionDef):
-        return False
-    returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
-
-
-def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.Call) and script.name(value.func) in (*_DICTS, "builtins.tuple"):
-        return True
-    return isinstance(value, (cst.Tuple, cst.List, cst.Dict)) or script.kind(value) in _PINNABLE

@@ -1,0 +1,553 @@
+"""TL204: the host waits while a batch is copied to the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Finding, Fix, Heat, Move, Part, Rule, Safety, Script
+from torchlint_rules._pinning import available, hands_out_tensors, may_pin, unpinned
+
+_WIDTH: Final = 100
+_POSITION: Final = {"cuda": 1, "to": 2}
+_MOVERS: Final = ("accelerate", "lightning", "fastai")
+"""Frameworks whose loaders give batches that are on the device already."""
+
+
+class BlockingTransfer(Rule):
+    """
+    ## What it does
+    Flags `x.to(device)` and `x.cuda()` of a loader's batch without `non_blocking=True`, where the
+    loader pins its batches or TL102 asks for it.
+
+    ## Why it is slow
+    A copy out of page-locked memory needs no help of the host, yet the host waits for it. With
+    `non_blocking=True` it goes on at once and queues the forward pass while the copy runs.
+
+    ## When not to
+    Never for copies from the device to the host: the host would read the memory before it is
+    filled. On Apple's devices such copies have been seen to corrupt data, so where the device may
+    be one the fix asks for CUDA. The rule is silent where the batch may be of a class of your own,
+    whose `to()` need not know the argument, and where the batch on the host is written to after
+    the copy.
+
+    ## Fix safety
+    Exact: what the device does next waits for the copy, and on a CPU nothing changes.
+    """
+
+    code = "TL204"
+    name = "blocking-transfer"
+    summary = "the host waits while a batch is copied to the device"
+    impact = "medium"
+    safety = Safety.EXACT
+    needs = ("DataLoader",)
+
+    invalid = {
+        "batches of a pinned loader, by `to` and by `cuda`": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+              loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+              for x, y in loader:
+            -     x = x.to(device)
+            -     y = y.cuda()
+            +     x = x.to(device, non_blocking=True)
+            +     y = y.cuda(non_blocking=True)
+                  model(x, y)
+            """,
+        "two on a line, of a loader that TL102 speaks of": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              for i, (x, y) in enumerate(DataLoader(Images(), batch_size=32)):
+            -     x, y = x.cuda(), y.cuda(0)
+            +     x, y = x.cuda(non_blocking=True), y.cuda(0, non_blocking=True)
+                  model(x, y)
+            """,
+        "three on a line that becomes too long": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.accelerator.current_accelerator()
+              for left, right, y in DataLoader(Images(), pin_memory=True):
+            -     left, right, y = left.to(device), right.to(device), y.to(device)  # all
+            +     left = left.to(device, non_blocking=device.type == "cuda")
+            +     right = right.to(device, non_blocking=device.type == "cuda")
+            +     y = y.to(device, non_blocking=device.type == "cuda")  # all
+                  model(left, right, y)
+            """,
+        "a dictionary of tensors": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Texts, model
+              device = "cuda"
+              loader = DataLoader(Texts(), batch_size=32, pin_memory=True)
+              for batch in loader:
+            -     batch = {name: value.to(device) for name, value in batch.items()}
+            +     batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+                  model(**batch)
+            """,
+        "a list of tensors, and tensors by index": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+              for batch in loader:
+            -     x, y = [part.cuda() for part in batch]
+            -     mask = batch[2].cuda()
+            +     x, y = [part.cuda(non_blocking=True) for part in batch]
+            +     mask = batch[2].cuda(non_blocking=True)
+                  model(x, y, mask)
+            """,
+        "behind a name, a view and a Variable": """
+              from torch.autograd import Variable
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+              for data in loader:
+                  images, labels = data
+            -     images = Variable(images.view(-1, 784)).cuda()
+            -     labels = Variable(labels[:, 0].cuda())
+            +     images = Variable(images.view(-1, 784)).cuda(non_blocking=True)
+            +     labels = Variable(labels[:, 0].cuda(non_blocking=True))
+                  model(images, labels)
+            """,
+        "in a function that is handed the batch": """
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              def step(x, y):
+            -     return model(x.to("cuda:0"), y.to("cuda:0"))
+            +     return model(x.to("cuda:0", non_blocking=True), y.to("cuda:0", non_blocking=True))
+              def main():
+                  loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+                  for x, y in loader:
+                      step(x, y)
+            """,
+        "in a function that is handed the loader, in a closure of an `if`": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, args, model
+              def evaluate(loader):
+                  for x, y in loader:
+                      if args.cuda:
+            -             x, y = x.cuda(), y.cuda()
+            +             x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)
+                      model(x, y)
+              evaluate(DataLoader(Images(), pin_memory=args.cuda))
+            """,
+        "batches by next()": """
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+              batches = iter(loader)
+              for step in range(1000):
+                  x, y = next(batches)
+            -     model(x.cuda(), y.cuda())
+            +     model(x.cuda(non_blocking=True), y.cuda(non_blocking=True))
+            """,
+        "the dictionary pins where there is a GPU": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              use_cuda = torch.cuda.is_available()
+              device = torch.device("cuda" if use_cuda else "cpu")
+              kwargs = {"num_workers": 1, "pin_memory": True} if use_cuda else {}
+              for x, y in DataLoader(Images(), **kwargs):
+            -     x, y = x.to(device), y.to(device)
+            +     x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+                  model(x, y)
+            """,
+        "with a dtype": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              for x, y in DataLoader(Images(), pin_memory=True):
+            -     x = x.to("cuda", torch.float32)
+            -     y = y.to(device="cuda", dtype=torch.long)
+            +     x = x.to("cuda", torch.float32, non_blocking=True)
+            +     y = y.to(device="cuda", dtype=torch.long, non_blocking=True)
+                  model(x, y)
+            """,
+        "one of the devices is Apple's": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              if torch.cuda.is_available():
+                  device = torch.device("cuda")
+              elif torch.backends.mps.is_available():
+                  device = torch.device("mps")
+              else:
+                  device = torch.device("cpu")
+              for x in DataLoader(Images(), pin_memory=True):
+            -     model(x.to(device))
+            +     model(x.to(device, non_blocking=device.type == "cuda"))
+            """,
+        "whichever accelerator there is may be Apple's": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.accelerator.current_accelerator()
+              for x in DataLoader(Images(), pin_memory=True):
+            -     model(x.to(device))
+            +     model(x.to(device, non_blocking=device.type == "cuda"))
+            """,
+        "a device out of sight, as a word or not": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model, parser
+              args = parser.parse_args()
+              for x in DataLoader(Images(), pin_memory=True):
+            -     model(x.to(args.device))
+            +     model(x.to(args.device, non_blocking=torch.cuda.is_available()))
+            """,
+        "a collate function that gives tensors": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              def collate(items):
+                  images = torch.stack([x for x, y in items])
+                  return images, torch.tensor([y for x, y in items])
+              for x, y in DataLoader(Images(), collate_fn=collate, pin_memory=True):
+            -     model(x.cuda(), y.cuda())
+            +     model(x.cuda(non_blocking=True), y.cuda(non_blocking=True))
+            """,
+        "the file's own training loop beside a framework": """
+              import ignite
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              for x in DataLoader(Images(), pin_memory=True):
+            !     model(x.cuda())
+            """,
+    }
+    valid = {
+        "it is there, by word and by place": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, args, model
+            for x, y, z in DataLoader(Images(), pin_memory=True):
+                model(x.cuda(0, True), y.to("cuda", torch.float32, True))
+                model(z.cuda(non_blocking=args.fast))
+            """,
+        "the loader does not pin, and somebody decided that": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x in DataLoader(Images(), pin_memory=False):
+                model(x.cuda())
+            """,
+        "the loader is out of sight": """
+            from mine import train_loader, model
+            from torch.utils.data import DataLoader
+            def train(loader: DataLoader):
+                for x, y in loader:
+                    model(x.cuda(), y.cuda())
+            train(train_loader)
+            """,
+        "the network, not a batch": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x in DataLoader(Images(), pin_memory=True):
+                model.to("cuda")
+                model(x.cuda(non_blocking=True))
+            """,
+        "to the host, and to another type": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model, other
+            model.cuda()
+            for x, y in DataLoader(Images(), pin_memory=True):
+                print(y.to("cpu"), y.cpu(), y.to(torch.device("cpu")))
+                model(x.to(torch.float32).cuda(non_blocking=True), x.to(dtype=torch.half))
+            """,
+        "the device of another tensor is out of sight": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            model.cuda()
+            weight = torch.ones(3)
+            for x in DataLoader(Images(), pin_memory=True):
+                model(x.to(weight))
+            """,
+        "the script runs on Apple's devices alone": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            for x in DataLoader(Images(), pin_memory=True):
+                model(x.to(device))
+            """,
+        "the script runs on the CPU": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            device = torch.device("cpu")
+            for x in DataLoader(Images(), pin_memory=True):
+                model(x.to(device))
+            """,
+        "the batch is on the device already": """
+            import torch
+            from torch.utils.data import DataLoader, TensorDataset
+            from mine import model
+            x = torch.ones(100, 3).cuda()
+            for (part,) in DataLoader(TensorDataset(x)):
+                model(part.cuda())
+            """,
+        "a batch of a class of its own, whose `to` knows the device alone": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            class Batch:
+                def __init__(self, items):
+                    self.x = torch.stack(items)
+                def pin_memory(self):
+                    return self
+                def to(self, device):
+                    self.x = self.x.to(device)
+                    return self
+            for batch in DataLoader(Images(), collate_fn=Batch, pin_memory=True):
+                model(batch.to("cuda").x)
+            """,
+        "what a collate function out of sight gives may be of any class": """
+            from torch.utils.data import DataLoader
+            from mine import Images, collate, model
+            for samples, targets in DataLoader(Images(), collate_fn=collate, pin_memory=True):
+                model(samples.to("cuda"), targets)
+            """,
+        "the encoding of a tokenizer as a whole: older versions know no `non_blocking`": """
+            import torch
+            from torch.utils.data import DataLoader
+            from transformers import AutoTokenizer, DataCollatorWithPadding
+            from mine import Texts, model
+            collate = DataCollatorWithPadding(AutoTokenizer.from_pretrained("tiny"))
+            for batch in DataLoader(Texts(), collate_fn=collate, pin_memory=True):
+                model(**batch.to("cuda"))
+            """,
+        "a mask or a conversion makes a new tensor, which is not pinned": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x, y in DataLoader(Images(), pin_memory=True):
+                model(x.float().cuda(), y[x > 0].cuda())
+            """,
+        "the host writes into the batch while it would be copied": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for x in DataLoader(Images(), pin_memory=True):
+                clean = x.cuda()
+                x[:, 0] = 0
+                model(clean, x.cuda(non_blocking=True))
+            """,
+        "now and then": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            for i, x in enumerate(DataLoader(Images(), pin_memory=True)):
+                loss = model(x.cuda(non_blocking=True))
+                loss.backward()
+                if i % 100 == 0:
+                    print(model(x.cuda()))
+            """,
+        "one batch, to look at": """
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            x, y = next(iter(DataLoader(Images(), pin_memory=True)))
+            model(x.cuda())
+            """,
+        "loaders prepared by Accelerate give batches on the device": """
+            from accelerate import Accelerator
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            accelerator = Accelerator()
+            loader = accelerator.prepare(DataLoader(Images(), pin_memory=True))
+            for x in loader:
+                model(x.to(accelerator.device))
+            """,
+        "keywords that are out of sight may hold it": """
+            from torch.utils.data import DataLoader
+            from mine import Images, how, model
+            for x in DataLoader(Images(), pin_memory=True):
+                model(x.to("cuda", **how))
+            """,
+    }
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every line with moves of a batch that the host waits for."""
+        if available(script) is None or script.framework in _MOVERS:
+            return
+        lines: dict[int, list[_Wait]] = {}
+        due: set[int] | None = None
+        for call in script.method_calls("to", "cuda"):
+            move = script.moves.move(call)
+            if move is None or _is_decided(script, call) or script.heat(call) is Heat.COLD:
+                continue
+            parts = script.parts.of(move.moved)
+            if not parts or not all(_is_plain(script, part) for part in parts):
+                continue
+            if due is None:
+                due = {id(site.node) for site in unpinned(script)}
+            pinned = any(may_pin(script.call(part.loader)) for part in parts)
+            if not pinned and not any(id(part.loader) in due for part in parts):
+                continue
+            if not _is_written_after(script, move):
+                wait = _Wait(move, _value(script, move), pinned)
+                lines.setdefault(id(_line(script, call)), []).append(wait)
+        for waits in lines.values():
+            yield self._finding(script, waits)
+
+    def _finding(self, script: Script, waits: list[_Wait]) -> Finding:
+        names = [f"`{script.code(wait.move.moved)}`" for wait in waits]
+        value = next((wait.value for wait in waits if wait.value), "True")
+        message = (
+            f"the host waits here until {_listed(names)} {'are' if names[1:] else 'is'} on the "
+            f"device; with non_blocking={value} it goes on meanwhile"
+        )
+        if not all(wait.pinned for wait in waits):
+            message += ", once the loader pins its batches"
+        span = script.span(waits[0].move.call)
+        return Finding(self.code, span, message, _fix(script, waits))
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """A move that the host waits for, and the value of `non_blocking` that ends it."""
+
+    move: Move
+    value: str | None
+    pinned: bool
+
+
+def _listed(names: list[str]) -> str:
+    """Write names as a sentence does: `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode:
+    """Give the small statement around a node, or the compound one whose header holds it."""
+    at = node
+    while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement)):
+        holder = script.parent(at)
+        if holder is None:
+            break
+        at = holder
+    return at
+
+
+def _is_decided(script: Script, call: cst.Call) -> bool:
+    """Whether a call says, or may say, whether it blocks."""
+    site = script.call(call)
+    assert isinstance(call.func, cst.Attribute)
+    given = site.given("non_blocking", _POSITION[call.func.attr.value])
+    return site.has_splat or given is not None
+
+
+def _is_plain(script: Script, part: Part) -> bool:
+    """Whether a part is a tensor that is taken from its loader again and again."""
+    if isinstance(part.place, cst.Call) and not any(True for _ in script.loops_around(part.place)):
+        return False
+    return hands_out_tensors(script, part)
+
+
+def _is_written_after(script: Script, move: Move) -> bool:
+    """Whether the tensor on the host is written to behind the place where it is copied."""
+    root: cst.BaseExpression = move.moved
+    while isinstance(root, (cst.Subscript, cst.Attribute, cst.Call)):
+        root = root.func if isinstance(root, cst.Call) else root.value
+    if not isinstance(root, cst.Name):
+        return True
+    home = script.function(move.call) or script.tree.module
+    copied = script.scopes.reaching(root)
+    return any(
+        use.value == root.value
+        and script.tree.order(use) > script.tree.order(root)
+        and _is_written(script, use)
+        and any(binding in copied for binding in script.scopes.reaching(use))
+        for use in script.within(home, cst.Name)
+    )
+
+
+def _is_written(script: Script, use: cst.Name) -> bool:
+    """Whether a tensor is changed in place where its name stands."""
+    holder = script.parent(use)
+    if isinstance(holder, cst.AugAssign):
+        return holder.target is use
+    if isinstance(holder, cst.Subscript) and holder.value is use:
+        return isinstance(script.parent(holder), (cst.AssignTarget, cst.AugAssign))
+    return (
+        isinstance(holder, cst.Attribute)
+        and holder.attr.value.endswith("_")
+        and holder.attr.value != "requires_grad_"
+        and isinstance(script.parent(holder), cst.Call)
+    )
+
+
+def _value(script: Script, move: Move) -> str | None:
+    """Give the value to pass: true, but for a device that may be Apple's."""
+    if script.moves.is_never_mps(move):
+        return "True"
+    device = move.device
+    if isinstance(device, (cst.Name, cst.Attribute)) and script.moves.has_type(device):
+        return f'{script.code(device)}.type == "cuda"'
+    imported = script.rewrite.importing("torch")
+    return f"{imported[0]}.cuda.is_available()" if imported is not None else None
+
+
+def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
+    values = {wait.value for wait in waits}
+    imported = script.rewrite.importing("torch")
+    if None in values or imported is None or script.framework != "none":
+        return None
+    edits = _one_a_line(script, waits) or tuple(
+        edit
+        for wait in waits
+        for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+    )
+    needed = imported[1] if any("is_available" in str(value) for value in values) else ()
+    title = f"Pass non_blocking={waits[0].value}"
+    return Fix.exact(title, edits, needed)
+
+
+def _one_a_line(script: Script, waits: list[_Wait]) -> Edits | None:
+    """Part `x, y = x.cuda(), y.cuda()` into a line for each, where one would become too long."""
+    assign = _line(script, waits[0].move.call)
+    if len(waits) == 1 or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return None
+    names, values = assign.targets[0].target, assign.value
+    if not isinstance(names, cst.Tuple) or not isinstance(values, cst.Tuple):
+        return None
+    indent = script.rewrite.indent_of(assign)
+    text = script.code(assign)
+    longer = sum(len(f", non_blocking={wait.value}") for wait in waits)
+    if len(indent) + len(text) + longer <= _WIDTH or "\n" in text or "\r" in text:
+        return None
+    if not script.rewrite.stands_alone(script.statement(assign)) or not _are_apart(
+        script, names, values
+    ):
+        return None
+    lines = []
+    for name, value in zip(names.elements, values.elements, strict=True):
+        span = script.span(value.value)
+        code = script.code(value.value)
+        for wait in reversed(waits):
+            call = script.span(wait.move.call)
+            if call in span:
+                at = call.end - 1 - span.start
+                comma = ", " if wait.move.call.args else ""
+                code = f"{code[:at]}{comma}non_blocking={wait.value}{code[at:]}"
+        lines.append(f"{script.code(name.value)} = {code}")
+    return script.rewrite.replace(assign, f"{script.rewrite.newline}{indent}".join(lines))
+
+
+def _are_apart(script: Script, names: cst.Tuple, values: cst.Tuple) -> bool:
+    """Whether assigning one after the other gives what assigning all at once does."""
+    targets = [each.value for each in names.elements]
+    if len(targets) != len(values.elements) or not all(isinstance(t, cst.Name) for t in targets):
+        return False
+    return not any(
+        used.value == target.value
+        for place, target in enumerate(targets)
+        for other, value in enumerate(values.elements)
+        for used in script.within(value.value, cst.Name)
+        if place != other and isinstance(target, cst.Name)
+    )
