@@ -155,15 +155,21 @@ _MODULE_SAME: Final = frozenset(
     "to cuda cpu half float double bfloat16 train eval requires_grad_ xpu apply".split()
 )
 
+_NO_VERB: Final = (
+    r"(?!(?:get|build|make|create|load|save|init|initiali[sz]e|define|setup|construct|print)_)"
+)
 _CONVENTIONS: Final = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
         (r"(?:\w+_)?(?:data_?)?loaders?(?:_\w+)?|(?:train|test|val|valid|eval)_?dl", Kind.LOADER),
         (r"\w*data_?loader\w*|(?:train|test|val|valid|eval)loader", Kind.LOADER),
         (r"(?:train|test|val|valid|eval|data)_(?:iter(?:ator)?|queue)", Kind.LOADER),
-        (r"(?:\w+_)?(?:model|net|network|generator|discriminator|encoder|decoder)", Kind.MODULE),
         (
-            r"(?:\w+_)?(?:classifier|backbone|critic|actor)|(?:model|net)_?[A-Z0-9]{1,2}",
+            rf"{_NO_VERB}(?:\w+_)?(?:model|net|network|generator|discriminator|encoder|decoder)",
+            Kind.MODULE,
+        ),
+        (
+            rf"{_NO_VERB}(?:\w+_)?(?:classifier|backbone|critic|actor)|(?:model|net)_?[A-Z0-9]{{1,2}}",
             Kind.MODULE,
         ),
         (r"net[DG](?:_[AB])?", Kind.MODULE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -110,7 +111,23 @@ class Kinds:
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        return self._kind_of_all(self.scopes.reaching(node), node.value)
+        return self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
+
+    def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
+        """Give MODULE for what nothing else shows if somewhere its parameters are asked for."""
+        if found is not Kind.UNKNOWN or dotted(node) not in self._parametrised:
+            return found
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        return Kind.MODULE if conventional(word) in (Kind.UNKNOWN, Kind.MODULE) else found
+
+    @cached_property
+    def _parametrised(self) -> frozenset[str]:
+        return frozenset(
+            dotted(call.func.value)
+            for call in self.tree.all(cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value in ("parameters", "named_parameters")
+        ) - {""}
 
     def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
         target = self.scopes.stored(node)
@@ -134,8 +151,10 @@ class Kinds:
             return Kind.UNKNOWN
         bindings = self.functions.attribute(node)
         if bindings:
-            return self._kind_of_all(bindings, attribute)
-        return Kind.UNKNOWN if self.names.name(node) is not None else conventional(attribute)
+            return self._or_network(self._kind_of_all(bindings, attribute), node)
+        if self.names.name(node) is not None:
+            return Kind.UNKNOWN
+        return self._or_network(conventional(attribute), node)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         base = self.kind(node.value)
@@ -286,10 +305,13 @@ class Kinds:
             Kind.TENSOR,
         ):
             return Kind.LOSS
-        if all(kind in (Kind.UNKNOWN, Kind.NOTHING) for kind in kinds):
+        shown = set(kinds) - {Kind.UNKNOWN, Kind.NOTHING}
+        if not shown or (found is Kind.UNKNOWN and shown == {Kind.MODULE}):
             if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
                 return Kind.UNKNOWN
             by_name = self._conventional(name, bindings)
+            if shown and by_name not in shown:
+                return found
             return found if by_name is Kind.UNKNOWN else by_name
         return found
 

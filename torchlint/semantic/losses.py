@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.scopes import Binding, dotted
 
-__all__ = ["Losses"]
+__all__ = ["Losses", "sent"]
 
 _DEPTH: Final = 3
 
@@ -79,13 +79,16 @@ class Losses:
             if not isinstance(func, cst.Attribute):
                 continue
             if func.attr.value == "backward":
-                yield from _sent(func.value, call)
+                yield from sent(call)
             elif func.attr.value == "manual_backward" and call.args:
                 yield call.args[0].value
 
 
-def _sent(receiver: cst.BaseExpression, call: cst.Call) -> Iterator[cst.BaseExpression]:
+def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
     """Yield what a call of `backward` starts from: `loss`, `scaler.scale(loss)`, its argument."""
+    if not isinstance(call.func, cst.Attribute):
+        return
+    receiver = call.func.value
     if (
         isinstance(receiver, cst.Call)
         and isinstance(receiver.func, cst.Attribute)

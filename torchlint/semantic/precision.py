@@ -1,0 +1,121 @@
+"""Precision: what a file says of mixed, low and high precision."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.scopes import Binding, How
+
+__all__ = ["Precision"]
+
+_LOW: Final = re.compile(
+    r"auto_?cast|(?<![a-z])amp(?![a-z])|(?<![a-z])apex(?![a-z])|\.half\(|half_?tensor|fp_?16|"
+    r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|(?:grad|loss|native)_?scaler|quantiz",
+    re.IGNORECASE,
+)
+_WIDE: Final = re.compile(
+    r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
+    r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"
+)
+_COMMENT: Final = re.compile(r"#[^\r\n]*")
+_AUTOCASTS: Final = frozenset({
+    "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast",
+})  # fmt: skip
+_DEPTH: Final = 4
+
+
+class Precision:
+    """Answers what a file does about the precision of its arithmetic."""
+
+    def __init__(self, functions: Functions, kinds: Kinds) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def _code(self) -> str:
+        return _COMMENT.sub("", self.tree.source.text)
+
+    @cached_property
+    def speaks_of_low(self) -> bool:
+        """Whether code speaks of mixed or low precision, by whatever library."""
+        return _LOW.search(self._code) is not None
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether code computes with complex numbers, in float64, or what low precision lacks.
+
+        A sum of losses in float64 counts for nothing.
+        """
+        return _WIDE.search(self._code) is not None or any(
+            self._widens(call) for call in self.tree.all(cst.Call)
+        )
+
+    def _widens(self, call: cst.Call) -> bool:
+        name = self.names.name(call.func)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "double":
+            inner = call.func.value
+            cut = isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute)
+            if cut and inner.func.attr.value in ("detach", "sum", "mean"):  # type: ignore[attr-defined]
+                return False
+            return self.kinds.kind(inner) is not Kind.LOSS
+        wide = [
+            arg.value
+            for arg in call.args
+            if self.names.name(arg.value) in ("torch.float64", "torch.double")
+        ]
+        return bool(wide) and not (name == "torch.zeros" or _is_sum(call.func))
+
+    # -- autocast -------------------------------------------------------------
+
+    def autocast(self, manager: cst.BaseExpression) -> cst.Call | None:
+        """Give the call of `autocast` that a context manager is, through names and choices."""
+        return self._autocast(manager, _DEPTH)
+
+    def _autocast(self, node: cst.BaseExpression, depth: int) -> cst.Call | None:
+        if not depth:
+            return None
+        if isinstance(node, cst.Call):
+            if self.names.name(node.func) in _AUTOCASTS:
+                return node
+            return self._made_by(node, depth)
+        if isinstance(node, cst.IfExp):
+            return self._autocast(node.body, depth - 1) or self._autocast(node.orelse, depth - 1)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            found = [
+                self._autocast(binding.value, depth - 1)
+                for binding in self._bindings(node)
+                if binding.how is How.ASSIGN and binding.value is not None
+            ]
+            return next((call for call in found if call is not None), None)
+        return None
+
+    def _made_by(self, call: cst.Call, depth: int) -> cst.Call | None:
+        """Follow `amp = partial(torch.autocast, "cuda")` and what a method of this file returns."""
+        if self.functions.partial(call) in _AUTOCASTS and isinstance(call.func, cst.Name):
+            made = self.scopes.reaching(call.func)[0].value
+            return made if isinstance(made, cst.Call) else None
+        definition = self.functions.definition(call.func)
+        if isinstance(definition, cst.FunctionDef):
+            returned = self.functions.returns(definition)
+            if len(returned) == 1:
+                return self._autocast(returned[0], depth - 1)
+        return None
+
+    def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:
+        if isinstance(node, cst.Name):
+            return self.scopes.reaching(node)
+        return self.functions.attribute(node)
+
+
+def _is_sum(func: cst.BaseExpression) -> bool:
+    return isinstance(func, cst.Attribute) and func.attr.value in ("sum", "mean", "cumsum")
