@@ -9,8 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
-from torchlint.semantic.kind import Kind
-from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.plain_numbers import PlainNumbers
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.values import Values
 
@@ -44,7 +43,8 @@ class Attention:
     """One attention: its parts, and the lines before its product that serve nothing else.
 
     `factor` multiplies the products of queries and keys, or divides them with `divides`.
-    `heads_apart`: the positions are the last dimension but one of all three.
+    `heads_apart`: the positions are the last dimension but one of all three. `plain`: no line but
+    `steps` takes part in it.
     """
 
     softmax: cst.Call
@@ -58,14 +58,15 @@ class Attention:
     masks: list[ScoreMask] = field(default_factory=list)
     dropout: cst.Call | None = None
     steps: list[cst.BaseStatement] = field(default_factory=list)
+    plain: bool = True
 
 
 class Attentions:
     """Finds attention that is written out with products and a softmax."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
+    def __init__(self, functions: Functions, values: Values, numbers: PlainNumbers) -> None:
         self.functions = functions
-        self.kinds = kinds
+        self.numbers = numbers
         self.values = values
         self.tree = functions.tree
         self.scopes = functions.scopes
@@ -112,54 +113,6 @@ class Attentions:
             return made
         return None
 
-    def is_number(self, node: cst.BaseExpression, depth: int = 0) -> bool:
-        """Whether an expression is surely a number of Python: no tensor, nothing learned."""
-        if isinstance(node, (cst.Integer, cst.Float)):
-            return True
-        if depth > 6:
-            return False
-        if isinstance(node, cst.UnaryOperation):
-            return self.is_number(node.expression, depth + 1)
-        if isinstance(node, cst.Call):
-            return self._counts(node, depth)
-        if isinstance(node, cst.Subscript):
-            return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
-        if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, cst.Power) and self._is_root(node.right):
-                return self.kinds.kind(node.left) not in (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
-            return self.is_number(node.left, depth + 1) and self.is_number(node.right, depth + 1)
-        if isinstance(node, cst.BooleanOperation):
-            return self.is_number(node.right, depth + 1)
-        if isinstance(node, (cst.Name, cst.Attribute)):
-            return self._names_number(node, depth)
-        return False
-
-    def _is_root(self, exponent: cst.BaseExpression) -> bool:
-        return self.values.value_of(exponent).literal in (0.5, -0.5)
-
-    def _counts(self, call: cst.Call, depth: int) -> bool:
-        name = self.names.name(call.func) or ""
-        if name.startswith("math.") or name in ("builtins.float", "builtins.int", "builtins.len"):
-            return True
-        if name in ("numpy.sqrt", "builtins.pow", "numpy.power"):
-            return self.is_number(call.args[0].value, depth + 1)
-        return _last(call.func) == "size" and len(call.args) == 1
-
-    def _names_number(self, node: cst.Name | cst.Attribute, depth: int) -> bool:
-        found = self.values.value_of(node).node
-        if found is not None and found is not node and self.is_number(found, depth + 1):
-            return True
-        if self.kinds.kind(node) is Kind.NUMBER:
-            return True
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        return bool(bindings) and all(
-            each.how is How.UNPACKED and each.value is not None and self._is_shape(each.value)
-            for each in bindings
-        )
-
-    def _is_shape(self, node: cst.BaseExpression) -> bool:
-        return _last(node.func if isinstance(node, cst.Call) else node) in ("shape", "size")
-
     def is_dropout(self, call: cst.Call) -> bool:
         """Whether a call drops out some of its first argument."""
         return self.names.name(call.func) == _DROPOUT or self.dropout_layer(call.func) is not None
@@ -188,6 +141,7 @@ class _Reader:
         self.pair: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
         self.rank = 0
         self.heads_apart = True
+        self.plain = True
         self.region = attentions.scopes.function(softmax) or attentions.tree.module
 
     def read(self, scores: cst.BaseExpression, dim: int) -> Attention | None:
@@ -214,6 +168,7 @@ class _Reader:
             masks=self.masks,
             dropout=self.dropout,
             steps=sorted(self.steps, key=self.tree.order),
+            plain=self.plain,
         )
 
     # -- from the weights to the product with the values ----------------------
@@ -351,26 +306,38 @@ class _Reader:
         if len(bindings) != 2:
             return False
         first, last = bindings
-        if list(self.scopes.uses(last, self.region)) != [name]:
+        reads = self._reads(last, [name])
+        if reads is None:
             return False
         if isinstance(last.node, cst.AugAssign):
-            return self._augmented(last.node, first, name)
-        return self._guarded(last, first, name)
+            return self._augmented(last.node, first, reads)
+        return self._guarded(last, first, reads)
+
+    def _reads(self, binding: Binding, known: list[cst.Name]) -> list[cst.Name] | None:
+        """Give what reads a binding if that is `known`, and fills in place, alone."""
+        found = list(known)
+        for use in self.scopes.uses(binding, self.region):
+            if use in known:
+                continue
+            holder = self.tree.parent(use)
+            if isinstance(holder, cst.Attribute) and holder.attr.value in ("dtype", "device"):
+                self.plain = False
+            elif not self._fills_in_place(use, known[0]):
+                return None
+            found.append(use)
+        return found
 
     def _assigned(self, binding: Binding, known: list[cst.Name]) -> bool:
-        """Go on behind `name = …` if nothing but `known`, and fills in place, reads it."""
+        """Go on behind `name = …`."""
         node, value = binding.node, binding.value
         if not isinstance(node, cst.Assign) or binding.how is not How.ASSIGN or value is None:
             return False
-        if len(node.targets) != 1:
+        if len(node.targets) != 1 or self._reads(binding, known) is None:
             return False
-        for use in self.scopes.uses(binding, self.region):
-            if use not in known and not self._fills_in_place(use, known[0]):
-                return False
         self.steps.append(self.tree.statement(node))
         return self._scores(value)
 
-    def _augmented(self, node: cst.AugAssign, first: Binding, name: cst.Name) -> bool:
+    def _augmented(self, node: cst.AugAssign, first: Binding, reads: list[cst.Name]) -> bool:
         """Read `scores /= scale`, `scores *= scale` and `scores += mask`."""
         if isinstance(node.operator, (cst.DivideAssign, cst.MultiplyAssign)):
             self.factors.append((node.value, isinstance(node.operator, cst.DivideAssign)))
@@ -380,27 +347,44 @@ class _Reader:
             return False
         self.steps.append(self.tree.statement(node))
         target = node.target
-        return isinstance(target, cst.Name) and self._assigned(first, [name, target])
+        return isinstance(target, cst.Name) and self._assigned(first, [*reads, target])
 
-    def _guarded(self, last: Binding, first: Binding, name: cst.Name) -> bool:
+    def _guarded(self, last: Binding, first: Binding, reads: list[cst.Name]) -> bool:
         """Read `if mask is not None: scores = scores.masked_fill(…)`."""
-        branch = self._sole_of_branch(last.node)
-        if branch is None or last.value is None or self.tree.order(branch) > self.tree.order(name):
+        if last.value is None or not self._is_branched(last.node):
             return False
         inner = self._changed(last.value)
         if inner is None or self.scopes.reaching(inner[0]) != (first,):
             return False
         base, mask = inner
-        self.masks.append(ScoreMask(mask.condition, mask.fill, mask.keeps, branch.test))
-        self.steps.append(branch)
-        return self._assigned(first, [name, base])
+        self._masked(last.node, mask)
+        return self._assigned(first, [*reads, base])
 
-    def _changed(self, value: cst.BaseExpression) -> tuple[cst.Name, ScoreMask] | None:
-        """Take `scores.masked_fill(mask, fill)` or `scores + mask` apart."""
-        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-            if isinstance(value.left, cst.Name):
+    def _masked(self, node: cst.CSTNode, mask: ScoreMask | None) -> None:
+        """Take in a line that changes the scores, perhaps under an `if` of its own."""
+        branch = self._sole_of_branch(node)
+        if mask is not None:
+            test = branch.test if branch is not None else None
+            self.masks.append(ScoreMask(mask.condition, mask.fill, mask.keeps, test))
+        if mask is not None and branch is not None:
+            self.steps.append(branch)
+        elif mask is not None and not self._is_branched(node):
+            self.steps.append(self.tree.statement(node))
+        else:
+            self.plain = False
+
+    def _is_branched(self, node: cst.CSTNode) -> bool:
+        """Whether a line stands under an `if` that the softmax does not stand under."""
+        around = self.scopes.blocks(node)
+        return bool(around) and around[0] not in self.scopes.blocks(self.softmax)
+
+    def _changed(self, value: cst.BaseExpression) -> tuple[cst.Name, ScoreMask | None] | None:
+        """Take `scores.masked_fill(mask, fill)`, `scores + mask` or `scores * scale` apart."""
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.left, cst.Name):
+            if isinstance(value.operator, cst.Add):
                 return value.left, ScoreMask(value.right, None, False, None)
-            return None
+            scales = isinstance(value.operator, (cst.Multiply, cst.Divide))
+            return (value.left, None) if scales else None
         if not isinstance(value, cst.Call) or any(arg.star for arg in value.args):
             return None
         plain = [arg.value for arg in value.args]
@@ -427,11 +411,7 @@ class _Reader:
         changed = self._changed(call)
         if changed is None or attribute.attr.value != "masked_fill_":
             return False
-        branch = self._sole_of_branch(line)
-        mask = changed[1]
-        test = branch.test if branch is not None else None
-        self.masks.append(ScoreMask(mask.condition, mask.fill, False, test))
-        self.steps.append(branch if branch is not None else self.tree.statement(line))
+        self._masked(line, changed[1])
         return True
 
     def _sole_of_branch(self, node: cst.CSTNode) -> cst.If | None:
@@ -468,7 +448,7 @@ class _Reader:
             return query
         if not isinstance(value.operator, (cst.Multiply, cst.Divide)):
             return query
-        if not self.all.is_number(value.right):
+        if not self.all.numbers.is_number(value.right):
             return query
         if line is not None and not (
             isinstance(value.left, cst.Name)
@@ -544,12 +524,11 @@ class _Reader:
         if len(out) < 3 or len(a) != len(out) or len(b) != len(out):
             return False
         (summed, *others) = sorted(set(a + b) - set(out)) or [""]
-        if others or a[-1:] != summed or b[-1:] != summed:
-            return False
-        if out[-2] not in a or out[-2] in b or out[-1] not in b or out[-1] in a:
+        i, j, batch = out[-2], out[-1], set(out[:-2])
+        if others or set(a) != {*batch, i, summed} or set(b) != {*batch, j, summed}:
             return False
         self.rank = len(out)
-        self.heads_apart = a[:-1] == out[:-1] and b[:-1] == out[:-2] + out[-1]
+        self.heads_apart &= a == out[:-1] + summed and b == out[:-2] + j + summed
         self.pair = (self._unscaled(operands[0]), operands[1])
         return True
 

@@ -427,6 +427,16 @@ class Rewrite:
         """Whether nothing but a comment, indented so, stands on the line at an offset."""
         return self.text.startswith(f"{indent}#", line)
 
+    def drop_all(self, statements: Sequence[cst.BaseStatement]) -> Edits:
+        """Take out statements that have their lines to themselves, one gap left of two."""
+        parts = [self.drop(statement) for statement in statements]
+        lines = sorted({edit for part in parts for edit in part})
+        for first, last in _runs(lines, self.text):
+            below = self._blank_below(last)
+            if first - self._blank_above(first) and below - last:
+                parts.append(self.delete(last, below))
+        return self.united(*parts)
+
     def _blank_above(self, start: int) -> int:
         """Give where the blank lines above a line begin."""
         while start:
@@ -521,3 +531,16 @@ class Rewrite:
             and self.text[row : self.line_end(row)].strip()
             and not any(span.start < row < span.end for span in inside)
         ]
+
+
+def _runs(deleted: Sequence[Edit], text: str) -> list[tuple[int, int]]:
+    """Give where neighbouring whole lines are deleted, as one range each."""
+    found: list[tuple[int, int]] = []
+    for edit in deleted:
+        if edit.text or text[edit.span.end - 1 : edit.span.end] not in ("\n", "\r"):
+            continue
+        if found and found[-1][1] >= edit.span.start:
+            found[-1] = (found[-1][0], max(found[-1][1], edit.span.end))
+        else:
+            found.append((edit.span.start, edit.span.end))
+    return found

@@ -35,6 +35,7 @@ from torchlint.semantic.origins import Origins
 from torchlint.semantic.outflow import Fate, Outflow
 from torchlint.semantic.parts import Parts
 from torchlint.semantic.placement import Placement
+from torchlint.semantic.plain_numbers import PlainNumbers
 from torchlint.semantic.precision import Precision
 from torchlint.semantic.processes import Processes
 from torchlint.semantic.program import Program
@@ -49,6 +50,7 @@ from torchlint.semantic.tree import Tree
 from torchlint.semantic.updates import Updates
 from torchlint.semantic.values import Value, Values
 from torchlint.semantic.windows import Window, Windows
+from torchlint.semantic.words import words
 from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
@@ -124,7 +126,8 @@ class Script:
         self.moves = Moves(self.functions, self.kinds, self.values, self.origins, target)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
         self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
-        self._attentions = Attentions(self.functions, self.kinds, self.values)
+        self._numbers = PlainNumbers(self.functions, self.kinds, self.values)
+        self._attentions = Attentions(self.functions, self.values, self._numbers)
         self.scores = Scores(self.functions, self.values)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
@@ -181,6 +184,10 @@ class Script:
             child = outer
 
     # -- meaning --------------------------------------------------------------
+
+    def words(self, text: str) -> list[str]:
+        """Split identifiers, however they are written, into lower-case words."""
+        return words(text)
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Give the canonical qualified name of an expression, None when there is not one."""
@@ -239,7 +246,7 @@ class Script:
 
     def is_number(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is surely a number of Python: no tensor, nothing learned."""
-        return self._attentions.is_number(node)
+        return self._numbers.is_number(node)
 
     def dropout_layer(self, node: cst.BaseExpression) -> cst.Call | None:
         """Give the call that makes the dropout layer that an expression is."""

@@ -1,0 +1,256 @@
+"""How attention that is written out becomes one call."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Attention, Binding, Fix, How, ScoreMask, Script
+
+__all__ = ["FUNCTION", "Rewriting", "kept_where"]
+
+FUNCTION: Final = "scaled_dot_product_attention"
+_WIDTH: Final = 100
+_PURE: Final = frozenset("size sqrt float int tril triu ones view bool unsqueeze dim".split())
+_DROPS: Final = "draws other elements to drop under the same seed"
+_ROWS: Final = (
+    "a row that is masked as a whole gives zeros, where the fill value gave the mean of the values"
+)
+
+
+def kept_where(script: Script, mask: ScoreMask) -> str:
+    """Write the condition under which a mask keeps a score."""
+    node = mask.condition
+    code = script.code(node)
+    if mask.keeps:
+        return code
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        part = node.comparisons[0]
+        signs = {cst.Equal: "!=", cst.NotEqual: "=="}
+        sign = signs.get(type(part.operator))
+        if sign is not None:
+            return f"{script.code(node.left)} {sign} {script.code(part.comparator)}"
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+        return script.code(node.expression)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        base, method = script.code(node.func.value), node.func.attr.value
+        if method == "logical_not":
+            return base
+        if method in ("eq", "ne") and len(node.args) == 1:
+            other = "ne" if method == "eq" else "eq"
+            return f"{base}.{other}({script.code(node.args[0])})"
+    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.lpar
+    return f"~{code}" if simple else f"~({code})"
+
+
+class Rewriting:
+    """Turns one attention into a call; every check that fails makes it None."""
+
+    def __init__(self, script: Script, attention: Attention) -> None:
+        self.script = script
+        self.attention = attention
+        self.copied: list[cst.CSTNode] = [attention.query, attention.key, attention.value]
+        self.unsafe = ""
+
+    def fix(self) -> Fix | None:
+        """Give the fix."""
+        script, attention = self.script, self.attention
+        arguments = self._arguments()
+        found = script.rewrite.importing("torch.nn.functional", alias="F")
+        if arguments is None or found is None or not self._is_tidy():
+            return None
+        word, importing = found
+        if self._is_hidden(word):
+            return None
+        spare = self._spare_lines(" ".join(arguments))
+        call = self._call(f"{word}.{FUNCTION}", arguments)
+        kept = set(_words(f"{word} {' '.join(arguments)}"))
+        gone = [
+            name
+            for region in (*attention.steps, *spare, attention.product)
+            for name in script.within(region, cst.Name)
+            if name.value not in kept
+        ]
+        imports = script.rewrite.without_imports(*gone)
+        if imports is None:
+            return None
+        edits = script.rewrite.united(
+            script.rewrite.replace(attention.product, call),
+            script.rewrite.drop_all([*attention.steps, *spare]),
+            imports,
+            importing,
+        )
+        title = f"Call `{word}.{FUNCTION}`"
+        if self.unsafe:
+            return Fix.unsafe(title, edits, because=self.unsafe)
+        return Fix.close(title, edits, because="rounds otherwise, by about 1e-6")
+
+    # -- arguments ------------------------------------------------------------
+
+    def _arguments(self) -> list[str] | None:
+        script, attention = self.script, self.attention
+        parts = (attention.query, attention.key, attention.value)
+        texts = [script.code(part) for part in parts]
+        causal = False
+        for mask in attention.masks:
+            causal = mask.test is None and script.scores.leaves_past(mask)
+            if not causal:
+                texts.append(f"attn_mask={self._mask(mask)}")
+        if attention.dropout is not None:
+            dropped = self._dropout(attention.dropout)
+            if dropped is None:
+                return None
+            texts += [f"dropout_p={dropped}"] if dropped else []
+        texts += ["is_causal=True"] if causal else []
+        if not script.scores.is_usual(attention):
+            if not script.target.has((2, 1)):
+                return None
+            texts.append(f"scale={self._scale()}")
+        return texts
+
+    def _mask(self, mask: ScoreMask) -> str:
+        self.copied.append(mask.condition)
+        lowest = self.script.scores.lowest(mask)
+        if lowest is None or lowest > float("-inf"):
+            self.unsafe = _ROWS
+        kept = kept_where(self.script, mask)
+        if mask.test is None:
+            return kept
+        self.copied.append(mask.test)
+        return f"{kept} if {self.script.code(mask.test)} else None"
+
+    def _scale(self) -> str:
+        factor = self.attention.factor
+        if factor is None:
+            return "1.0"
+        self.copied.append(factor)
+        code = self.script.code(factor)
+        if self.attention.divides:
+            return f"1 / {code}"
+        return code[1:-1].strip() if factor.lpar else code
+
+    def _dropout(self, call: cst.Call) -> str | None:
+        """Write the share that is dropped, nothing where it is none."""
+        script = self.script
+        layer = script.dropout_layer(call.func)
+        if layer is not None:
+            func = script.code(call.func)
+            if not func.startswith("self."):
+                return None
+            if script.values.argument(layer, "p", 0).literal not in (0, 0.0):
+                self.unsafe = _DROPS
+            return f"{func}.p if self.training else 0.0"
+        share = script.values.argument_node(call, "p", 1)
+        training = script.values.argument_node(call, "training", 2)
+        text = script.code(share.value) if share is not None else "0.5"
+        self.copied += [arg.value for arg in (share, training) if arg is not None]
+        if script.call(call).has_splat:
+            return None
+        if share is None or script.value_of(share.value).literal not in (0, 0.0):
+            self.unsafe = _DROPS
+        if training is None or script.value_of(training.value).equals(True):
+            return text
+        if script.value_of(training.value).equals(False):
+            return ""
+        return f"{text} if {script.code(training.value)} else 0.0"
+
+    # -- whether lines can go -------------------------------------------------
+
+    def _is_tidy(self) -> bool:
+        """Whether no comment is lost and all that is copied means the same at the product."""
+        script, attention = self.script, self.attention
+        if any("#" in script.code(node) for node in (*attention.steps, attention.product)):
+            return False
+        if not all(script.rewrite.stands_alone(step) for step in attention.steps):
+            return False
+        return not any(
+            self._changes(name, node) for node in self.copied for name in self._names(node)
+        )
+
+    def _names(self, node: cst.CSTNode) -> list[cst.Name]:
+        return [name for name in self.script.within(node, cst.Name) if name.value != "self"]
+
+    def _changes(self, name: cst.Name, node: cst.CSTNode) -> bool:
+        """Whether a line between a copied expression and the product changes what a name is."""
+        script = self.script
+        first, last = script.tree.order(node), script.tree.order(self.attention.product)
+        scope = script.scopes.lookup(name.value, script.scopes.scope(name))
+        bindings = scope.bindings[name.value] if scope is not None else []
+        if any(first < each.at < last and not self._goes(each.node) for each in bindings):
+            return True
+        around = script.function(node) or script.tree.module
+        return any(
+            first < script.tree.order(call) < last
+            and isinstance(call.func, cst.Attribute)
+            and call.func.attr.value.endswith("_")
+            and isinstance(call.func.value, cst.Name)
+            and call.func.value.value == name.value
+            and not self._goes(call)
+            for call in script.within(around, cst.Call)
+        )
+
+    def _goes(self, node: cst.CSTNode) -> bool:
+        return any(self.script.tree.inside(node, step) for step in self.attention.steps)
+
+    def _is_hidden(self, word: str) -> bool:
+        scopes = self.script.scopes
+        root = word.partition(".")[0]
+        found = scopes.lookup(root, scopes.scope(self.attention.product))
+        return found is not None and found is not scopes.module
+
+    def _spare_lines(self, kept: str) -> list[cst.BaseStatement]:
+        """Give the lines that make what nothing but the dropped lines used."""
+        script, attention = self.script, self.attention
+        regions = (*attention.steps, attention.product)
+        home = script.parent(script.statement(attention.product))
+        found: list[cst.BaseStatement] = []
+        for name in (name for region in regions for name in script.within(region, cst.Name)):
+            bindings = script.scopes.reaching(name)
+            if len(bindings) != 1 or name.value in _words(kept) or not _is_pure(bindings[0]):
+                continue
+            line = script.statement(bindings[0].node)
+            outer = script.function(name) or script.tree.module
+            uses = script.scopes.uses(bindings[0], outer)
+            alone = script.rewrite.stands_alone(line) and script.parent(line) is home
+            if alone and line not in found and "#" not in script.code(line):
+                if all(any(script.tree.inside(use, each) for each in regions) for use in uses):
+                    found.append(line)
+        return [line for line in found if line not in attention.steps]
+
+    # -- text -----------------------------------------------------------------
+
+    def _call(self, function: str, arguments: list[str]) -> str:
+        script = self.script
+        rewrite, span = script.rewrite, script.span(self.attention.product)
+        line = f"{function}({', '.join(arguments)})"
+        before = span.start - rewrite.line_start(span.start)
+        after = rewrite.line_end(span.end) - span.end
+        if before + len(line) + after <= _WIDTH:
+            return line
+        indent = rewrite.indent_of(script.statement(self.attention.product))
+        inner = f"{rewrite.newline}{indent}{rewrite.unit()}"
+        return f"{function}({inner}{', '.join(arguments)}{rewrite.newline}{indent})"
+
+
+def _words(text: str) -> list[str]:
+    """Give the identifiers in a text."""
+    return "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
+
+
+def _is_pure(binding: Binding) -> bool:
+    """Whether a binding only looks at shapes, or makes a triangle of ones."""
+    if binding.how is not How.ASSIGN or not isinstance(binding.node, cst.Assign):
+        return False
+    stack: list[cst.CSTNode] = [binding.node.value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr)):
+            return False
+        if isinstance(node, cst.Call):
+            func = node.func
+            last = func.attr if isinstance(func, cst.Attribute) else func
+            if not isinstance(last, cst.Name) or last.value not in _PURE:
+                return False
+        stack += node.children
+    return True
