@@ -1,0 +1,213 @@
+"""Whether a scheduler is stepped before its optimizer, and how to put the two in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Act, Edits, Role, SchedulerStep, Script, Update
+
+__all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps"]
+
+_RATES: Final = frozenset("lr get_lr get_last_lr param_groups".split())
+_STABLE: Final = frozenset({"builtins.isinstance", "builtins.hasattr"})
+_COUNTERS: Final = frozenset("epoch step i it iteration n_iter global_step".split())
+_SAVES: Final = ("state_dict", "save", "checkpoint")
+
+
+@dataclass(frozen=True, eq=False)
+class Early:
+    """A step of a scheduler with the steps of its optimizer that follow in the same passes."""
+
+    region: cst.BaseSuite
+    updates: tuple[Update, ...]
+    unit: str
+
+
+def early(script: Script, step: SchedulerStep) -> Early | None:
+    """Give what follows a step of a scheduler that comes before any step of its optimizer."""
+    for region, unit in _regions(script, step.call):
+        updates = sure_steps(script, step, region)
+        if updates is None:
+            return None
+        if not updates:
+            continue
+        place = script.tree.order(step.call)
+        if is_now_and_then(script, step.call, region):
+            return None
+        if any(script.tree.order(each.at) < place for each in updates):
+            return None
+        return None if _stepped_before(script, step, region) else Early(region, updates, unit)
+    return None
+
+
+def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, str]]:
+    """Yield what runs again and again around a call: loops, then the function if loops call it."""
+    for loop in script.loops_around(call):
+        yield loop.node.body, "epoch" if loop.role is Role.EPOCH else "step"
+    function = script.function(call)
+    if function is not None and script.is_repeated(function):
+        yield function.body, "epoch"
+
+
+def sure_steps(
+    script: Script, step: SchedulerStep, region: cst.CSTNode
+) -> tuple[Update, ...] | None:
+    """Give the steps of a scheduler's own optimizer in a region, None where one may be another's."""
+    found = [each for each in script.updates.within(region) if each.act is Act.STEP]
+    known = [(each, _is_own(script, step, each)) for each in found]
+    maybe = [each for each, own in known if own is None]
+    if maybe:
+        stepped = {script.code(each.optimizer) if each.optimizer else "" for each in found}
+        if len(stepped) > 1 or "" in stepped:
+            return None
+    return tuple(each for each, own in known if own is not False)
+
+
+def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
+    answers = {
+        script.updates.same_optimizer(each.optimizer, update.optimizer) for each in step.made
+    }
+    if True in answers:
+        return True
+    return False if answers == {False} else None
+
+
+def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> bool:
+    """Whether a test that may come out otherwise in the next pass stands around a node."""
+    at = script.parent(node)
+    child = node
+    while at is not None and at is not region:
+        if isinstance(at, cst.If) and child is not at.test and _changes(script, at.test, region):
+            return True
+        if isinstance(at, (cst.ExceptHandler, cst.While, cst.IfExp)):
+            return True
+        child, at = at, script.parent(at)
+    return False
+
+
+def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> bool:
+    if any(True for _ in script.within(test, cst.BinaryOperation)):
+        return True
+    if any(script.name(call.func) not in _STABLE for call in script.within(test, cst.Call)):
+        return True
+    loop = script.parent(region)
+    for name in script.within(test, cst.Name):
+        for binding in script.scopes.reaching(name):
+            if binding.node is loop or script.tree.inside(binding.node, region):
+                return True
+            if isinstance(binding.node, cst.Param) and name.value in _COUNTERS:
+                return True
+    return False
+
+
+def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
+    """Whether the optimizer has stepped before the loop is entered, as torch asks."""
+    home = script.function(step.call)
+    if home is not None and home.body is region:
+        return False
+    start = script.tree.order(region)
+    whole = home.body if home is not None else script.tree.module
+    return any(
+        each.act is Act.STEP
+        and script.tree.order(each.at) < start
+        and _is_own(script, step, each) is not False
+        for each in script.updates.within(whole)
+    )
+
+
+# -- the fix --------------------------------------------------------------------------
+
+
+def line_of(script: Script, call: cst.Call) -> cst.SimpleStatementLine | None:
+    """Give the line that is nothing but a call, None where it shares it."""
+    line = script.statement(call)
+    if not isinstance(line, cst.SimpleStatementLine) or not script.rewrite.stands_alone(line):
+        return None
+    small = line.body[0]
+    return line if isinstance(small, cst.Expr) and small.value is call else None
+
+
+def put_behind(
+    script: Script, step: SchedulerStep, found: Early, text: str | None = None
+) -> Edits | None:
+    """Move a step of a scheduler behind the steps of its optimizer, None where that is not sure."""
+    block = found.region
+    if not isinstance(block, cst.IndentedBlock):
+        return None
+    statement = _whole(script, step.call, block)
+    if statement is None or _skips(script, statement, block):
+        return None
+    last = max(_index(script, each.at, block) for each in found.updates)
+    rest = block.body[last + 1 :]
+    if rest and _updates_scaler(script, rest[0]):
+        last, rest = last + 1, rest[1:]
+    place = block.body[last]
+    if rest and _speaks(script, rest, _RATES) and not _saves(script, rest):
+        place = rest[-1]
+    if not script.rewrite.stands_alone(place) or _leaves(place):
+        return None
+    return script.rewrite.moved(statement, place, behind=True, text=text)
+
+
+def _whole(
+    script: Script, call: cst.Call, block: cst.IndentedBlock
+) -> cst.SimpleStatementLine | cst.If | None:
+    """Give the statement of a block that holds a call and nothing else: its line, or an `if`."""
+    line = line_of(script, call)
+    if line is None or script.parent(line) is block:
+        return line
+    suite = script.parent(line)
+    outer = script.parent(suite) if suite is not None else None
+    alone = isinstance(suite, cst.IndentedBlock) and len(suite.body) == 1
+    if isinstance(outer, cst.If) and outer.orelse is None and alone:
+        return outer if script.parent(outer) is block else None
+    return None
+
+
+def _index(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> int:
+    return next(at for at, line in enumerate(block.body) if script.tree.inside(node, line))
+
+
+def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> bool:
+    """Whether a pass may end before the rest of the block runs."""
+    start = script.tree.order(statement)
+    if isinstance(script.parent(block), cst.FunctionDef):
+        return any(script.tree.order(each) > start for each in script.within(block, cst.Return))
+    for each in script.within(block, cst.Continue):
+        loop = script.parent(each)
+        while loop is not None and not isinstance(loop, (cst.For, cst.While)):
+            loop = script.parent(loop)
+        if loop is not None and loop.body is block:
+            return True
+    return False
+
+
+def _updates_scaler(script: Script, line: cst.BaseStatement) -> bool:
+    return any(
+        isinstance(call.func, cst.Attribute) and call.func.attr.value == "update" and not call.args
+        for call in script.within(line, cst.Call)
+    )
+
+
+def _leaves(line: cst.BaseStatement) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and isinstance(
+        line.body[-1], (cst.Break, cst.Continue, cst.Return, cst.Raise)
+    )
+
+
+def _words(script: Script, lines: Sequence[cst.BaseStatement]) -> Iterator[str]:
+    for line in lines:
+        yield from (name.value for name in script.within(line, cst.Name))
+        yield from (each.attr.value for each in script.within(line, cst.Attribute))
+
+
+def _speaks(script: Script, lines: Sequence[cst.BaseStatement], words: frozenset[str]) -> bool:
+    return any(word in words for word in _words(script, lines))
+
+
+def _saves(script: Script, lines: Sequence[cst.BaseStatement]) -> bool:
+    return any(part in word.lower() for word in _words(script, lines) for part in _SAVES)
