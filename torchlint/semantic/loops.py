@@ -163,7 +163,7 @@ class Loops:
     # -- roles ----------------------------------------------------------------
 
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
-        if self.trains(node, direct=True):
+        if self.trains(node, direct=True) and not self._finishes(node):
             return Role.TRAIN_BATCH
         if loader is not None and self._updates(node.body, node, set(), 3):
             return Role.TRAIN_BATCH
@@ -206,6 +206,18 @@ class Loops:
             if self._region_trains(callee.body, None, direct, seen, depth - 1):
                 return True
         return False
+
+    def _finishes(self, node: LoopNode) -> bool:
+        """Whether a pass only steps once more with what a loop inside has left over."""
+        steps = [call for call in self.functions.own(node.body, cst.Call) if self.is_step(call)]
+        own = [call for call in steps if not self._in_inner_loop(call, node)]
+        if not own or not all(map(_is_update, own)):
+            return False
+        return any(
+            {_is_update(call) for call in steps if self.tree.inside(call, inner)} == {True, False}
+            for kind in (cst.For, cst.While)
+            for inner in self.functions.own(node.body, kind)
+        )
 
     def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
         for outer in self.tree.ancestors(call):
@@ -298,3 +310,8 @@ class Loops:
         if self.kinds.kind(func) is Kind.MODULE and self.functions.definition(func) is None:
             return func
         return None
+
+
+def _is_update(call: cst.Call) -> bool:
+    """Whether a step of training is that of an optimizer, not the backward pass."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"

@@ -57,3 +57,15 @@ def truncated_bptt(model, loader, criterion, optimizer, seq_len):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+def train_and_finish(model, data, optimizer, accumulate):
+    for epoch in range(3):  # role: EPOCH
+        for i, batch in enumerate(data.split(32)):  # role: TRAIN_BATCH
+            model(batch).mean().backward()
+            if (i + 1) % accumulate == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        if (i + 1) % accumulate:
+            optimizer.step()
+            optimizer.zero_grad()
