@@ -1,0 +1,462 @@
+"""TL203: a tensor is filled on the host in every step and then copied to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import (
+    CallSite,
+    Edit,
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Move,
+    Rule,
+    Safety,
+    Script,
+    Span,
+    State,
+)
+
+_WIDTH: Final = 100
+_FILLED: Final = frozenset("zeros ones full empty eye arange linspace logspace".split())
+_LIKE: Final = frozenset("zeros_like ones_like full_like empty_like".split())
+_RANDOM: Final = frozenset("rand randn randint randperm normal".split())
+_DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
+_KEEPING: Final = frozenset(
+    (
+        "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
+        "double half bool bfloat16 fill_ zero_ contiguous type"
+    ).split()
+)
+_INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
+_PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())
+_TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
+_ROUNDED: Final = frozenset("linspace logspace".split())
+_GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
+_ROUNDING: Final = "a GPU may round the last digit otherwise"
+
+
+class CreatedOnHost(Rule):
+    """
+    ## What it does
+    Flags `torch.zeros(n).to(device)` and its like in code that runs in every step: the training
+    and evaluation loops, what they call, and the `forward` of networks.
+
+    ## Why it is slow
+    The host fills memory that nobody needs, copies it to the device and waits for the copy.
+    `torch.zeros(n, device=device)` is one small kernel, and the host does not wait.
+
+    ## When not to
+    A tensor that is made once costs nothing worth a change; the rule does not speak of it. It is
+    silent for `from_numpy`, `stack` and the old `torch.FloatTensor`, which know no `device`, for
+    a tensor with `requires_grad=True`, which would become a leaf, and for a list of constants,
+    which TL210 speaks of.
+
+    ## Fix safety
+    Exact for what is filled with known values. Close for `linspace` and fractional steps, which a
+    GPU may round otherwise. Unsafe for random numbers: the device has a generator of its own.
+    """
+
+    code = "TL203"
+    name = "created-on-host"
+    summary = "a tensor is filled on the host in every step and copied to the device"
+    impact = "low"
+    safety = Safety.EXACT
+    needs = ("cuda", "device")
+
+    invalid = {
+        "in the training loop, by `to` and by `cuda`": """
+              import torch
+              device = torch.device("cuda")
+              for x, y in loader:
+            -     state = torch.zeros(x.size(0), 8).to(device)
+            -     ones = torch.ones(x.size(0)).cuda()
+            +     state = torch.zeros(x.size(0), 8, device=device)
+            +     ones = torch.ones(x.size(0), device="cuda")
+                  loss = model(x, state, ones)
+                  loss.backward()
+            """,
+        "every filled tensor": """
+              import torch as th
+              device = th.device("cuda" if th.cuda.is_available() else "cpu")
+              for x, y in loader:
+            -     a = th.full((4,), 0.5).to(device)
+            -     b = th.arange(x.size(0)).to(device)
+            -     c = th.eye(4).to(device)
+            -     d = th.empty(4).to(device)
+            +     a = th.full((4,), 0.5, device=device)
+            +     b = th.arange(x.size(0), device=device)
+            +     c = th.eye(4, device=device)
+            +     d = th.empty(4, device=device)
+                  loss = model(x, a, b, c, d)
+                  loss.backward()
+            """,
+        "in the forward of a network": """
+              import torch
+              from torch import nn
+              class Net(nn.Module):
+                  def forward(self, x):
+            -         h = torch.zeros(self.layers, x.size(0), self.hidden).to(x.device)
+            +         h = torch.zeros(self.layers, x.size(0), self.hidden, device=x.device)
+                      return self.rnn(x, h)[0]
+              net = Net().cuda()
+            """,
+        "in a function that the loop calls": """
+              import torch
+              device = torch.device("cuda")
+              def begin(size):
+            -     return torch.zeros(1, size, 8).to(device), torch.zeros(1, size, 8).to(device)
+            +     return torch.zeros(1, size, 8, device=device), torch.zeros(1, size, 8, device=device)
+              for x, y in loader:
+                  loss = model(x, begin(x.size(0)))
+                  loss.backward()
+            """,
+        "behind a Variable, a view and a change of type": """
+              import torch
+              from torch.autograd import Variable
+              for x, y in loader:
+            -     real = Variable(torch.ones(x.size(0))).cuda()
+            -     fake = torch.zeros(x.size(0)).unsqueeze(1).long().cuda()
+            -     mask = torch.tril(torch.ones(4, 4)).view(1, 4, 4).cuda()
+            +     real = Variable(torch.ones(x.size(0), device="cuda"))
+            +     fake = torch.zeros(x.size(0), device="cuda").unsqueeze(1).long()
+            +     mask = torch.tril(torch.ones(4, 4, device="cuda")).view(1, 4, 4)
+                  loss = model(x, real, fake, mask)
+                  loss.backward()
+            """,
+        "the type goes with the device, or stays": """
+              import torch
+              device = torch.device("cuda")
+              for x, y in loader:
+            -     a = torch.zeros(8).to(device, torch.long)
+            -     b = torch.ones(8).to(device=device, dtype=torch.half)
+            -     c = torch.arange(8).to(device, torch.float32)
+            -     d = torch.zeros(8, dtype=torch.int).to(device, torch.long)
+            +     a = torch.zeros(8, device=device, dtype=torch.long)
+            +     b = torch.ones(8, device=device, dtype=torch.half)
+            +     c = torch.arange(8, device=device).to(torch.float32)
+            +     d = torch.zeros(8, dtype=torch.int, device=device).to(torch.long)
+                  loss = model(x, a, b, c, d)
+                  loss.backward()
+            """,
+        "numbers of the step": """
+              import torch
+              device = torch.device("cuda")
+              for step, (x, y) in enumerate(loader):
+            -     time = torch.tensor([step]).to(device)
+            -     size = torch.tensor(x.size(0), dtype=torch.float).to(device, non_blocking=True)
+            +     time = torch.tensor([step], device=device)
+            +     size = torch.tensor(x.size(0), dtype=torch.float, device=device)
+                  loss = model(x, time, size)
+                  loss.backward()
+            """,
+        "like a batch that is on the host": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              for x in DataLoader(Images()):
+            -     mask = torch.zeros_like(x).cuda()
+            +     mask = torch.zeros_like(x, device="cuda")
+                  loss = model(x.cuda(), mask)
+                  loss.backward()
+            """,
+        "random numbers: unsafe": """
+              import torch
+              device = torch.device("cuda")
+              for x, y in loader:
+            -     noise = torch.randn(x.size(0), 100, 1, 1).to(device)
+            -     alpha = torch.empty(x.size(0)).uniform_().to(device)
+            +     noise = torch.randn(x.size(0), 100, 1, 1, device=device)
+            +     alpha = torch.empty(x.size(0), device=device).uniform_()
+                  loss = model(x, noise, alpha)
+                  loss.backward()
+            """,
+        "in a loop that answers word by word": """
+              import torch
+              device = torch.device("cuda")
+              model = torch.nn.LSTM(8, 8).to(device)
+              def answer(word):
+                  for _ in range(100):
+            -         position = torch.linspace(0, 1, 8).to(device)
+            +         position = torch.linspace(0, 1, 8, device=device)
+                      word = model(word, position)
+                  return word
+            """,
+        "a device that may be None or that the file does not show is reported": """
+              import torch
+              for x, y in loader:
+            !     state = torch.zeros(8).cuda(args.gpu)
+                  loss = model(x, state)
+                  loss.backward()
+            """,
+    }
+    valid = {
+        "a list of constants belongs before the loop: TL210 speaks of it": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                mean = torch.tensor([0.5, 0.5, 0.5]).to(device)
+                loss = model(x - mean)
+                loss.backward()
+            """,
+        "made on the device": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                loss = model(x, torch.zeros(8, device=device))
+                loss.backward()
+            """,
+        "made once": """
+            import torch
+            device = torch.device("cuda")
+            fixed = torch.zeros(64, 100).to(device)
+            for x, y in loader:
+                loss = model(x, fixed)
+                loss.backward()
+            """,
+        "made now and then": """
+            import torch
+            device = torch.device("cuda")
+            for i, (x, y) in enumerate(loader):
+                loss = model(x)
+                loss.backward()
+                if i % 100 == 0:
+                    print(model(torch.zeros(1, 8).to(device)))
+            """,
+        "made when the network is": """
+            import torch
+            from torch import nn
+            class Net(nn.Module):
+                def __init__(self, device):
+                    super().__init__()
+                    self.mask = torch.ones(8, 8).to(device)
+            net = Net("cuda")
+            """,
+        "the script runs on the CPU": """
+            import torch
+            device = torch.device("cpu")
+            for x, y in loader:
+                loss = model(x, torch.zeros(8).to(device))
+                loss.backward()
+            """,
+        "these know no `device`": """
+            import numpy as np
+            import torch
+            import torch.nn.functional as F
+            device = torch.device("cuda")
+            for x, y in loader:
+                a = torch.from_numpy(np.zeros(8)).to(device)
+                b = torch.stack([x, y]).to(device)
+                c = F.one_hot(y, 10).to(device)
+                d = torch.Tensor(2, 2).to(device)
+                e = torch.FloatTensor(8).fill_(1.0).to(device)
+                f = torch.bernoulli(x).to(device)
+                g = torch.multinomial(x, 1).to(device)
+                h = torch.normal(x, x).to(device)
+                loss = model(a, b, c, d, e, f, g, h)
+                loss.backward()
+            """,
+        "an array has to be copied in any case": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                loss = model(torch.tensor(x).to(device))
+                loss.backward()
+            """,
+        "it would become a leaf": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                delta = torch.zeros(8, requires_grad=True).to(device)
+                other = torch.zeros(8).requires_grad_().to(device)
+                loss = model(x + delta + other)
+                loss.backward()
+            """,
+        "a parameter is made of it": """
+            import torch
+            from torch import nn
+            device = torch.device("cuda")
+            for x, y in loader:
+                weight = nn.Parameter(torch.zeros(8)).to(device)
+                loss = model(x, weight)
+                loss.backward()
+            """,
+        "to a type, to another tensor, to the host": """
+            import torch
+            model.cuda()
+            for x, y in loader:
+                loss = model(torch.zeros(8).to(torch.half), torch.zeros(8).to(x), torch.zeros(8).to("cpu"))
+                loss.backward()
+            """,
+        "like a tensor that is on the device already": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                x = x.to(device)
+                loss = model(torch.zeros_like(x).to(device))
+                loss.backward()
+            """,
+        "drawn with a generator of the host": """
+            import torch
+            device = torch.device("cuda")
+            generator = torch.Generator()
+            for x, y in loader:
+                loss = model(x, torch.randn(8, generator=generator).to(device))
+                loss.backward()
+            """,
+        "keywords that are out of sight may hold it": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                loss = model(x, torch.zeros(8, **options).to(device))
+                loss.backward()
+            """,
+    }
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every tensor that code of each step fills on the host and moves."""
+        if not script.can_use_accelerator:
+            return
+        for call in script.method_calls("to", "cuda"):
+            assert isinstance(call.func, cst.Attribute)
+            if not isinstance(call.func.value, cst.Call):
+                continue
+            made = _made(script, call.func.value)
+            move = script.moves.move(call) if made is not None else None
+            if made is None or move is None or not script.each_step(call):
+                continue
+            where = _device(script, move)
+            message = (
+                f"`{script.code(made.site.node.func)}(...)` is made on the host and copied to the "
+                f"device in every step; make it there with device={where or '...'}"
+            )
+            span = script.span(call)
+            yield Finding(self.code, span, message, _fix(script, move, made, where))
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The call that makes a tensor, and whether it or a method behind it draws random numbers."""
+
+    site: CallSite
+    last: str
+    random: bool
+
+
+def _made(script: Script, node: cst.BaseExpression, random: bool = False) -> _Made | None:
+    """Give the call that makes a tensor on the host, behind views and changes of type."""
+    if not isinstance(node, cst.Call):
+        return None
+    name = script.name(node.func)
+    if name is None:
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        if method not in _KEEPING and method not in _DRAWING:
+            return None
+        assert isinstance(node.func, cst.Attribute)
+        return _made(script, node.func.value, random or method in _DRAWING)
+    if name in _INNER and node.args and not _is_leaf(script, node):
+        return _made(script, node.args[0].value, random)
+    site = script.call(node)
+    module, _, last = name.rpartition(".")
+    if module != "torch" or site.has_splat or not _could_be_made(script, site, last):
+        return None
+    words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+    if words & _PINNING_DOWN:
+        return None
+    return _Made(site, last, random or last in _RANDOM)
+
+
+def _is_leaf(script: Script, node: cst.Call) -> bool:
+    return script.call(node).argument("requires_grad", 1).state is not State.ABSENT
+
+
+def _could_be_made(script: Script, site: CallSite, last: str) -> bool:
+    """Whether a maker of tensors has `device` and saves work by it."""
+    args = site.node.args
+    if last == "normal":
+        return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
+    if last in _LIKE:
+        return bool(args) and bool(script.parts.of(args[0].value))
+    if last == "tensor":
+        return bool(args) and _is_number_of_step(script, args[0].value)
+    return last in _FILLED or last in _RANDOM
+
+
+def _is_number_of_step(script: Script, data: cst.BaseExpression) -> bool:
+    """Whether data is numbers, or a list of them, of which one is not a constant."""
+    elements = [data]
+    if isinstance(data, (cst.List, cst.Tuple)):
+        elements = [element.value for element in data.elements]
+    return (
+        bool(elements)
+        and all(script.kind(each) is Kind.NUMBER for each in elements)
+        and not all(script.value_of(each).is_literal for each in elements)
+    )
+
+
+def _device(script: Script, move: Move) -> str | None:
+    """Give what to pass as `device`, None where that is not what the move means."""
+    if move.device is None:
+        return '"cuda"'
+    text = script.code(move.device)
+    if move.method == "to" or script.moves.has_type(move.device):
+        return text
+    return text if script.value_of(move.device).is_literal else None
+
+
+def _fix(script: Script, move: Move, made: _Made, where: str | None) -> Fix | None:
+    tail = script.span(move.call).end
+    start = script.span(move.moved).end
+    dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
+    known = {move.device_arg, dtype}
+    others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
+    if where is None or others or "#" in script.source.text[start:tail]:
+        return None
+    added = f"device={where}"
+    kept = ""
+    if dtype is not None:
+        written = script.code(dtype.value)
+        if made.last in _TAKES_DTYPE and made.site.argument("dtype").state is State.ABSENT:
+            if made.site.node is move.moved:
+                added += f", dtype={written}"
+            else:
+                kept = f".to({written})"
+        else:
+            kept = f".to({written})"
+    edits = _with_device(script, made.site.node, added, tail - start - len(kept))
+    cut = (Edit(Span(start, tail), kept),)
+    title = f"Make it on the device: device={where}"
+    if made.random:
+        return Fix.unsafe(title, edits, cut, because=_GENERATOR)
+    if _rounds(script, made):
+        return Fix.close(title, edits, cut, because=_ROUNDING)
+    return Fix.exact(title, edits, cut)
+
+
+def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edits:
+    """Add `device` to a call whose line loses `saved` characters behind it."""
+    end = script.span(call.args[-1].value).end
+    line, last = script.rewrite.line_start(end), script.rewrite.line_end(end)
+    code = script.source.text[line:last].partition("#")[0].rstrip()
+    if script.span(call).start >= line and len(code) - saved + len(added) + 2 <= _WIDTH:
+        return script.rewrite.insert(end, f", {added}")
+    name, _, value = added.partition("=")
+    return script.rewrite.with_keyword(call, name, value)
+
+
+def _only_waits(arg: cst.Arg) -> bool:
+    return arg.keyword is not None and arg.keyword.value in ("non_blocking", "copy")
+
+
+def _rounds(script: Script, made: _Made) -> bool:
+    """Whether the values depend on how the device rounds."""
+    return made.last in _ROUNDED or (
+        made.last == "arange"
+        and any(isinstance(script.value_of(a.value).node, cst.Float) for a in made.site.node.args)
+    )
