@@ -40,6 +40,7 @@ from torchlint.semantic.precision import Precision
 from torchlint.semantic.processes import Processes
 from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
+from torchlint.semantic.repetition import Repetition
 from torchlint.semantic.rewrite import Rewrite
 from torchlint.semantic.schedulers import Schedulers
 from torchlint.semantic.scopes import How, Scopes
@@ -99,6 +100,7 @@ class Script:
         self.kinds = Kinds(self.functions, self.iteration)
         self._loops = Loops(self.functions, self.kinds, self.iteration)
         self._heats = Heats(self.functions, self.kinds, self._loops)
+        self._repetition = Repetition(self.functions, self._heats, self._loops)
         self._readings = Readings(
             self.kinds, self._heats, Placement(self.functions, self.kinds, self.iteration)
         )
@@ -268,6 +270,10 @@ class Script:
     def last_pass(self, loop: Loop) -> str | None:
         """Give the test for the last pass over a loader that is counted (`i == len(loader)`)."""
         return Windows(self.functions, self.values, self._loops).last_pass(loop)
+
+    def each_step(self, node: cst.CSTNode) -> bool:
+        """Whether a node runs in every step of a loop or of a network."""
+        return self._repetition.each_step(node)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Give the innermost batch loop of the same function around a node."""
