@@ -20,6 +20,7 @@ from torchlint.semantic.words import words
 __all__ = ["Optimizers"]
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
+_SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
 
 
@@ -84,6 +85,25 @@ class Optimizers:
                 return kind is Kind.OPTIMIZER
             return any(each in _NAMED for each in words(self.tree.text(call)))
         if not _RESTORING.intersection(words(word)) or self.functions.callee(call) is not None:
+            return False
+        return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+
+    @cached_property
+    def saves(self) -> tuple[cst.Call, ...]:
+        """The calls that take the state out of an optimizer, or hand it to what saves."""
+        return tuple(call for call in self.tree.all(cst.Call) if self._saves(call))
+
+    def _saves(self, call: cst.Call) -> bool:
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in ("state_dict", "save_state"):
+            kind = self.kinds.kind(func.value)
+            if kind is not Kind.UNKNOWN:
+                return kind is Kind.OPTIMIZER
+            return func.attr.value == "save_state" or any(
+                each in _NAMED for each in words(self.tree.text(func.value))
+            )
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if not isinstance(last, cst.Name) or not _SAVING.intersection(words(last.value)):
             return False
         return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
 

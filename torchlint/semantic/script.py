@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from torchlint.semantic.datasets import Datasets
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
 from torchlint.semantic.evaluations import Evaluation, Evaluations
+from torchlint.semantic.freezing import Freezing
 from torchlint.semantic.functions import Definition, Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.guard import Guard
@@ -42,13 +44,17 @@ from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.repetition import Repetition
 from torchlint.semantic.rewrite import Rewrite
+from torchlint.semantic.sameness import Runs, Sameness, Samenesses
 from torchlint.semantic.schedulers import Schedulers
+from torchlint.semantic.scaling import Scaling
 from torchlint.semantic.scopes import How, Scopes
 from torchlint.semantic.scores import Scores
 from torchlint.semantic.steps import Steps
+from torchlint.semantic.syntax import Syntax, read
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
 from torchlint.semantic.updates import Updates
+from torchlint.semantic.usage import Usage
 from torchlint.semantic.values import Value, Values
 from torchlint.semantic.windows import Window, Windows
 from torchlint.semantic.words import words
@@ -88,10 +94,10 @@ class CallSite:
 class Script:
     """A parsed file and everything that rules may ask about it."""
 
-    def __init__(self, source: Source, module: cst.Module, target: Target) -> None:
+    def __init__(self, source: Source, syntax: Syntax, target: Target) -> None:
         self.source = source
         self.target = target
-        self.tree = Tree(source, module)
+        self.tree = Tree(source, syntax)
         self.scopes = Scopes(self.tree)
         self.names = Names(self.scopes)
         self.functions = Functions(self.tree, self.scopes, self.names)
@@ -117,12 +123,15 @@ class Script:
         self.guard = Guard(self.functions, self.values)
         self.steps = Steps(self.functions, self.kinds, self._loops, self._heats)
         self.precision = Precision(self.functions, self.kinds)
+        self.scaling = Scaling(self.functions, self.kinds, self.values, self._heats)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.processes = Processes(self.functions, self.origins)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
         self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
+        self.usage = Usage(self.functions, self.values)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
+        self.freezing = Freezing(self.functions, self.kinds, self.values)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
         self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
         self.moves = Moves(self.functions, self.kinds, self.values, self.origins, target)
@@ -135,9 +144,11 @@ class Script:
         self.rewrite = Rewrite(source, self.tree, self.scopes)
 
     @classmethod
-    def parse(cls, source: Source, target: Target | None = None) -> Script:
-        """Parse a file; raises `libcst.ParserSyntaxError`."""
-        return cls(source, cst.parse_module(source.text), target or Target())
+    def parse(
+        cls, source: Source, target: Target | None = None, tree: ast.Module | None = None
+    ) -> Script:
+        """Parse a file, of which CPython's tree may be at hand; raises `ParserSyntaxError`."""
+        return cls(source, read(source, tree), target or Target())
 
     # -- nodes ----------------------------------------------------------------
 
@@ -270,6 +281,13 @@ class Script:
     def last_pass(self, loop: Loop) -> str | None:
         """Give the test for the last pass over a loader that is counted (`i == len(loader)`)."""
         return Windows(self.functions, self.values, self._loops).last_pass(loop)
+
+    def sameness(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Sameness:
+        """Say whether an expression comes out the same in every pass of a loop.
+
+        `runs` are the calls through which the passes come to it.
+        """
+        return Samenesses(self.functions, self.datasets.work).of(node, loop, runs)
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Whether a node runs in every step of a loop or of a network."""
