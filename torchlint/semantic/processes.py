@@ -40,6 +40,14 @@ class Processes:
         """Give the calls that hand a network to torch's `DistributedDataParallel`."""
         return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _DDP]
 
+    @property
+    def has_wraps(self) -> bool:
+        """Whether any call of the file makes a network one of several processes."""
+        return any(
+            self.names.name(call.func) == _DDP or self._is_own_wrap(call)
+            for call in self.tree.all(cst.Call)
+        )
+
     def made_by(self, network: cst.BaseExpression) -> list[cst.Call]:
         """Give the calls of `DistributedDataParallel` that a network can come from."""
         values = self.origins.of(network).values
