@@ -22,7 +22,9 @@ from torchlint.semantic.processes import Wrapped
 from torchlint.semantic.program import Start, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.sameness import Sameness
 from torchlint.semantic.schedulers import Schedule, SchedulerStep
+from torchlint.semantic.scaling import ScalerCall
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.steps import Step
@@ -62,9 +64,11 @@ __all__ = [
     "Role",
     "Rule",
     "Safety",
+    "Sameness",
     "Schedule",
     "SchedulerStep",
     "ScoreMask",
+    "ScalerCall",
     "Script",
     "Span",
     "Start",
