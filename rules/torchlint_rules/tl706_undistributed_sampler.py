@@ -280,10 +280,8 @@ def _message(script: Script, call: cst.Call) -> str:
 
 def _is_alone(script: Script) -> bool:
     """Whether the file says that there is one process."""
-    return any(
-        site.argument("world_size", 3).equals(1)
-        for site in script.calls("torch.distributed.init_process_group")
-    )
+    joined = list(script.calls("torch.distributed.init_process_group"))
+    return bool(joined) and all(site.argument("world_size", 3).equals(1) for site in joined)
 
 
 def _draws_all(script: Script, call: cst.Call) -> bool:
