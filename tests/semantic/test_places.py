@@ -9,6 +9,7 @@ import libcst as cst
 import pytest
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from torchlint.semantic.syntax import Syntax
 from torchlint.semantic.tree import Tree
 from torchlint.source import Position, Source, SourceError
 
@@ -44,7 +45,7 @@ def test_places_are_those_of_libcst(path: Path) -> None:
         positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
     except RecursionError:
         pytest.skip("LibCST's own provider recurses too deeply here")
-    tree = Tree(source, module)
+    tree = Tree(source, Syntax(module))
     for kind in (cst.Call, cst.Name, cst.SimpleStatementLine, cst.For, cst.FunctionDef, cst.Arg):
         for node in tree.all(kind):
             if getattr(node, "lpar", ()):
@@ -54,7 +55,7 @@ def test_places_are_those_of_libcst(path: Path) -> None:
 
 def test_an_expression_is_placed_with_its_own_parentheses() -> None:
     source = Source("example.py", "if x:\n    total = ((a + b)).item()  # sum\n")
-    tree = Tree(source, cst.parse_module(source.text))
+    tree = Tree(source, Syntax(cst.parse_module(source.text)))
     (operation,) = tree.all(cst.BinaryOperation)
     span = tree.span(operation)
     assert source.text[span.start : span.end] == "((a + b))"

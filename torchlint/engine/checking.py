@@ -10,7 +10,7 @@ from torchlint import suppress
 from torchlint.config import Settings
 from torchlint.edit import Span
 from torchlint.engine.grading import Grades
-from torchlint.engine.parsing import UnparsableError, parse_script, syntax_problem
+from torchlint.engine.parsing import UnparsableError, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding, Fix
@@ -18,6 +18,8 @@ from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
+    import ast
+
     from torchlint.semantic.script import Script
 
 __all__ = ["check_bytes", "check_source", "matters"]
@@ -33,10 +35,10 @@ def check_source(source: Source, rules: Selection, settings: Settings) -> FileRe
     rules = rules.without(ignored_here(source.path, settings, rules.known))
     if not matters(source.text, rules):
         return FileResult(source.path, source)
-    problem = syntax_problem(source)
-    if problem is not None:
+    try:
+        return _Check(source, rules, settings).result(syntax_tree(source))
+    except UnparsableError as problem:
         return _unparsable(source, rules, problem)
-    return _Check(source, rules, settings).result()
 
 
 def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) -> FileResult:
@@ -83,14 +85,11 @@ class _Check:
         self.errors: list[str] = []
         self.failed: set[str] = set()
 
-    def result(self) -> FileResult:
-        """Run the rules and leave out what comments silence."""
+    def result(self, tree: ast.Module) -> FileResult:
+        """Run the rules and leave out what comments silence; raises `UnparsableError`."""
         heads = [head for head in self.rules if head.code not in OWN]
         asked = [head for head in heads if _needed(head, self.source.text, self.rules)]
-        try:
-            found = self._findings(asked)
-        except UnparsableError as problem:
-            return _unparsable(self.source, self.rules, problem)
+        found = self._findings(asked, tree)
         kept, suppressed = self._unsilenced(found)
         if kept:
             grades = Grades.of(self.settings, self.rules.known)
@@ -100,7 +99,7 @@ class _Check:
             self.source.path, self.source, tuple(kept), suppressed, tuple(self.errors)
         )
 
-    def _findings(self, heads: list[RuleHead]) -> list[Finding]:
+    def _findings(self, heads: list[RuleHead], tree: ast.Module) -> list[Finding]:
         """Give what the rules find, each once; raises `UnparsableError`."""
         if not heads:
             return []
@@ -108,7 +107,7 @@ class _Check:
 
         target = Target(self.settings.target_torch, self.settings.target_device)
         try:
-            script = parse_script(self.source, target)
+            script = parse_script(self.source, target, tree)
         except UnparsableError:
             raise
         except Exception as error:

@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.source import Position, Source
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchlint.semantic.script import Script
     from torchlint.semantic.target import Target
 
-__all__ = ["UnparsableError", "compile_problem", "parse_script", "syntax_problem"]
+__all__ = ["UnparsableError", "compile_problem", "parse_script", "syntax_problem", "syntax_tree"]
 
 
 class UnparsableError(Exception):
@@ -24,6 +24,12 @@ class UnparsableError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.position = position
+
+
+def syntax_tree(source: Source) -> ast.Module:
+    """Give what CPython's parser makes of a text; raises `UnparsableError`."""
+    tree: ast.Module = _compiled(source, ast.PyCF_ONLY_AST)
+    return tree
 
 
 def syntax_problem(source: Source) -> UnparsableError | None:
@@ -36,14 +42,14 @@ def compile_problem(source: Source) -> UnparsableError | None:
     return _problem(source, 0)
 
 
-def parse_script(source: Source, target: Target) -> Script:
-    """Give the semantic model of a text that CPython takes; raises `UnparsableError`."""
+def parse_script(source: Source, target: Target, tree: ast.Module) -> Script:
+    """Give the semantic model of a text that CPython took; raises `UnparsableError`."""
     from libcst import ParserSyntaxError
 
     from torchlint.semantic.script import Script
 
     try:
-        return Script.parse(source, target)
+        return Script.parse(source, target, tree)
     except ParserSyntaxError as error:
         reason = f"LibCST cannot read this, though Python can: {error.message}"
         raise UnparsableError(
@@ -58,17 +64,26 @@ _TOO_DEEP: Final = "the code is nested too deeply to be analysed"
 
 def _problem(source: Source, flags: int) -> UnparsableError | None:
     try:
+        _compiled(source, flags)
+    except UnparsableError as problem:
+        return problem
+    return None
+
+
+def _compiled(source: Source, flags: int) -> Any:
+    """Compile a text; raises `UnparsableError`."""
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(source.text, source.path, "exec", flags, dont_inherit=True)
+            return compile(source.text, source.path, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         position = _inside(source, error.lineno or 1, error.offset or 1)
-        return UnparsableError(_in_clear_words(error.msg, source.line(position.row)), position)
+        said = _in_clear_words(error.msg, source.line(position.row))
+        raise UnparsableError(said, position) from None
     except (RecursionError, MemoryError):
-        return UnparsableError(_TOO_DEEP, Position(1, 1))
+        raise UnparsableError(_TOO_DEEP, Position(1, 1)) from None
     except ValueError as error:
-        return UnparsableError(str(error), Position(1, 1))
-    return None
+        raise UnparsableError(str(error), Position(1, 1)) from None
 
 
 def _inside(source: Source, row: int, column: int) -> Position:

@@ -16,7 +16,7 @@ __all__ = ["harm"]
 def harm(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
     """Say what is wrong with `after`, which `edits` made of `before`; None if nothing is.
 
-    The text must survive writing and reading, compile if it did before, parse with LibCST, and
+    The text must survive writing and reading, compile if it did before, be read again, and
     keep every comment. The only comment that may go is a suppression, and only by an edit that
     replaces nothing but that comment: an edit of code brings back every comment it replaces.
     """
@@ -39,10 +39,17 @@ def _uncompilable(before: Source, after: Source) -> str | None:
         problem = syntax_problem(after)
     if problem is not None:
         return f"does not compile: {problem.reason}"
-    from libcst import ParserSyntaxError, parse_module
+    return _unreadable(after)
+
+
+def _unreadable(after: Source) -> str | None:
+    """Say why the next pass could not read a text that CPython takes."""
+    from libcst import ParserSyntaxError
+
+    from torchlint.semantic.syntax import read
 
     try:
-        parse_module(after.text)
+        read(after)
     except ParserSyntaxError as error:
         return f"cannot be read by LibCST: {error.message}"
     except RecursionError:

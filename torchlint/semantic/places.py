@@ -13,6 +13,7 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from torchlint.edit import Span
+from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
 
 __all__ = ["Places"]
@@ -24,29 +25,49 @@ _PARTS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
 class Places:
     """The characters of nodes.
 
-    CPython's parser tells on which line each statement begins; within a statement the places are
-    those of the code that LibCST generates for it.
+    Most are known from reading. What LibCST has read by itself is placed when somebody asks:
+    CPython's parser tells on which line each statement begins; within a statement, or within an
+    expression whose place is known, the places are those of the code that LibCST generates for it.
     """
 
     def __init__(
-        self, source: Source, module: cst.Module, parents: Mapping[int, cst.CSTNode]
+        self, source: Source, syntax: Syntax, parents: Mapping[int, cst.CSTNode]
     ) -> None:
         self.source = source
-        self.module = module
+        self.module = syntax.module
         self.parents = parents
+        self._known = syntax.spans
+        self._fragments = syntax.fragments
         self._spans: dict[int, Span] = {}
         self._rows: dict[int, int] | None = None
 
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return Span(*known)
         found = self._spans.get(id(node))
         if found is None:
+            if node is self.module:
+                return Span(0, len(self.source.text))
             self._measure(node)
             found = self._spans[id(node)]
         return found
 
     def _measure(self, node: cst.CSTNode) -> None:
-        """Find the places of a node and of everything in the statement around it."""
+        """Find the places of a node and of everything around it that has none."""
+        if not self._known:
+            self._measure_statement(node)
+            return
+        at: cst.CSTNode | None = node
+        while at is not None and id(at) not in self._fragments:
+            at = self.parents.get(id(at))
+        if at is None:
+            raise KeyError(f"a {type(node).__name__} has no place of its own")
+        fragment, start = self._fragments[id(at)]
+        self._keep(_Places(self.module), fragment, start)
+
+    def _measure_statement(self, node: cst.CSTNode) -> None:
         statement = self._statement(node)
         row = self._row(statement) if statement is not None else None
         if statement is None or row is None:

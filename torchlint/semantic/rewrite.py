@@ -64,6 +64,13 @@ class Rewrite:
 
     # -- expressions ----------------------------------------------------------
 
+    def closing(self, call: cst.Call) -> int:
+        """Give the offset of the parenthesis that ends the arguments of a call."""
+        at = self.tree.span(call).end
+        for _ in range(len(call.rpar) + 1):
+            at = self.text.rindex(")", 0, at)
+        return at
+
     def replace(self, node: cst.CSTNode, text: str) -> Edits:
         """Put `text` in the place of a node, its own parentheses included."""
         return (Edit(self.tree.span(node), text),)
@@ -83,8 +90,7 @@ class Rewrite:
     def with_keyword(self, call: cst.Call, name: str, value: str) -> Edits:
         """Add a keyword argument at the end of a call, in the call's own layout."""
         if not call.args:
-            end = self.tree.span(call).end - sum(len(self.tree.text(p)) for p in call.rpar)
-            return self.insert(end - 1, f"{name}={value}")
+            return self.insert(self.closing(call), f"{name}={value}")
         last = call.args[-1]
         end = self.tree.span(last.value).end
         start = self.tree.span(last).start

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.places import Places
+from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
 
 __all__ = ["Tree"]
@@ -67,9 +68,10 @@ def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 class Tree:
     """A parsed module: who is whose parent, what comes first, where each node stands."""
 
-    def __init__(self, source: Source, module: cst.Module) -> None:
+    def __init__(self, source: Source, syntax: Syntax) -> None:
         self.source = source
-        self.module = module
+        self.syntax = syntax
+        self.module = syntax.module
         self._parents: dict[int, cst.CSTNode] = {}
         self._order: dict[int, int] = {}
         self._end: dict[int, int] = {}
@@ -173,9 +175,12 @@ class Tree:
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
         if self._places is None:
-            self._places = Places(self.source, self.module, self._parents)
+            self._places = Places(self.source, self.syntax, self._parents)
         return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:
-        """Give the source text of a node."""
-        return self.module.code_for_node(node)
+        """Give the source text of a node, of one that stands nowhere what it would be."""
+        if id(node) not in self._order:
+            return self.module.code_for_node(node)
+        span = self.span(node)
+        return self.source.text[span.start : span.end]

@@ -1,0 +1,130 @@
+"""What is read through CPython's parser is what LibCST's own parser reads."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+import pytest
+
+from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.tree import Tree
+from torchlint.source import Source, SourceError
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    path
+    for folder in ("fixtures", "torchlint", "rules", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+)
+LAYOUT = frozenset(
+    "leading_lines trailing_whitespace semicolon equal dot header footer indent "
+    "lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon newline "
+    "leading_whitespace encoding has_trailing_newline".split()
+)
+LAYOUT_OF = {cst.Assert: {"comma"}, cst.ClassDef: {"lpar", "rpar"}}
+ELSEWHERE = (
+    cst.CompFor,
+    cst.CompIf,
+    cst.ComparisonTarget,
+    cst.Parameters,
+    cst.AsName,
+    cst.From,
+    cst.Module,
+)
+"""Nodes whose place begins, for LibCST, with white space or with a word."""
+
+
+def parsed(path: Path) -> tuple[Source, ast.Module, cst.Module]:
+    try:
+        source = Source.from_bytes(path.read_bytes(), str(path))
+        return source, ast.parse(source.text), cst.parse_module(source.text)
+    except (SourceError, SyntaxError, MemoryError, RecursionError, cst.ParserSyntaxError) as error:
+        pytest.skip(f"not Python that both parsers read: {type(error).__name__}")
+
+
+def pairs(mine: Any, theirs: Any, path: str) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """Yield the nodes that stand for one another; fails at the first that differ."""
+    if isinstance(theirs, cst.CSTNode):
+        assert type(mine) is type(theirs), path
+        yield mine, theirs
+        for field in fields(theirs):  # type: ignore[arg-type]
+            name = field.name
+            if name.startswith("whitespace") or name in LAYOUT | LAYOUT_OF.get(type(theirs), set()):
+                continue
+            inner, other = getattr(mine, name), getattr(theirs, name)
+            if name in ("comma", "second_colon", "operator", "asynchronous"):
+                assert type(inner) is type(other), f"{path}.{name}"
+            elif name in ("lpar", "rpar", "relative") and isinstance(other, (tuple, list)):
+                assert len(inner) == len(other), f"{path}.{name}"
+            else:
+                yield from pairs(inner, other, f"{path}.{name}")
+    elif isinstance(theirs, (tuple, list)):
+        assert len(mine) == len(theirs), path
+        for number, (inner, other) in enumerate(zip(mine, theirs, strict=True)):
+            yield from pairs(inner, other, f"{path}[{number}]")
+    else:
+        assert mine == theirs or not (mine or theirs), path
+
+
+@pytest.fixture(autouse=True)
+def deep() -> Iterator[None]:
+    """Give the tests themselves room to compare deeply nested code."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_nodes_and_their_places_are_those_of_libcst(path: Path) -> None:
+    source, tree, module = parsed(path)
+    syntax = read(source, tree)
+    mine, theirs = Tree(source, syntax), Tree(source, Syntax(module))
+    for ours, other in pairs(syntax.module, module, ""):
+        if id(other) in theirs._order:
+            assert mine.order(ours) == theirs.order(other)
+            assert mine.end(ours) == theirs.end(other)
+            if not isinstance(other, ELSEWHERE):
+                assert mine.span(ours) == theirs.span(other), mine.text(ours)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_nodes_make_code_that_means_the_same(path: Path) -> None:
+    source, tree, _ = parsed(path)
+    assert ast.dump(ast.parse(read(source, tree).module.code)) == ast.dump(tree)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "match x:\n    case 1:\n        pass\n",
+        "del (x),\n",
+        "x[*y]\n",
+        "try:\n    pass\nexcept* ValueError:\n    pass\n",
+        "from os . path import join\n",
+    ],
+)
+def test_what_is_rare_is_left_to_libcst(line: str) -> None:
+    source = Source("rare.py", line)
+    try:
+        ast.parse(line)
+    except SyntaxError:
+        pytest.skip("not Python of this version")
+    assert not read(source).spans
+    assert read(source).module.code == line
+
+
+def test_parts_of_an_f_string_are_placed_when_asked_for() -> None:
+    source = Source("f.py", 'print(("a"\n      f"{ (x + 1) :.{n}f}"), end="")\n')
+    tree = Tree(source, read(source))
+    assert [tree.text(name) for name in tree.all(cst.Name)] == ["print", "x", "n"]
+    (sum_,) = tree.all(cst.BinaryOperation)
+    assert tree.text(sum_) == "(x + 1)"
+    (joined,) = tree.all(cst.ConcatenatedString)
+    assert tree.text(joined) == '("a"\n      f"{ (x + 1) :.{n}f}")'

@@ -1,0 +1,153 @@
+"""A place in a text that only moves forward, between the tokens that CPython's parser saw."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.source import Source
+
+__all__ = ["Cursor", "UnusualError"]
+
+_COMMENT: Final = re.compile(r"#[^\r\n]*")
+_CONTINUED: Final = re.compile(r"\\(?:\r\n|\r|\n)")
+_TRIVIA: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|\\\r|#[^\r\n]*)*")
+_LAYOUT: Final = re.compile(r"(?:[ \t\f\r\n;]|\\\r?\n|\\\r|#[^\r\n]*)*")
+
+
+class UnusualError(Exception):
+    """Code that only LibCST's own parser is trusted with."""
+
+
+class Cursor:
+    """Knows where nodes of `ast` stand, in characters, and walks over what is between them."""
+
+    def __init__(self, source: Source) -> None:
+        self.text = source.text
+        self.starts = source.line_starts
+        self.at = 0
+        """Behind the last expression that was read."""
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.fragments: dict[int, tuple[cst.BaseExpression, int]] = {}
+        """What LibCST has read, and where that begins: its parts have no place yet."""
+        self._is_ascii = self.text.isascii()
+
+    def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
+        """Give the offset at which a node begins, without parentheses around it."""
+        if self._is_ascii:
+            return self.starts[node.lineno - 1] + node.col_offset
+        return self._offset(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
+        """Give the offset at which a node ends, without parentheses around it."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        if self._is_ascii:
+            return self.starts[node.end_lineno - 1] + node.end_col_offset
+        return self._offset(node.end_lineno, node.end_col_offset)
+
+    def _offset(self, row: int, width: int) -> int:
+        """Give the character that follows a number of bytes of a line."""
+        start = self.starts[row - 1]
+        line = self.text[start : start + width]
+        if line.isascii():
+            return start + width
+        return start + len(line.encode()[:width].decode())
+
+    def opened(self, start: int) -> int:
+        """Count the parentheses that open between the cursor and an offset."""
+        between = self.text[self.at : start]
+        if "(" not in between:
+            return 0
+        if "#" in between:
+            between = _COMMENT.sub("", between)
+        return between.count("(")
+
+    def first_opened(self, start: int) -> int:
+        """Give where the first of the parentheses that `opened` counts stands."""
+        between = self.text[self.at : start]
+        if "#" in between:
+            between = _COMMENT.sub(lambda found: " " * len(found.group()), between)
+        return self.at + between.index("(")
+
+    def closed(self, end: int, count: int) -> int:
+        """Give the offset behind a number of closing parentheses that follow `end`."""
+        for _ in range(count):
+            end = self.skipped(end)
+            if self.text[end : end + 1] != ")":
+                raise UnusualError("a parenthesis of more than one expression")
+            end += 1
+        return end
+
+    def closing(self, end: int, most: int) -> int:
+        """Count the closing parentheses that follow an offset, up to a number."""
+        count = 0
+        while count < most:
+            end = self.skipped(end)
+            if self.text[end : end + 1] != ")":
+                break
+            end += 1
+            count += 1
+        return count
+
+    def skipped(self, offset: int) -> int:
+        """Give the offset behind white space, line ends and comments."""
+        found = _TRIVIA.match(self.text, offset)
+        assert found is not None
+        return found.end()
+
+    def before(self, offset: int, token: str) -> None:
+        """Put the cursor behind the next `token`, which must stand before an offset."""
+        at = self.skipped(self.at)
+        if not self.text.startswith(token, at) or at >= offset:
+            raise UnusualError(f"no `{token}` where one should be")
+        self.at = at + len(token)
+
+    def keyword(self, word: str) -> int:
+        """Put the cursor behind a word that begins the next line of a statement; give its place."""
+        found = _LAYOUT.match(self.text, self.at)
+        assert found is not None
+        if not self.text.startswith(word, found.end()):
+            raise UnusualError(f"no `{word}` where one should be")
+        self.at = found.end() + len(word)
+        return found.end()
+
+    def in_line(self, offset: int) -> bool:
+        """Whether a statement stands behind the colon of a compound one, on its line."""
+        text = self.text
+        while offset:
+            if text[offset - 1] in " \t\f":
+                offset -= 1
+            elif text[offset - 1] in "\r\n":
+                row = offset - (2 if text[offset - 2 : offset] == "\r\n" else 1)
+                if text[row - 1 : row] != "\\":
+                    return False
+                offset = row - 1
+            else:
+                return text[offset - 1] == ":"
+        return False
+
+    def joined(self, end: int, start: int) -> bool:
+        """Whether a simple statement that ends is followed by another on the same line."""
+        between = self.text[end:start]
+        if ";" not in between:
+            return False
+        _, semicolon, after = _COMMENT.sub("", between).partition(";")
+        return bool(semicolon) and not _CONTINUED.sub("", after).strip(" \t\f")
+
+    def literal_end(self, offset: int) -> int:
+        """Give the offset behind the one string literal that begins at an offset."""
+        text = self.text
+        while text[offset] not in "'\"":
+            offset += 1
+        quote = text[offset] * 3 if text.startswith(text[offset] * 3, offset) else text[offset]
+        offset += len(quote)
+        while True:
+            end = text.find(quote, offset)
+            escape = text.find("\\", offset, end)
+            if escape < 0:
+                return end + len(quote)
+            offset = escape + 2
