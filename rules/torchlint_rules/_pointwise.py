@@ -1,0 +1,459 @@
+"""Formulas of activations and norms, recognised in their many spellings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Kind, Script
+
+__all__ = ["Formula", "formulas"]
+
+_FUNCTIONAL: Final = "torch.nn.functional"
+_NEAR: Final = 2e-5
+_CUBIC: Final = 0.044715
+_STARTS: Final = frozenset("erf tanh sigmoid exp rsqrt sqrt".split())
+_TORCH: Final = ("torch.", "torch.nn.functional.", "torch.special.")
+_ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
+_CLIMB: Final = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One formula: the whole expression, the function that computes it, and its arguments.
+
+    `fixed` is False where the call needs more than this expression shows.
+    """
+
+    node: cst.BaseExpression
+    module: str
+    function: str
+    operand: cst.BaseExpression
+    rest: tuple[str, ...] = ()
+    since: tuple[int, int] = (1, 0)
+    fixed: bool = True
+
+
+@dataclass
+class _Product:
+    """A product: a number, what is multiplied and what is divided by."""
+
+    number: float = 1.0
+    tops: list[cst.BaseExpression] = field(default_factory=list)
+    bottoms: list[cst.BaseExpression] = field(default_factory=list)
+
+
+def formulas(script: Script) -> Iterator[Formula]:
+    """Yield every formula that one function of torch computes."""
+    reader = _Reader(script)
+    for call in script.all(cst.Call):
+        if _last(call.func) in _STARTS:
+            found = reader.read(call)
+            if found is not None:
+                yield found
+
+
+def _last(node: cst.BaseExpression) -> str:
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+class _Reader:
+    """Reads the formulas of one script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def read(self, call: cst.Call) -> Formula | None:
+        """Give the formula around a call that is the heart of one."""
+        made = self._of(call)
+        if made is None:
+            return None
+        word, operand = made
+        if word in ("erf", "tanh"):
+            return self._gelu(call, word, operand)
+        if word == "sigmoid":
+            return self._sigmoid(call, operand)
+        if word == "exp":
+            return self._exponential(call, operand)
+        return self._norm(call, word, operand)
+
+    def _of(self, node: cst.CSTNode | None) -> tuple[str, cst.BaseExpression] | None:
+        """Give the word and the one operand of a function or method of tensors."""
+        if not isinstance(node, cst.Call) or any(arg.star or arg.keyword for arg in node.args):
+            return None
+        name = self.script.name(node.func)
+        word = _last(node.func)
+        if name is not None:
+            torch = any(name == f"{prefix}{word}" for prefix in _TORCH)
+            return (word, node.args[0].value) if torch and len(node.args) == 1 else None
+        if isinstance(node.func, cst.Attribute) and not node.args:
+            if self.script.kind(node.func.value) is not Kind.NDARRAY:
+                return word, node.func.value
+        return None
+
+    # -- formulas -------------------------------------------------------------
+
+    def _gelu(self, call: cst.Call, word: str, operand: cst.BaseExpression) -> Formula | None:
+        bracket = self._one_plus(call)
+        if bracket is None:
+            return None
+        for outer in self._products_around(bracket):
+            product = self.product(outer)
+            others = [top for top in product.tops if top is not bracket]
+            if product.bottoms or len(product.tops) != 2 or len(others) != 1:
+                continue
+            x = others[0]
+            if not _near(product.number, 0.5) or not self._is_plain(x):
+                continue
+            if word == "erf" and self._is_multiple(operand, x, math.sqrt(0.5)):
+                return Formula(outer, _FUNCTIONAL, "gelu", x)
+            if word == "tanh" and self._is_cubic(operand, x):
+                rest = ('approximate="tanh"',)
+                return Formula(outer, _FUNCTIONAL, "gelu", x, rest, (1, 12))
+        return None
+
+    def _sigmoid(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
+        if not self._is_plain(x):
+            return None
+        logarithm = self._applied(call, "log")
+        if logarithm is not None:
+            return Formula(logarithm, _FUNCTIONAL, "logsigmoid", x)
+        for outer in self._products_around(call):
+            product = self.product(outer)
+            others = [top for top in product.tops if top is not call]
+            if product.number == 1 and not product.bottoms and len(product.tops) == 2:
+                if len(others) == 1 and self._same(others[0], x):
+                    return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7))
+        return None
+
+    def _exponential(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
+        if not self._is_plain(x):
+            return None
+        softplus = self._applied(call, "log1p")
+        bracket = self._one_plus(call)
+        if softplus is None and bracket is not None:
+            softplus = self._applied(bracket, "log")
+        if softplus is not None:
+            return Formula(softplus, _FUNCTIONAL, "softplus", x)
+        if bracket is not None:
+            return self._logistic(bracket, x)
+        return self._normalised(call, x)
+
+    def _logistic(self, bracket: cst.BaseExpression, negated: cst.BaseExpression) -> Formula | None:
+        """Read `1 / (1 + exp(-x))` and `x / (1 + exp(-x))`."""
+        inner = self.product(negated)
+        if inner.number != -1 or len(inner.tops) != 1 or inner.bottoms:
+            return None
+        x = inner.tops[0]
+        for outer in self._products_around(bracket):
+            product = self.product(outer)
+            if product.bottoms != [bracket] or product.number != 1:
+                continue
+            if not product.tops:
+                return Formula(outer, "torch", "sigmoid", x)
+            if len(product.tops) == 1 and self._same(product.tops[0], x):
+                return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7))
+        return None
+
+    def _normalised(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
+        """Read `log(exp(x).sum(dim))` and `exp(x) / exp(x).sum(dim, keepdim=True)`."""
+        total = self._summed(call)
+        if total is None:
+            return None
+        node, dim, kept = total
+        logarithm = self._applied(node, "log")
+        if logarithm is not None:
+            rest = (f"dim={dim}", "keepdim=True") if kept else (f"dim={dim}",)
+            return Formula(logarithm, "torch", "logsumexp", x, rest)
+        outer = self.script.parent(node)
+        if not kept or not isinstance(outer, cst.BinaryOperation) or outer.right is not node:
+            return None
+        if isinstance(outer.operator, cst.Divide) and self._same(outer.left, call):
+            return Formula(outer, "torch", "softmax", x, (f"dim={dim}",))
+        return None
+
+    def _summed(self, value: cst.BaseExpression) -> tuple[cst.Call, str, bool] | None:
+        """Give the sum of a tensor along one dimension, and whether the dimension is kept."""
+        holder = self.script.parent(value)
+        call = self.script.parent(holder) if holder is not None else None
+        if not isinstance(call, cst.Call) or _last(call.func) != "sum":
+            return None
+        if isinstance(holder, cst.Attribute) and call.func is holder:
+            position = 0
+        elif call.args and call.args[0] is holder and self.script.name(call.func) == "torch.sum":
+            position = 1
+        else:
+            return None
+        site = self.script.call(call)
+        dim = site.given("dim", position) or site.given("axis")
+        kept = site.argument("keepdim", position + 1)
+        if dim is None or site.has_splat or site.given("dtype") is not None:
+            return None
+        return call, self.script.code(dim.value), kept.equals(True)
+
+    def _norm(self, call: cst.Call, word: str, operand: cst.BaseExpression) -> Formula | None:
+        """Read norms over the last dimension: `x * rsqrt(mean(x ** 2) + eps)` and its like."""
+        if not isinstance(operand, cst.BinaryOperation):
+            return None
+        if not isinstance(operand.operator, cst.Add):
+            return None
+        spread = self._followed(operand.left)
+        outer = next(self._products_around(call), None)
+        if outer is None or not isinstance(spread, cst.Call):
+            return None
+        product = self.product(outer)
+        tops = [top for top in product.tops if top is not call]
+        divided = word == "sqrt" and product.bottoms == [call]
+        multiplied = word == "rsqrt" and not product.bottoms and call in product.tops
+        if product.number != 1 or not (divided or multiplied):
+            return None
+        if any(self._is_standardised(top, spread) for top in tops):
+            return Formula(outer, _FUNCTIONAL, "layer_norm", tops[0], fixed=False)
+        x = self._mean_square_of(spread)
+        if (
+            x is None
+            or not self._is_plain(x)
+            or [self._code(top) for top in tops] != [self._code(x)]
+        ):
+            return None
+        rest = (f"{self.script.code(x)}.shape[-1:]", f"eps={self.script.code(operand.right)}")
+        fixed = self.script.is_number(operand.right) and not isinstance(operand.left, cst.Name)
+        return Formula(outer, _FUNCTIONAL, "rms_norm", x, rest, (2, 4), fixed)
+
+    def _is_standardised(self, centred: cst.BaseExpression, spread: cst.Call) -> bool:
+        """Whether `x - mean` has the variance that layer norm divides by."""
+        centred = self._followed(centred)
+        if not isinstance(centred, cst.BinaryOperation):
+            return False
+        if not isinstance(centred.operator, cst.Subtract):
+            return False
+        x, mean = centred.left, self._followed(centred.right)
+        if not self._is_plain(x) or not self._along_last(mean, "mean", x):
+            return False
+        squares = self._mean_square_of(spread)
+        if squares is not None:
+            return self._same(self._followed(squares), centred)
+        return self._along_last(spread, "var", x) and self._is_biased(spread)
+
+    def _is_biased(self, call: cst.Call) -> bool:
+        site = self.script.call(call)
+        return site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
+
+    def _along_last(self, node: cst.BaseExpression, word: str, x: cst.BaseExpression) -> bool:
+        """Whether a node is `x.word(-1, keepdim=True)` or `torch.word(x, -1, keepdim=True)`."""
+        found = self._reduced(node, word)
+        return found is not None and self._same(found, x)
+
+    def _reduced(self, node: cst.BaseExpression, word: str) -> cst.BaseExpression | None:
+        """Give what is reduced along its last dimension, which is kept."""
+        if not isinstance(node, cst.Call) or _last(node.func) != word:
+            return None
+        whole = self.script.name(node.func) == f"torch.{word}"
+        if not whole and not isinstance(node.func, cst.Attribute):
+            return None
+        site, position = self.script.call(node), 1 if whole else 0
+        kept = site.argument("keepdim").equals(True) or site.argument(
+            "keepdim", position + 1
+        ).equals(True)
+        dim = site.argument("dim", position).literal
+        if dim not in (-1, (-1,)) or not kept:
+            return None
+        if whole:
+            return node.args[0].value
+        return node.func.value if isinstance(node.func, cst.Attribute) else None
+
+    def _mean_square_of(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        squares = self._reduced(node, "mean")
+        product = self.product(squares) if squares is not None else _Product()
+        if len(product.tops) != 2 or product.bottoms or product.number != 1:
+            return None
+        return product.tops[0] if self._same(product.tops[0], product.tops[1]) else None
+
+    def _followed(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        if not isinstance(node, cst.Name):
+            return node
+        return self.script.value_of(node).node or node
+
+    # -- parts ----------------------------------------------------------------
+
+    def _one_plus(self, node: cst.BaseExpression) -> cst.BinaryOperation | None:
+        """Give the sum of a node and one."""
+        outer = self.script.parent(node)
+        if not isinstance(outer, cst.BinaryOperation) or not isinstance(outer.operator, cst.Add):
+            return None
+        other = outer.right if outer.left is node else outer.left
+        return outer if self.constant(other) == 1 else None
+
+    def _applied(self, node: cst.BaseExpression, word: str) -> cst.Call | None:
+        """Give the call that applies a function or method to a node and nothing else."""
+        holder = self.script.parent(node)
+        call = self.script.parent(holder) if holder is not None else None
+        made = self._of(call)
+        if not isinstance(call, cst.Call) or made is None:
+            return None
+        return call if made[0] == word and made[1] is node else None
+
+    def _products_around(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        at: cst.CSTNode = node
+        for _ in range(_CLIMB):
+            outer = self.script.parent(at)
+            if isinstance(outer, cst.BinaryOperation):
+                if not isinstance(outer.operator, (cst.Multiply, cst.Divide)):
+                    return
+                yield outer
+            elif isinstance(outer, cst.Call) and _last(outer.func) == "mul":
+                yield outer
+            elif not isinstance(outer, (cst.Arg, cst.Attribute)):
+                return
+            at = outer
+
+    def product(self, node: cst.BaseExpression) -> _Product:
+        """Take a product apart."""
+        number = self.constant(node)
+        if number is not None:
+            return _Product(number)
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+            inner = self.product(node.expression)
+            return _Product(-inner.number, inner.tops, inner.bottoms)
+        if isinstance(node, cst.BinaryOperation):
+            if isinstance(node.operator, cst.Multiply):
+                return _times(self.product(node.left), self.product(node.right))
+            if isinstance(node.operator, cst.Divide):
+                return _over(self.product(node.left), self.product(node.right))
+            if isinstance(node.operator, cst.Power):
+                return self._power(node, node.left, node.right)
+        if isinstance(node, cst.Call):
+            return self._product_of_call(node)
+        return _Product(1.0, [node])
+
+    def _product_of_call(self, node: cst.Call) -> _Product:
+        plain = [arg.value for arg in node.args]
+        if isinstance(node.func, cst.Attribute) and self.script.name(node.func) is None:
+            plain.insert(0, node.func.value)
+        word = _last(node.func)
+        if word == "mul" and len(plain) == 2:
+            return _times(self.product(plain[0]), self.product(plain[1]))
+        if word == "pow" and len(plain) == 2:
+            return self._power(node, plain[0], plain[1])
+        if word == "square" and len(plain) == 1:
+            return _Product(1.0, [plain[0], plain[0]])
+        return _Product(1.0, [node])
+
+    def _power(
+        self, node: cst.BaseExpression, base: cst.BaseExpression, exponent: cst.BaseExpression
+    ) -> _Product:
+        times = self.constant(exponent)
+        return _Product(1.0, [base] * int(times)) if times in (2, 3) else _Product(1.0, [node])
+
+    def constant(self, node: cst.BaseExpression, depth: int = 0) -> float | None:
+        """Compute a constant: numbers, roots, pi, and names for them."""
+        value = self.script.value_of(node)
+        literal = value.literal
+        if isinstance(literal, (int, float)) and not isinstance(literal, bool):
+            return float(literal)
+        found = value.node if value.node is not None else node
+        if depth > _CLIMB:
+            return None
+        if isinstance(found, (cst.Attribute, cst.Name)):
+            return (
+                math.pi if self.script.name(found) in ("math.pi", "numpy.pi", "torch.pi") else None
+            )
+        if isinstance(found, cst.BinaryOperation):
+            return self._computed(found, depth)
+        if isinstance(found, cst.Call) and len(found.args) >= 1:
+            name = self.script.name(found.func)
+            inner = self.constant(found.args[0].value, depth + 1)
+            if name in _ROOTS and inner is not None and inner >= 0:
+                return math.sqrt(inner)
+            return inner if name in ("torch.tensor", "torch.Tensor") else None
+        return None
+
+    def _computed(self, node: cst.BinaryOperation, depth: int) -> float | None:
+        left = self.constant(node.left, depth + 1)
+        right = self.constant(node.right, depth + 1) if left is not None else None
+        if left is None or right is None:
+            return None
+        if isinstance(node.operator, cst.Multiply):
+            return left * right
+        if isinstance(node.operator, cst.Divide):
+            return left / right if right else None
+        if isinstance(node.operator, cst.Power) and left > 0 and abs(right) < 9:
+            return float(left**right)
+        return None
+
+    def _is_multiple(self, node: cst.BaseExpression, x: cst.BaseExpression, by: float) -> bool:
+        product = self.product(node)
+        alone = len(product.tops) == 1 and not product.bottoms
+        return alone and self._same(product.tops[0], x) and _near(product.number, by)
+
+    def _is_cubic(self, node: cst.BaseExpression, x: cst.BaseExpression) -> bool:
+        """Whether a node is `sqrt(2 / pi) * (x + 0.044715 * x ** 3)`, also with `x` outside."""
+        product = self.product(node)
+        if not _near(product.number, math.sqrt(2 / math.pi)) or product.bottoms:
+            return False
+        sums = [top for top in product.tops if isinstance(top, cst.BinaryOperation)]
+        outside = [top for top in product.tops if top not in sums]
+        if len(sums) != 1 or len(outside) > 1 or not all(self._same(top, x) for top in outside):
+            return False
+        total = sums[0]
+        if not isinstance(total.operator, cst.Add):
+            return False
+        terms = sorted(
+            (self.product(total.left), self.product(total.right)), key=lambda term: -term.number
+        )
+        if any(not self._same(top, x) for term in terms for top in term.tops):
+            return False
+        degrees = [len(term.tops) + len(outside) for term in terms]
+        return degrees == [1, 3] and terms[0].number == 1 and _near(terms[1].number, _CUBIC)
+
+    def _same(self, first: cst.BaseExpression, second: cst.BaseExpression) -> bool:
+        return self._code(first) == self._code(second)
+
+    def _code(self, node: cst.BaseExpression) -> str:
+        return _bare(self.script.code(node))
+
+    def _is_plain(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression may be computed once instead of twice: it calls nothing."""
+        called = next(self.script.within(node, cst.Call), None)
+        return called is None and self.constant(node) is None
+
+
+def _bare(code: str) -> str:
+    """Give code without blanks and without one pair of parentheses around all of it."""
+    code = "".join(code.split())
+    while code.startswith("(") and code.endswith(")"):
+        depth = 0
+        for at, sign in enumerate(code):
+            depth += {"(": 1, ")": -1}.get(sign, 0)
+            if not depth and at < len(code) - 1:
+                return code
+        code = code[1:-1]
+    return code
+
+
+def _near(number: float, wanted: float) -> bool:
+    return abs(number - wanted) <= _NEAR * wanted
+
+
+def _times(first: _Product, second: _Product) -> _Product:
+    return _Product(
+        first.number * second.number,
+        [*first.tops, *second.tops],
+        [*first.bottoms, *second.bottoms],
+    )
+
+
+def _over(first: _Product, second: _Product) -> _Product:
+    if not second.number:
+        return _Product(math.nan)
+    return _Product(
+        first.number / second.number,
+        [*first.tops, *second.bottoms],
+        [*first.bottoms, *second.tops],
+    )
