@@ -81,6 +81,13 @@ class Precision:
         """Give the call of `autocast` that a context manager is, through names and choices."""
         return self._autocast(manager, _DEPTH)
 
+    def dtype(self, autocast: cst.Call) -> str | None:
+        """Give the qualified name of the dtype that a call of `autocast` is given."""
+        for arg in autocast.args:
+            if arg.keyword is not None and arg.keyword.value == "dtype":
+                return self.names.name(arg.value)
+        return None
+
     def _autocast(self, node: cst.BaseExpression, depth: int) -> cst.Call | None:
         if not depth:
             return None

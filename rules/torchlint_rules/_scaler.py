@@ -1,0 +1,502 @@
+"""Misuses of a gradient scaler: each is a call, what to say of it, and perhaps a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Fix, Kind, Loop, Role, Safety, ScalerCall, Script
+
+__all__ = ["Misuse", "misuses"]
+
+_BUG: Final = "the step it repairs fails or goes wrong today"
+
+
+@dataclass(frozen=True)
+class Misuse:
+    """One place where a scaler is not used as it has to be."""
+
+    node: cst.CSTNode
+    message: str
+    fix: Fix | None = None
+
+
+def misuses(script: Script) -> Iterator[Misuse]:
+    """Yield what is wrong with the scalers of a file."""
+    for find in (
+        _unscaled_backward,
+        _unscaled_step,
+        _never_updated,
+        _never_stepped,
+        _unscaled_twice,
+        _half_network,
+        _made_in_loop,
+        _with_bfloat16,
+        _every_micro_batch,
+        _with_closure,
+        _left_out_of_checkpoint,
+    ):
+        yield from find(script)
+
+
+def _shown(title: str, edits: object) -> Fix:
+    """Give a fix that is shown and left to the user to make."""
+    return Fix(title, edits, Safety.SHOW, _BUG)  # type: ignore[arg-type]
+
+
+def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
+    return script.function(node) or script.tree.module
+
+
+def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the calls of the function around a node."""
+    return script.functions.own(_home(script, node), cst.Call)
+
+
+def _steps_optimizer(script: Script, call: cst.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, cst.Attribute)
+        and func.attr.value == "step"
+        and script.kind(func.value) is Kind.OPTIMIZER
+    )
+
+
+# -- calls that are missing --------------------------------------------------
+
+
+def _unscaled_backward(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    steps = scaling.of("step")
+    if not steps or scaling.of("scale") or scaling.escapes:
+        return
+    for step in steps:
+        for call in _own(script, step.node):
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
+                continue
+            if not script.is_step(call) or not scaling.together(call, step.node):
+                continue
+            if script.tree.order(call) > script.tree.order(step.node):
+                continue
+            scaler, loss = script.code(step.scaler), script.code(func.value)
+            text = f"{scaler}.scale({loss})"
+            if isinstance(func.value, (cst.Name, cst.Attribute, cst.Call)):
+                fix = _shown(f"Scale `{loss}`", script.rewrite.replace(func.value, text))
+            else:
+                fix = None
+            message = (
+                f"`{loss}` is sent backward unscaled, so `{scaler}.step` fails: "
+                f"call `{text}.backward()`"
+            )
+            yield Misuse(call, message, fix)
+
+
+def _unscaled_step(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    if scaling.escapes:
+        return
+    by_scaler = scaling.of("step", "unscale_")
+    for backward, scale in scaling.backwards:
+        for call in _own(script, backward):
+            if not _steps_optimizer(script, call) or not isinstance(call.func, cst.Attribute):
+                continue
+            optimizer = call.func.value
+            if any(scaling.same(each.optimizer, optimizer) for each in by_scaler):
+                continue
+            if not all(scaling.same(each.optimizer, each.optimizer) for each in by_scaler):
+                continue
+            if not _in_step_of(script, call, backward):
+                continue
+            scaler, named = script.code(scale.scaler), script.code(optimizer)
+            message = (
+                f"`{named}` steps with gradients that `{scaler}` multiplied, by 65536 at first: "
+                f"call `{scaler}.step({named})`"
+            )
+            given = ", ".join([named, *(script.code(arg) for arg in call.args)])
+            edits = script.rewrite.replace(call, f"{scaler}.step({given})")
+            fix = None if call.args else _shown(f"Step through `{scaler}`", edits)
+            yield Misuse(call, message, fix)
+
+
+def _in_step_of(script: Script, step: cst.Call, backward: cst.Call) -> bool:
+    """Whether an optimizer steps after a backward pass, whatever the branches around them say."""
+    scaling = script.scaling
+    if script.tree.order(step) < script.tree.order(backward):
+        return False
+    if not scaling.together(step, backward):
+        return False
+    around = scaling.guards(step)
+    if any(guard not in around for guard in scaling.guards(backward)):
+        return False
+    boundary = scaling.boundary(step)
+    mine = [guard for guard in around if guard not in scaling.guards(backward)]
+    return all(guard is boundary for guard in mine)
+
+
+def _never_updated(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    steps = scaling.of("step")
+    if not steps or scaling.of("update") or scaling.escapes or not scaling.backwards:
+        return
+    last = steps[-1]
+    if not any(loop.role is not Role.OTHER for loop in script.loops_around(last.node)):
+        return
+    scaler = script.code(last.scaler)
+    message = (
+        f"`{scaler}.step` fails the second time, for nothing calls `{scaler}.update()`: "
+        "call it behind the last step"
+    )
+    line = script.statement(last.node)
+    fix = None
+    if script.rewrite.stands_alone(line):
+        fix = _shown(f"Update `{scaler}`", script.rewrite.after(line, f"{scaler}.update()"))
+    yield Misuse(last.node, message, fix)
+
+
+def _never_stepped(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    updates = scaling.of("update")
+    if not updates or scaling.of("step", "unscale_") or scaling.escapes or not scaling.backwards:
+        return
+    if any(_steps_optimizer(script, call) for call in script.method_calls("step")):
+        return
+    for update in updates:
+        scaler = script.code(update.scaler)
+        message = f"`{scaler}.update()` fails, for no `{scaler}.step(…)` comes before it"
+        yield Misuse(update.node, message)
+
+
+# -- calls that are wrong ----------------------------------------------------
+
+
+def _unscaled_twice(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    unscales = scaling.of("unscale_")
+    for index, second in enumerate(unscales):
+        for first in unscales[:index]:
+            if not scaling.same(first.optimizer, second.optimizer):
+                continue
+            if _again(script, first, second):
+                yield Misuse(second.node, _twice(script, second))
+                break
+        else:
+            if _unscales_micro_batches(script, second):
+                message = (
+                    f"{_twice(script, second)}: it belongs into the `if` around "
+                    f"`{script.code(second.scaler)}.step`"
+                )
+                yield Misuse(second.node, message)
+
+
+def _twice(script: Script, call: ScalerCall) -> str:
+    named = script.code(call.optimizer) if call.optimizer is not None else ""
+    return f"`{named}` is unscaled a second time before the next update, which fails"
+
+
+def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
+    """Whether two calls surely run one after the other with no update in between."""
+    order = script.tree.order
+    if script.function(first.node) is not script.function(second.node):
+        return False
+    blocks = script.scopes.blocks(second.node)
+    if not script.scopes.blocks(first.node) or script.scopes.blocks(first.node)[0] not in blocks:
+        return False
+    return not any(
+        order(first.node) < order(update.node) < order(second.node)
+        for update in script.scaling.of("update", "step")
+    )
+
+
+def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
+    """Whether gradients are unscaled in each pass and stepped in some."""
+    scaling = script.scaling
+    if scaling.boundary(unscale.node) is not None or _cleared_each_pass(script, unscale):
+        return False
+    loop = next(script.loops_around(unscale.node), None)
+    steps = [each for each in scaling.of("step") if scaling.same(each.optimizer, unscale.optimizer)]
+    return (
+        loop is not None
+        and bool(steps)
+        and all(
+            script.tree.inside(step.node, loop.node) and scaling.boundary(step.node) is not None
+            for step in steps
+        )
+    )
+
+
+def _cleared_each_pass(script: Script, call: ScalerCall) -> bool:
+    """Whether an update of the scaler, too, happens in each pass of the loop around a call."""
+    loop = next(script.loops_around(call.node), None)
+    return loop is not None and any(
+        script.tree.inside(update.node, loop.node) and script.scaling.boundary(update.node) is None
+        for update in script.scaling.of("update")
+    )
+
+
+def _every_micro_batch(script: Script) -> Iterator[Misuse]:
+    """Flag what happens in every pass though the gradients of several are one step."""
+    scaling = script.scaling
+    steps = scaling.of("step")
+    for update in scaling.of("update"):
+        loop = next(script.loops_around(update.node), None)
+        if loop is None or scaling.boundary(update.node) is not None:
+            continue
+        mine = [step for step in steps if script.tree.inside(step.node, loop.node)]
+        if mine and all(scaling.boundary(step.node) is not None for step in mine):
+            scaler = script.code(update.scaler)
+            message = (
+                f"`{scaler}.update()` runs in every pass but `{scaler}.step` only in some, so it "
+                "fails in the others: put it behind the step, into the `if`"
+            )
+            yield Misuse(update.node, message)
+    for step in steps:
+        loop = next(script.loops_around(step.node), None)
+        if loop is None or scaling.boundary(step.node) is not None or step.optimizer is None:
+            continue
+        clears = _clears(script, loop, step.optimizer)
+        if clears and all(scaling.boundary(clear) is not None for clear in clears):
+            message = (
+                f"`{script.code(step.node)}` steps in every pass though `{script.code(clears[0])}` "
+                "lets the gradients of several add up: step in the same passes"
+            )
+            yield Misuse(step.node, message)
+
+
+def _clears(script: Script, loop: Loop, optimizer: cst.BaseExpression) -> list[cst.Call]:
+    """Give the calls in a loop that clear an optimizer's gradients, all of them or none."""
+    found = [
+        call
+        for call in script.within(loop.node.body, cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "zero_grad"
+    ]
+    own = [
+        call
+        for call in found
+        if isinstance(call.func, cst.Attribute) and script.scaling.same(call.func.value, optimizer)
+    ]
+    return own if len(own) == len(found) else []
+
+
+def _half_network(script: Script) -> Iterator[Misuse]:
+    if not script.scaling.makers or not script.scaling.backwards:
+        return
+    trained = {
+        script.code(call.func.value)
+        for call in script.method_calls("parameters")
+        if isinstance(call.func, cst.Attribute) and _is_optimized(script, call)
+    }
+    for call in script.method_calls("half"):
+        if isinstance(call.func, cst.Attribute) and _halves(script, call) in trained:
+            scaler = "the scaler"
+            for step in script.scaling.of("step"):
+                scaler = f"`{script.code(step.scaler)}`"
+            message = (
+                f"`{script.code(call)}` makes gradients float16, which {scaler} refuses to unscale: "
+                "keep the network float32 and run it under autocast"
+            )
+            yield Misuse(call, message)
+
+
+def _is_optimized(script: Script, parameters: cst.Call) -> bool:
+    return any(
+        isinstance(outer, cst.Call) and script.kind(outer) is Kind.OPTIMIZER
+        for outer in script.tree.ancestors(parameters)
+        if isinstance(outer, cst.BaseExpression)
+    )
+
+
+def _halves(script: Script, call: cst.Call) -> str:
+    """Give the name of the network that a call leaves in float16."""
+    assert isinstance(call.func, cst.Attribute)
+    holder = script.parent(call)
+    if isinstance(holder, cst.Expr) and script.kind(call.func.value) is Kind.MODULE:
+        return script.code(call.func.value)
+    if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
+        target = holder.targets[0].target
+        if script.kind(call) is Kind.MODULE and not _copies(script, call.func.value):
+            return script.code(target)
+    return ""
+
+
+def _copies(script: Script, node: cst.BaseExpression) -> bool:
+    return any(
+        script.name(call.func) in ("copy.deepcopy", "copy.copy")
+        for call in script.within(node, cst.Call)
+    )
+
+
+def _with_closure(script: Script) -> Iterator[Misuse]:
+    for step in script.scaling.of("step"):
+        closure = any(
+            isinstance(arg.value, cst.Lambda) or script.definition(arg.value) is not None
+            for arg in step.node.args[1:]
+        )
+        made = script.value_of(step.optimizer).node if step.optimizer is not None else None
+        lbfgs = isinstance(made, cst.Call) and script.name(made.func) == "torch.optim.LBFGS"
+        if closure or lbfgs:
+            named = script.code(step.optimizer) if step.optimizer is not None else "the optimizer"
+            message = (
+                f"`{named}` steps by a closure, which `{script.code(step.scaler)}` does not "
+                "support: train in float32 or bfloat16, without a scaler"
+            )
+            yield Misuse(step.node, message)
+
+
+# -- scalers that are not needed, or not kept ---------------------------------
+
+
+def _with_bfloat16(script: Script) -> Iterator[Misuse]:
+    """Flag a scaler beside autocast that is bfloat16 everywhere."""
+    makers = [call for call in script.scaling.makers if script.scaling.is_always_on(call)]
+    if not makers:
+        return
+    casts = [call for call in script.all(cst.Call) if script.precision.autocast(call) is call]
+    if not casts or any(script.precision.dtype(call) != "torch.bfloat16" for call in casts):
+        return
+    for call in makers:
+        message = (
+            "bfloat16 has the range of float32 and needs no scaler, and this one makes every step "
+            "wait for the GPU: take it out, or pass `enabled=False`"
+        )
+        yield Misuse(call, message)
+
+
+def _made_in_loop(script: Script) -> Iterator[Misuse]:
+    for call in script.scaling.makers:
+        loop = _resetting(script, call)
+        if loop is not None:
+            named, fix = _before_loop(script, call, loop)
+            message = (
+                f"{named} is made anew in each pass of a loop and forgets the scale that it had "
+                "found: make it once, before the loop"
+            )
+            yield Misuse(call, message, fix)
+        elif _made_each_epoch(script, call):
+            function = script.function(call)
+            assert function is not None
+            message = (
+                f"each call of `{function.name.value}` makes a new scaler, which forgets the scale "
+                "that the last one had found: make it once and hand it in"
+            )
+            yield Misuse(call, message)
+
+
+def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
+    return any(
+        script.kind(call) is Kind.OPTIMIZER
+        for body in script.functions.reached(region, 2)
+        for call in script.functions.own(body, cst.Call)
+    )
+
+
+def _resetting(script: Script, call: cst.Call) -> Loop | None:
+    """Give the outermost loop that makes a scaler but trains with one optimizer."""
+    found = None
+    for loop in script.loops_around(call):
+        if loop.role is Role.OTHER or _makes_optimizer(script, loop.node.body):
+            break
+        found = loop
+    return found
+
+
+def _made_each_epoch(script: Script, call: cst.Call) -> bool:
+    function = script.function(call)
+    if function is None or function.name.value == "__init__":
+        return False
+    if _makes_optimizer(script, function.body):
+        return False
+    if not any(script.is_step(each) for each in script.functions.own(function, cst.Call)):
+        return False
+    callers = script.functions.callers(function)
+    return bool(callers) and all(
+        (loop := next(script.loops_around(caller), None)) is not None
+        and loop.role in (Role.EPOCH, Role.TRAIN_BATCH)
+        and not _makes_optimizer(script, loop.node.body)
+        for caller in callers
+    )
+
+
+def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix | None]:
+    """Name the scaler, and give the fix that makes it before the loop."""
+    assign = script.parent(call)
+    line = script.parent(assign) if isinstance(assign, cst.Assign) else None
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return "a scaler", None
+    named = f"`{script.code(assign.targets[0].target)}`"
+    if not isinstance(line, cst.SimpleStatementLine) or not script.rewrite.stands_alone(line):
+        return named, None
+    inner = next(script.loops_around(call), None)
+    if inner is None or script.parent(line) is not inner.node.body:
+        return named, None
+    if not script.rewrite.stands_alone(loop.node) or _varies(script, call, loop):
+        return named, None
+    text = script.code(assign)
+    if "\n" in text:
+        return named, None
+    edits = script.rewrite.united(script.rewrite.before(loop.node, text), script.rewrite.drop(line))
+    because = "the scale is kept from pass to pass, so other steps are skipped"
+    return named, Fix.unsafe(f"Make {named} before the loop", edits, because=because)
+
+
+def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
+    """Whether an argument is something that the loop changes."""
+    return any(
+        script.tree.inside(binding.node, loop.node)
+        for name in script.within(call, cst.Name)
+        for binding in script.scopes.reaching(name)
+    )
+
+
+def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
+    scaling = script.scaling
+    if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
+        return
+    if scaling.of("state_dict") or "scaler.state_dict" in script.source.text:
+        return
+    scaler = script.code(scaling.of("scale", "step")[0].scaler)
+    for call in script.method_calls("state_dict"):
+        if isinstance(call.func, cst.Attribute) and (
+            script.kind(call.func.value) is Kind.OPTIMIZER and not _in_test(script, call)
+        ):
+            checkpoint = _checkpoint(script, call)
+            if checkpoint is not None:
+                message = (
+                    f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
+                    f"starts at the first scale again: add `{scaler}.state_dict()`"
+                )
+                yield Misuse(checkpoint, message)
+
+
+def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
+    """Give the dictionary or call that an optimizer's state is put into, a network with it."""
+    holder: cst.CSTNode | None = None
+    for outer in script.tree.ancestors(call):
+        if isinstance(outer, (cst.Dict, cst.Call, cst.Tuple, cst.List)):
+            holder = outer
+            break
+        if isinstance(outer, cst.BaseSmallStatement):
+            return None
+    if holder is None:
+        return None
+    keeps = any(
+        isinstance(other.func, cst.Attribute)
+        and other.func.attr.value == "state_dict"
+        and script.kind(other.func.value) is Kind.MODULE
+        for other in script.within(holder, cst.Call)
+    )
+    named = isinstance(holder, cst.Dict) and any(
+        isinstance(element, cst.DictElement)
+        and isinstance(element.key, cst.SimpleString)
+        and {"model", "net", "network"} & set(script.words(element.key.value))
+        for element in holder.elements
+    )
+    return holder if keeps or named else None
+
+
+def _in_test(script: Script, node: cst.CSTNode) -> bool:
+    function = script.function(node)
+    return function is not None and function.name.value.startswith("test")

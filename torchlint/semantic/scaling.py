@@ -1,0 +1,164 @@
+"""Gradient scaling: what a file does with its `GradScaler`s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.heat import Heats
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.scopes import dotted
+from torchlint.semantic.values import State, Values
+
+__all__ = ["ScalerCall", "Scaling"]
+
+_MAKERS: Final = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"})
+_METHODS: Final = frozenset("scale unscale_ step update state_dict load_state_dict".split())
+_HARMLESS: Final = frozenset({"builtins.print", "builtins.isinstance", "builtins.hasattr"})
+
+
+@dataclass(frozen=True, eq=False)
+class ScalerCall:
+    """One call of a scaler's method; `optimizer` is what it is handed."""
+
+    node: cst.Call
+    method: str
+    scaler: cst.BaseExpression
+    optimizer: cst.BaseExpression | None
+
+
+class Scaling:
+    """Answers how the gradients of a file are scaled."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, values: Values, heats: Heats) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.heats = heats
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def makers(self) -> tuple[cst.Call, ...]:
+        """The calls that make a scaler which is not switched off for good."""
+        return tuple(
+            call
+            for call in self.tree.all(cst.Call)
+            if self.names.name(call.func) in _MAKERS
+            and not self.values.argument(call, "enabled").equals(False)
+        )
+
+    @cached_property
+    def is_off(self) -> bool:
+        """Whether every scaler of the file is switched off for good."""
+        made = [c for c in self.tree.all(cst.Call) if self.names.name(c.func) in _MAKERS]
+        return bool(made) and not self.makers
+
+    def is_always_on(self, maker: cst.Call) -> bool:
+        """Whether nothing decides if a scaler scales."""
+        enabled = self.values.argument(maker, "enabled")
+        return enabled.state is State.ABSENT or enabled.equals(True)
+
+    @cached_property
+    def all(self) -> tuple[ScalerCall, ...]:
+        """Every call of a scaler's method, in the order of the source."""
+        return tuple(self._calls())
+
+    def _calls(self) -> Iterator[ScalerCall]:
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if not isinstance(func, cst.Attribute) or func.attr.value not in _METHODS:
+                continue
+            if self.kinds.kind(func.value) is Kind.SCALER:
+                handed = call.args[0].value if call.args else None
+                yield ScalerCall(call, func.attr.value, func.value, handed)
+
+    def of(self, *methods: str) -> list[ScalerCall]:
+        """Give the calls of some methods."""
+        return [each for each in self.all if each.method in methods]
+
+    @cached_property
+    def backwards(self) -> tuple[tuple[cst.Call, ScalerCall], ...]:
+        """The backward passes of scaled losses, each with the call that scales."""
+        scales = {id(each.node): each for each in self.of("scale")}
+        found: list[tuple[cst.Call, ScalerCall]] = []
+        for call in self.tree.all(cst.Call) if scales else ():
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "backward":
+                scaled = self._scaled(func.value, scales)
+                if scaled is not None:
+                    found.append((call, scaled))
+        return tuple(found)
+
+    def _scaled(
+        self, receiver: cst.BaseExpression, scales: dict[int, ScalerCall]
+    ) -> ScalerCall | None:
+        if isinstance(receiver, cst.Name):
+            made = [binding.value for binding in self.scopes.reaching(receiver)]
+            found = [scales.get(id(value)) for value in made]
+            return found[0] if len(found) == 1 else None
+        return scales.get(id(receiver))
+
+    @cached_property
+    def escapes(self) -> bool:
+        """Whether a scaler is handed to code that this file does not show."""
+        for arg in self.tree.all(cst.Arg):
+            holder = self.tree.parent(arg)
+            if not isinstance(arg.value, (cst.Name, cst.Attribute)):
+                continue
+            if isinstance(holder, cst.Call) and self.kinds.kind(arg.value) is Kind.SCALER:
+                if self.names.name(holder.func) not in _HARMLESS:
+                    if self.functions.callee(holder) is None:
+                        return True
+        return False
+
+    # -- where calls stand ----------------------------------------------------
+
+    def together(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+        """Whether two places of one function can run in one pass, not in two branches."""
+        if self.scopes.function(first) is not self.scopes.function(second):
+            return False
+        around = {id(first), *(id(outer) for outer in self.tree.ancestors(first))}
+        child: cst.CSTNode = second
+        for outer in self.tree.ancestors(second):
+            if id(outer) in around:
+                parts = (cst.If, cst.Try, cst.IfExp)
+                return not isinstance(outer, parts) or child is getattr(outer, "test", None)
+            child = outer
+        return True
+
+    def guards(self, node: cst.CSTNode) -> list[cst.If]:
+        """Give the `if`s around a node up to its loop or function, the nearest first."""
+        found: list[cst.If] = []
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)):
+                break
+            if isinstance(outer, cst.If):
+                found.append(outer)
+        return found
+
+    def boundary(self, node: cst.CSTNode) -> cst.If | None:
+        """Give the `if` that lets a node run in some passes of its loop only."""
+        return next((each for each in self.guards(node) if self._is_periodic(each)), None)
+
+    def _is_periodic(self, guard: cst.If) -> bool:
+        if any(
+            isinstance(operation.operator, cst.Modulo)
+            for operation in self.tree.within(guard.test, cst.BinaryOperation)
+        ):
+            return True
+        return isinstance(guard.test, cst.Name) and self.heats.rare(guard.test)
+
+    def same(self, first: cst.BaseExpression | None, second: cst.BaseExpression | None) -> bool:
+        """Whether two expressions are spelled alike."""
+        if first is None or second is None:
+            return False
+        spelled = dotted(first)
+        return bool(spelled) and spelled == dotted(second)
