@@ -227,6 +227,17 @@ class FrozenParametersInOptimizer(Rule):
                 p.requires_grad = False
             optimizer = torch.optim.Adam(model.parameters())
             """,
+        "either it is frozen, or all of it learns": """
+            import torch
+            if args.freeze:
+                for p in model.parameters():
+                    p.requires_grad = False
+            model.fc = torch.nn.Linear(512, 2)
+            if args.freeze:
+                optimizer = torch.optim.Adam(model.fc.parameters())
+            else:
+                optimizer = torch.optim.Adam(model.parameters())
+            """,
         "all of it thaws again": """
             import torch
             model.backbone.requires_grad_(False)

@@ -161,9 +161,25 @@ class Freezing:
         for each in seen:
             if each.freeze.learns is not False or each.at is None or each.at > here:
                 continue
+            if not _holds(whole, each.path) or self._is_elsewise(each.freeze.node, place):
+                continue
             if not self._is_undone(each, seen) and self._leaves_some(each, seen, whole, place):
                 return each.freeze
         return None
+
+    def _is_elsewise(self, node: cst.CSTNode, place: cst.CSTNode) -> bool:
+        """Whether a test that stands around two nodes lets but one of them run."""
+        choices = dict(self._choices(node))
+        return any(choices.get(test, taken) != taken for test, taken in self._choices(place))
+
+    def _choices(self, node: cst.CSTNode) -> Iterator[tuple[str, bool]]:
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return
+            if isinstance(outer, cst.If) and child is not outer.test:
+                yield self.tree.text(outer.test), child is outer.body
+            child = outer
 
     def _is_undone(self, freeze: _Seen, seen: list[_Seen]) -> bool:
         return any(
