@@ -360,35 +360,8 @@ def _is_trainer(name: str | None) -> bool:
 
 
 def _switched(script: Script, node: cst.CSTNode) -> bool:
-    """Whether a condition, an error or a test decides that a node runs at all."""
-    child = node
-    for outer in script.tree.ancestors(node):
-        if isinstance(outer, (cst.ExceptHandler, cst.IfExp, cst.BooleanOperation, cst.Match)):
-            return True
-        if isinstance(outer, cst.If) and child is not outer.test:
-            if "__name__" not in script.code(outer.test):
-                return True
-        if isinstance(outer, cst.FunctionDef) and _called_when_needed(script, outer):
-            return True
-        child = outer
-    return False
-
-
-def _called_when_needed(script: Script, function: cst.FunctionDef) -> bool:
-    """Whether a function is a test, or a helper that is called behind a switch or not at all."""
-    name = function.name.value
-    if name.startswith("test_"):
-        return True
-    callers = script.functions.callers(function)
-    if not callers:
-        return any(word in name for word in ("debug", "anomal", "nan"))
-    return all(_behind_switch(script, call) for call in callers)
-
-
-def _behind_switch(script: Script, call: cst.Call) -> bool:
-    return any("__name__" not in script.code(test) for test in script.tests_around(call)) or any(
-        isinstance(outer, (cst.ExceptHandler, cst.Else)) for outer in script.tree.ancestors(call)
-    )
+    """Whether anomaly detection is there for when it is needed."""
+    return script.switched(node, "debug", "anomal", "nan")
 
 
 def _of_call(script: Script, call: cst.Call) -> _Place:

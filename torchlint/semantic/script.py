@@ -51,6 +51,7 @@ from torchlint.semantic.scopes import How, Scopes
 from torchlint.semantic.scores import Scores
 from torchlint.semantic.steps import Steps
 from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.switches import Switches
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
 from torchlint.semantic.updates import Updates
@@ -264,6 +265,13 @@ class Script:
     def dropout_layer(self, node: cst.BaseExpression) -> cst.Call | None:
         """Give the call that makes the dropout layer that an expression is."""
         return self._attentions.dropout_layer(node)
+
+    def switched(self, node: cst.CSTNode, *purposes: str) -> bool:
+        """Whether a condition, an error or a test decides that a node runs at all.
+
+        `purposes` are parts of the names of functions that are there to be called when needed.
+        """
+        return Switches(self.functions).switched(node, purposes)
 
     def loops(self, *roles: Role) -> list[Loop]:
         """Give the loops with one of these roles, all without any."""
