@@ -112,9 +112,10 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
             if not _in_step_of(script, call, backward):
                 continue
             scaler, named = script.code(scale.scaler), script.code(optimizer)
+            times = ", by 65536 at first" if scaling.starts_by_default else ""
             message = (
-                f"`{named}` steps with gradients that `{scaler}` multiplied, by 65536 at first: "
-                f"call `{scaler}.step({named})`"
+                f"`{named}` steps with gradients that `{scaler}` multiplied{times}: call "
+                f"`{scaler}.step({named})`"
             )
             given = ", ".join([named, *(script.code(arg) for arg in call.args)])
             edits = script.rewrite.replace(call, f"{scaler}.step({given})")
@@ -339,6 +340,7 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
         lbfgs = isinstance(made, cst.Call) and script.name(made.func) == "torch.optim.LBFGS"
         if closure or lbfgs:
             named = script.code(step.optimizer) if step.optimizer is not None else "the optimizer"
+            times = ", by 65536 at first" if scaling.starts_by_default else ""
             message = (
                 f"`{named}` steps by a closure, which `{script.code(step.scaler)}` does not "
                 "support: train in float32 or bfloat16, without a scaler"

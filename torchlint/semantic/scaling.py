@@ -61,6 +61,15 @@ class Scaling:
         made = [c for c in self.tree.all(cst.Call) if self.names.name(c.func) in _MAKERS]
         return bool(made) and not self.makers
 
+    @cached_property
+    def starts_by_default(self) -> bool:
+        """Whether every scaler starts with the scale that it has by itself, 65536."""
+        return not any(
+            arg.keyword.value == "init_scale" if arg.keyword is not None else index or arg.star
+            for call in self.makers
+            for index, arg in enumerate(call.args)
+        )
+
     def is_always_on(self, maker: cst.Call) -> bool:
         """Whether nothing decides if a scaler scales."""
         enabled = self.values.argument(maker, "enabled")
