@@ -2,6 +2,7 @@
 # framework: none
 """What runs on every step and what does not."""
 import logging
+import sys
 import time
 
 import torch
@@ -131,3 +132,15 @@ def metered(model, loader, criterion, optimizer, losses, batch_time, args):
         end = time.time()
         if i % args.print_freq == 0:
             progress.display(i + 1)  # heat: cold
+
+
+def stopped(model, loader, criterion, optimizer):
+    for i, (x, y) in enumerate(loader):
+        loss = criterion(model(x.cuda()), y.cuda())
+        if not loss.isfinite():
+            print(loss.item())  # heat: cold
+            sys.exit(1)
+        loss.backward()
+        optimizer.step()
+        if i % 100 is 0:
+            print(loss.item())  # heat: cold

@@ -1,0 +1,407 @@
+"""TL207: every training step waits for the device to log a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Heat, How, Kind, Loop, Role, Rule, Safety, Script
+
+_METHODS: Final = frozenset(
+    (
+        "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
+        "add_histogram add_image info warning log_metric log_metrics scalar_summary"
+    ).split()
+)
+_LOGGERS: Final = frozenset(
+    "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
+)
+_FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
+_ROUNDS: Final = ("epoch", "episode", "ep", "trial", "game", "round")
+_DEPTH: Final = 3
+
+
+class LoggingEveryStep(Rule):
+    """
+    ## What it does
+    Flags a line of the training loop that prints or logs the value of a tensor in every batch.
+
+    ## Why it is slow
+    To show a loss the host must wait until the device has computed it. The device is then idle
+    until the next batch is queued. Progress bars and metric writers add their own time.
+
+    ## When not to
+    While you look for a mistake, or where one step takes seconds. The rule is silent for lines
+    behind `if step % n == 0:` and their like, for scripts that run on the CPU alone, for values
+    that are on the host anyway, and for loops that make one step an epoch.
+
+    ## Fix safety
+    Unsafe: fewer records are written, and a progress bar shows the last one for a while.
+    """
+
+    code = "TL207"
+    name = "logging-every-step"
+    summary = "every step waits for the device to log a number"
+    impact = "medium"
+    safety = Safety.UNSAFE
+    needs = ("backward",)
+    options = {"every": 50}
+
+    invalid = {
+        "a print, with and without item()": """
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     print(i, loss.item())
+            +     if i % 50 == 0:
+            +         print(i, loss.item())
+            """,
+        "a string with a tensor in it reads the tensor": """
+              import torch.nn.functional as F
+              for step, (x, y) in enumerate(loader, 1):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     print(f"{step}: {loss:.3f}")
+            +     if step % 50 == 0:
+            +         print(f"{step}: {loss:.3f}")
+            """,
+        "other ways to make the string, other loggers": """
+              import logging, sys
+              import torch.nn.functional as F
+              logger = logging.getLogger()
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     sys.stdout.write("%d %f" % (i, loss))
+            -     logger.info("loss %f", loss)
+            -     print("{} {}".format(i, float(loss)))
+            +     if i % 50 == 0:
+            +         sys.stdout.write("%d %f" % (i, loss))
+            +         logger.info("loss %f", loss)
+            +         print("{} {}".format(i, float(loss)))
+            """,
+        "a progress bar": """
+              import torch.nn.functional as F
+              from tqdm import tqdm
+              bar = tqdm(enumerate(loader), total=len(loader))
+              for i, (x, y) in bar:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     bar.set_postfix(loss=loss.item())
+            +     if i % 50 == 0:
+            +         bar.set_postfix(loss=loss.item())
+            """,
+        "TensorBoard and Weights & Biases, apart from each other": """
+              import wandb
+              import torch.nn.functional as F
+              step = 0
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     writer.add_scalar("loss", loss.item(), step)
+            +     if step % 50 == 0:
+            +         writer.add_scalar("loss", loss.item(), step)
+                  optimizer.step()
+            -     wandb.log({"loss": loss})
+            +     if step % 50 == 0:
+            +         wandb.log({"loss": loss})
+                  step += 1
+            """,
+        "as often as the project says": """
+              # options: every=100
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     print(loss.item())
+            +     if i % 100 == 0:
+            +         print(loss.item())
+            """,
+        "a mean of all losses so far needs each of them": """
+              import torch.nn.functional as F
+              running = 0.0
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+                  running += loss.item()
+            -     bar.set_description(f"{running / (i + 1):.3f}")
+            +     if i % 50 == 0:
+            +         bar.set_description(f"{running / (i + 1):.3f}")
+            """,
+        "nothing counts the steps": """
+              import torch.nn.functional as F
+              for x, y in loader:
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            !     print(loss.item())
+            """,
+        "a line that it shares with others": """
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+            !     loss.backward(); print(loss.item())
+            """,
+        "a number that was read before": """
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+                  value = loss.item()
+            -     print(value)
+            +     if i % 50 == 0:
+            +         print(value)
+            """,
+    }
+    valid = {
+        "now and then": """
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                if i % 100 == 0:
+                    print(i, loss.item())
+            """,
+        "on the first rank, when asked for, at the end": """
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                if args.debug:
+                    print(loss.item())
+                if i == len(loader) - 1:
+                    print(loss.item())
+            """,
+        "the script runs on the CPU": """
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                print(loss.item())
+            """,
+        "numbers of the host": """
+            import time
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                print(i, x.shape, y.size(0), scheduler.get_last_lr(), time.time())
+            """,
+        "tensors of the host": """
+            import torch
+            import torch.nn.functional as F
+            from torch.utils.data import DataLoader
+            loader = DataLoader(images)
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                print(y.sum().item())
+            """,
+        "after the loop": """
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+            print(loss.item())
+            """,
+        "once an epoch": """
+            import torch.nn.functional as F
+            for epoch in range(10):
+                for x, y in loader:
+                    loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                    loss.backward()
+                print(epoch, loss.item())
+            """,
+        "one step is one epoch": """
+            import torch.nn.functional as F
+            model.cuda()
+            for epoch in range(200):
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                print(epoch, loss.item())
+            """,
+        "one step for each of a few things": """
+            import torch.nn.functional as F
+            model.cuda()
+            for i, size in enumerate([16, 32, 64]):
+                loss = F.cross_entropy(model(x[:size]), y[:size])
+                loss.backward()
+                print(size, loss.item())
+            """,
+        "a message on the way out": """
+            import math, sys
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                if not math.isfinite(loss.item()):
+                    print("stopping", loss.item())
+                    sys.exit(1)
+                loss.backward()
+            """,
+        "Lightning gathers what is logged, and reads it when it is due": """
+            import lightning as L
+            import torch.nn.functional as F
+            class Net(L.LightningModule):
+                def fit_batches(self, loader):
+                    for i, (x, y) in enumerate(loader):
+                        loss = F.cross_entropy(self.model(x.cuda()), y.cuda())
+                        loss.backward()
+                        self.log("loss", loss)
+            """,
+    }
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the lines of every training loop that log a tensor's value in each pass."""
+        if not script.can_use_accelerator:
+            return
+        found: dict[int, tuple[cst.Expr, Loop, str]] = {}
+        for loop in script.loops(Role.TRAIN_BATCH):
+            if loop.loader is None and _is_round(loop):
+                continue
+            for line in script.within(loop.node.body, cst.Expr):
+                if not isinstance(line.value, cst.Call) or not _logs(script, line.value):
+                    continue
+                if script.batch_loop(line) is not loop or script.heat(line) is not Heat.HOT:
+                    continue
+                shown = _shown(script, line.value, loop)
+                if shown is not None:
+                    found[id(line)] = (line, loop, shown)
+        for line, loop, shown in found.values():
+            assert isinstance(line.value, cst.Call)
+            every = self.settings["every"]
+            message = (
+                f"every step waits for the device so that `{script.code(line.value.func)}` can "
+                f"show `{shown}`; log every {every}th step"
+            )
+            fix = _fix(script, _neighbours(script, line, found), loop, every)
+            yield Finding(self.code, script.span(line), message, fix)
+
+
+def _is_round(loop: Loop) -> bool:
+    """Whether a loop makes one step an epoch, by the name of its target, or tries a few things."""
+    if not isinstance(loop.node, cst.For):
+        return False
+    target, drawn = loop.node.target, loop.node.iter
+    if isinstance(drawn, cst.Call) and drawn.args:
+        drawn = drawn.args[0].value
+    if isinstance(drawn, (cst.List, cst.Tuple)):
+        return True
+    words = target.value.lower().split("_") if isinstance(target, cst.Name) else []
+    return any(word.rstrip("s") in _ROUNDS or word.startswith(_ROUNDS[:2]) for word in words)
+
+
+def _logs(script: Script, call: cst.Call) -> bool:
+    """Whether a call shows or records its arguments."""
+    func = call.func
+    if script.name(func) in _FUNCTIONS:
+        return True
+    if isinstance(func, cst.Name):
+        return func.value == "progress_bar"
+    if not isinstance(func, cst.Attribute):
+        return False
+    if func.attr.value in _METHODS:
+        return script.kind(func.value) not in _TENSORS
+    owner = func.value.attr if isinstance(func.value, cst.Attribute) else func.value
+    named = isinstance(owner, cst.Name) and owner.value.lower() in _LOGGERS
+    return func.attr.value in ("log", "print") and named
+
+
+# -- what is shown --------------------------------------------------------------
+
+
+def _shown(script: Script, call: cst.Call, loop: Loop) -> str | None:
+    """Give the first value in the arguments of a call that the host must wait for."""
+    for arg in call.args:
+        if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
+            found = _waited_for(script, arg.value, loop, _DEPTH)
+            if found is not None:
+                return found
+    return None
+
+
+def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> str | None:
+    reading = next(script.readings(region), None)
+    if reading is not None:
+        return script.code(reading.node)
+    for name in script.within(region, cst.Name):
+        if not script.scopes.reads(name) or not _is_value(script, name):
+            continue
+        if script.kind(name) in _TENSORS:
+            if not script.on_host(name):
+                return name.value
+        elif depth and _was_read(script, name, loop, depth - 1):
+            return name.value
+    return None
+
+
+def _is_value(script: Script, name: cst.Name) -> bool:
+    """Whether a name stands for its value, not for a part of it that the host knows anyway."""
+    holder = script.parent(name)
+    if isinstance(holder, cst.Attribute):
+        return holder.value is name and holder.attr.value not in _FREE and _stays(script, holder)
+    if isinstance(holder, cst.Call):
+        return False
+    if isinstance(holder, cst.Arg):
+        outer = script.parent(holder)
+        if holder.keyword is name:
+            return False
+        return not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.len"
+    return True
+
+
+def _stays(script: Script, attribute: cst.Attribute) -> bool:
+    """Whether what a tensor's method gives is a tensor."""
+    call = script.parent(attribute)
+    whole = call if isinstance(call, cst.Call) and call.func is attribute else attribute
+    return script.kind(whole) in _TENSORS
+
+
+def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> bool:
+    """Whether the loop itself gives a name its value by a reading."""
+    return any(
+        binding.how in (How.ASSIGN, How.AUGMENTED)
+        and binding.value is not None
+        and script.tree.inside(binding.node, loop.node.body)
+        and script.heat(binding.node) is Heat.HOT
+        and _waited_for(script, binding.value, loop, depth) is not None
+        for binding in script.scopes.reaching(name)
+    )
+
+
+# -- the fix ----------------------------------------------------------------------
+
+
+def _neighbours(
+    script: Script, line: cst.Expr, found: dict[int, tuple[cst.Expr, Loop, str]]
+) -> Sequence[cst.CSTNode]:
+    """Give the statements that log one after the other around a line."""
+    statement = script.parent(line)
+    block = script.parent(statement) if statement is not None else None
+    if statement is None or not isinstance(block, cst.IndentedBlock):
+        return []
+    run: list[cst.CSTNode] = []
+    for other in block.body:
+        small = other.body if isinstance(other, cst.SimpleStatementLine) else ()
+        if len(small) == 1 and id(small[0]) in found:
+            run.append(other)
+        elif statement in run:
+            return run
+        else:
+            run = []
+    return run if statement in run else []
+
+
+def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -> Fix | None:
+    counter = script.counter(loop.node)
+    if counter is None or not lines:
+        return None
+    return Fix.unsafe(
+        f"Log every {every}th step",
+        script.rewrite.wrap(lines, f"if {counter} % {every} == 0:"),
+        because="fewer records are written",
+    )
