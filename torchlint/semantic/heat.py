@@ -9,10 +9,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.iteration import COUNTER
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
-from torchlint.semantic.loops import Loop, Loops
-from torchlint.semantic.scopes import How
+from torchlint.semantic.loops import Loop, LoopNode, Loops
+from torchlint.semantic.scopes import How, dotted
 
 __all__ = ["Heat", "Heats"]
 
@@ -33,6 +34,7 @@ _RARE: Final = re.compile(
     r"\w+_freq|\w+_every|every_\w+)",
     re.IGNORECASE,
 )
+_EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
@@ -53,6 +55,22 @@ class Heats:
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Give the innermost batch loop of the same function around a node."""
         return next((loop for loop in self.loops.around(node) if loop.is_batch), None)
+
+    def counter(self, loop: LoopNode) -> str | None:
+        """Give the name that counts the passes of a loop: a target, or a name it adds 1 to."""
+        if isinstance(loop, cst.For):
+            for name in self.tree.within(loop.target, cst.Name):
+                bound = self.scopes.stored(name)
+                if bound is not None and bound.value is not None:
+                    source, path = self.loops.iteration.source(bound.value, bound.path)
+                    if source is None and path == (COUNTER,):
+                        return name.value
+        for line in self.tree.within(loop.body, cst.AugAssign):
+            holder = self.tree.parent(self.tree.parent(line) or line)
+            adds_one = isinstance(line.value, cst.Integer) and line.value.value == "1"
+            if holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign):
+                return dotted(line.target) or None
+        return None
 
     def heat(self, node: cst.CSTNode) -> Heat:
         """Say how often a node runs; UNKNOWN outside batch loops and what they call."""
@@ -147,7 +165,8 @@ class Heats:
         sides = (test.left, test.comparisons[0].comparator)
         equal = isinstance(operator, cst.Equal)
         if isinstance(operator, (cst.Is, cst.IsNot)):
-            return False
+            # `step % 100 is 0` means equality
+            return any(map(self._periodic, sides)) and isinstance(operator, cst.Is) == wanted
         if not equal and not isinstance(operator, cst.NotEqual):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
@@ -178,7 +197,7 @@ class Heats:
 
     def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
         """Whether a statement of a block runs rarely for what stands around it in the block."""
-        if not is_body and any(_leaves(line) for line in block.body):
+        if not is_body and any(self._leaves(line) for line in block.body):
             return True
         for line in block.body:
             if line is child:
@@ -192,6 +211,19 @@ class Heats:
                 return True
         return False
 
+    def _leaves(self, line: cst.CSTNode) -> bool:
+        """Whether a line ends the loop, so that its block runs once at most."""
+        leaving = (cst.Break, cst.Return, cst.Raise, cst.Continue)
+        return any(
+            isinstance(small, leaving)
+            or (
+                isinstance(small, cst.Expr)
+                and isinstance(small.value, cst.Call)
+                and self.functions.names.name(small.value.func) in _EXITS
+            )
+            for small in _small(line)
+        )
+
 
 def _body(node: cst.CSTNode) -> cst.CSTNode | None:
     return node.body if isinstance(node, (cst.For, cst.While, cst.FunctionDef)) else None
@@ -201,12 +233,6 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
         return tuple(line.body)
     return ()
-
-
-def _leaves(line: cst.CSTNode) -> bool:
-    """Whether a line ends the loop, so that its block runs once at most."""
-    leaving = (cst.Break, cst.Return, cst.Raise, cst.Continue)
-    return any(isinstance(small, leaving) for small in _small(line))
 
 
 def _continues(suite: cst.BaseSuite) -> bool:
