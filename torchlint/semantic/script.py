@@ -337,6 +337,14 @@ class Script:
         """Whether hot code of the loop needs what was added up so far on the host."""
         return self._accumulators.used_each_pass(accumulation)
 
+    def on_host(self, node: cst.BaseExpression) -> bool:
+        """Whether a tensor surely lies in the host's memory."""
+        return self._readings.placement.on_host(node)
+
+    def counter(self, loop: LoopNode) -> str | None:
+        """Give the name that counts the passes of a loop."""
+        return self._heats.counter(loop)
+
     def readings(self, region: cst.CSTNode) -> Iterator[Reading]:
         """Yield the places inside a node where the host waits for a tensor's value."""
         return self._readings.within(region)
