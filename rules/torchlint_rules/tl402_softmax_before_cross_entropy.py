@@ -62,7 +62,7 @@ _TAKES: Final = {
 }
 _WRONG: Final = "the loss is another one: until now it was taken of probabilities"
 _ROUNDS: Final = "the loss rounds otherwise, and no longer saturates"
-_PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten float to cuda cpu t".split())
+_PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
 _MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
 _DEPTH: Final = 8
 Path = tuple[int, ...]
