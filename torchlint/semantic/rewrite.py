@@ -56,6 +56,17 @@ class Rewrite:
         line = self.text[self.line_start(start) : start]
         return line[: len(line) - len(line.lstrip())]
 
+    def above(self, statement: cst.CSTNode) -> int:
+        """Give where the blank lines and the comments begin that stand right above a statement."""
+        indent = self.indent_of(statement)
+        row = self.source.position(self.tree.span(statement).start).row
+        while row > 1:
+            line = self.source.line(row - 1)
+            if line.strip() and not line.startswith(f"{indent}#"):
+                break
+            row -= 1
+        return self.source.line_starts[row - 1]
+
     def stands_alone(self, statement: cst.CSTNode) -> bool:
         """Whether a statement has its lines to itself, so that lines can go before and after."""
         if not isinstance(self.tree.parent(statement), (cst.IndentedBlock, cst.Module)):
@@ -262,15 +273,16 @@ class Rewrite:
         """
         edits: Edits = ()
         roots = [name for node in gone for name in self.tree.within(node, cst.Name)]
-        seen: set[int] = set()
+        lines: dict[int, list[Binding]] = {}
         for root in roots:
             bindings = self.scopes.reaching(root)
-            if len(bindings) != 1 or bindings[0].how is not How.IMPORT or id(bindings[0]) in seen:
+            if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
                 continue
-            seen.add(id(bindings[0]))
-            if self._used_elsewhere(bindings[0], gone):
-                continue
-            cut = self._without_import(bindings[0])
+            known = lines.setdefault(id(bindings[0].node), [])
+            if bindings[0] not in known and not self._used_elsewhere(bindings[0], gone):
+                known.append(bindings[0])
+        for unused in lines.values():
+            cut = self._without_import(unused) if unused else ()
             if cut is None:
                 return None
             edits = (*edits, *cut)
@@ -288,8 +300,9 @@ class Rewrite:
             for name in self.tree.all(cst.Name)
         )
 
-    def _without_import(self, binding: Binding) -> Edits | None:
-        node = binding.node
+    def _without_import(self, unused: Sequence[Binding]) -> Edits | None:
+        """Take some names out of the import that binds them."""
+        node = unused[0].node
         line = self.tree.parent(node)
         if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(
             node.names, cst.ImportStar
@@ -299,17 +312,28 @@ class Rewrite:
             return None
         if any(isinstance(outer, cst.Try) for outer in self.tree.ancestors(line)):
             return None
-        if len(node.names) == 1:
-            return self.drop(line)
         words = [alias.evaluated_alias or alias.evaluated_name for alias in node.names]
         firsts = [word.partition(".")[0] for word in words]
-        if firsts.count(binding.name) != 1:
+        if len(unused) == len(node.names):
+            return self.drop(line)
+        if any(firsts.count(binding.name) != 1 for binding in unused):
             return None
         spans = []
         for alias in node.names:
             last = alias.asname.name if alias.asname is not None else alias.name
             spans.append(Span(self.tree.span(alias.name).start, self.tree.span(last).end))
-        return self._without(spans, firsts.index(binding.name))
+        return self._without_all(spans, {firsts.index(binding.name) for binding in unused})
+
+    def _without_all(self, members: Sequence[Span], gone: set[int]) -> Edits | None:
+        """Take several, not all, of the things between commas out."""
+        last = len(members) - 1
+        kept = max(set(range(len(members))) - gone)
+        if kept == last or gone == {last}:
+            return tuple(edit for index in gone for edit in self._without(members, index))
+        if "#" in self.text[members[kept].end : members[last].end]:
+            return None
+        inner = (edit for index in gone if index < kept for edit in self._without(members, index))
+        return (*inner, *self.delete(members[kept].end, members[last].end))
 
     def _at_top(self, node: cst.CSTNode) -> bool:
         line = self.tree.parent(node)

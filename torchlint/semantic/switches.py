@@ -39,7 +39,7 @@ class Switches:
         return False
 
     def _called_when_needed(self, function: cst.FunctionDef, purposes: Collection[str]) -> bool:
-        """Whether a function is a test, or a helper that is called behind a switch or not at all."""
+        """Whether a function is a test, or a helper that runs behind a switch or not at all."""
         name = function.name.value
         if name.startswith("test_"):
             return True
