@@ -8,7 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Role, Rule, Safety, Script, State
+from torchlint.api import CallSite, Finding, Fix, Role, Rule, Safety, Script, State
+from torchlint_rules._leftover import Leftover, taken_out
 
 _TORCH: Final = frozenset({
     "torch.profiler.profile", "torch.profiler.profiler.profile", "torch.autograd.profiler.profile",
@@ -95,6 +96,25 @@ class Profiler(Rule):
             -     with profile(activities=[ProfilerActivity.CPU]):
             -         model(x).backward()
             -         optimizer.step()
+            +     model(x).backward()
+            +     optimizer.step()
+            """,
+        "two of one import": """
+              import torch
+            - from torch.profiler import profile
+              model = torch.nn.Linear(4, 4)
+            - with profile():
+            -     for x in loader:
+            -         model(x).backward()
+            -         optimizer.step()
+            - with profile():
+            -     for x in more:
+            -         model(x).backward()
+            -         optimizer.step()
+            + for x in loader:
+            +     model(x).backward()
+            +     optimizer.step()
+            + for x in more:
             +     model(x).backward()
             +     optimizer.step()
             """,
@@ -267,12 +287,18 @@ class Profiler(Rule):
         """Flag every profiler that records training without an end in sight."""
         if _measures(script):
             return
-        for call in script.all(cst.Call):
-            name = script.name(call.func)
-            place = _place(script, script.call(call), name) if name is not None else None
-            if place is not None and not script.switched(call, "profil", "bench", "trace", "debug"):
-                fix = _fix(script, place)
-                yield Finding(self.code, script.span(call), _message(script, place), fix)
+        places = [
+            place
+            for call in script.all(cst.Call)
+            if (name := script.name(call.func)) is not None
+            and (place := _place(script, script.call(call), name)) is not None
+            and not script.switched(call, "profil", "bench", "trace", "debug")
+        ]
+        unread = [Leftover.of(script, place.gone) for place in places if place.gone is not None]
+        together = [each for each in unread if each is not None]
+        for place in places:
+            fix = _fix(script, place, together)
+            yield Finding(self.code, script.span(place.site.node), _message(script, place), fix)
 
 
 @dataclass(frozen=True)
@@ -406,23 +432,8 @@ def _message(script: Script, place: _Place) -> str:
     )
 
 
-def _fix(script: Script, place: _Place) -> Fix | None:
+def _fix(script: Script, place: _Place, together: list[Leftover]) -> Fix | None:
     """Take out a profiler that nobody reads, with the imports that nothing else needs."""
-    edits = _without(script, place.gone)
-    if edits is None or place.gone is None:
-        return None
-    imports = script.rewrite.without_imports(place.gone)
-    if imports is None:
-        return None
-    return Fix.exact("Take the profiler out", script.rewrite.united(edits, imports))
-
-
-def _without(script: Script, gone: cst.WithItem | cst.SimpleStatementLine | None) -> Edits | None:
-    if isinstance(gone, cst.SimpleStatementLine):
-        return script.rewrite.drop(gone)
-    statement = script.parent(gone) if gone is not None else None
-    if gone is None or not isinstance(statement, cst.With):
-        return None
-    if len(statement.items) == 1:
-        return script.rewrite.unwrap(statement)
-    return script.rewrite.without_item(statement, gone)
+    own = next((each for each in together if each.gone is place.gone), None)
+    edits = taken_out(script, own, together) if own is not None else None
+    return Fix.exact("Take the profiler out", edits) if edits is not None else None
