@@ -22,9 +22,10 @@ from torchlint.semantic.processes import Wrapped
 from torchlint.semantic.program import Start, Total
 from torchlint.semantic.readings import Form, Reading
 from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.rounds import Stuck
 from torchlint.semantic.sameness import Sameness
-from torchlint.semantic.schedulers import Schedule, SchedulerStep
 from torchlint.semantic.scaling import ScalerCall
+from torchlint.semantic.schedulers import Schedule, SchedulerStep
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.steps import Step
@@ -65,15 +66,16 @@ __all__ = [
     "Rule",
     "Safety",
     "Sameness",
+    "ScalerCall",
     "Schedule",
     "SchedulerStep",
     "ScoreMask",
-    "ScalerCall",
     "Script",
     "Span",
     "Start",
     "State",
     "Step",
+    "Stuck",
     "Total",
     "Trait",
     "Traits",

@@ -30,9 +30,7 @@ class Places:
     expression whose place is known, the places are those of the code that LibCST generates for it.
     """
 
-    def __init__(
-        self, source: Source, syntax: Syntax, parents: Mapping[int, cst.CSTNode]
-    ) -> None:
+    def __init__(self, source: Source, syntax: Syntax, parents: Mapping[int, cst.CSTNode]) -> None:
         self.source = source
         self.module = syntax.module
         self.parents = parents

@@ -44,14 +44,15 @@ from torchlint.semantic.program import Program
 from torchlint.semantic.readings import Reading, Readings
 from torchlint.semantic.repetition import Repetition
 from torchlint.semantic.rewrite import Rewrite
+from torchlint.semantic.rounds import Rounds
 from torchlint.semantic.sameness import Runs, Sameness, Samenesses
-from torchlint.semantic.schedulers import Schedulers
 from torchlint.semantic.scaling import Scaling
+from torchlint.semantic.schedulers import Schedulers
 from torchlint.semantic.scopes import How, Scopes
 from torchlint.semantic.scores import Scores
 from torchlint.semantic.steps import Steps
-from torchlint.semantic.syntax import Syntax, read
 from torchlint.semantic.switches import Switches
+from torchlint.semantic.syntax import Syntax, read
 from torchlint.semantic.target import Target
 from torchlint.semantic.tree import Tree
 from torchlint.semantic.updates import Updates
@@ -119,6 +120,7 @@ class Script:
         self._evaluations = Evaluations(
             self.functions, self.kinds, self._loops, self._gradients, self.modes
         )
+        self.rounds = Rounds(self.functions, self._loops, self._gradients, self.modes)
         self._outflow = Outflow(self.functions, self.kinds, self._loops)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)

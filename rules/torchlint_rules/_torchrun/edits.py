@@ -41,11 +41,9 @@ class Writer:
     def above(self, statement: cst.CSTNode, *lines: str) -> None:
         """Put lines above a statement and the comments that belong to it."""
         rewrite = self.script.rewrite
-        row = self.script.source.position(self.script.span(statement).start).row
-        row -= len(getattr(statement, "leading_lines", ()))
         indent = rewrite.indent_of(statement)
         text = "".join(f"{indent}{line}{rewrite.newline}" for line in self.lines(*lines))
-        self.edits += rewrite.insert(self.script.source.line_starts[row - 1], text)
+        self.edits += rewrite.insert(rewrite.above(statement), text)
 
     def under(self, statement: cst.CSTNode, *header: str) -> None:
         """Put a statement under the last of some header lines."""

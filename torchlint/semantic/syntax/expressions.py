@@ -52,7 +52,12 @@ _yield = maker(cst.Yield, "value", "lpar", "rpar")
 _from = maker(cst.From, "item")
 _lambda = maker(cst.Lambda, "params", "body", "lpar", "rpar")
 _parameters = maker(
-    cst.Parameters, "params", "star_arg", "kwonly_params", "star_kwarg", "posonly_params",
+    cst.Parameters,
+    "params",
+    "star_arg",
+    "kwonly_params",
+    "star_kwarg",
+    "posonly_params",
     "posonly_ind",
 )
 _param = maker(cst.Param, "name", "annotation", "equal", "default", "comma", "star")
@@ -64,7 +69,7 @@ _EQUAL: Final = cst.AssignEqual(
 )
 _COLON: Final = cst.Colon()
 _NONE: Final = cst.MaybeSentinel.DEFAULT
-_STAR: Final = cst.ParamStar()
+_param_star = maker(cst.ParamStar)
 _SLASH: Final = cst.ParamSlash()
 _ASYNC: Final = cst.Asynchronous()
 _OPEN: Final = cst.LeftParen()
@@ -100,7 +105,8 @@ _OPERATORS: Final = {
     ast.In: cst.In(),
     ast.NotIn: cst.NotIn(),
 }
-_Reader = Callable[..., Any]
+_Read = tuple[Any, int]
+_Reader = Callable[..., _Read]
 
 
 class Expressions(Cursor):
@@ -149,13 +155,13 @@ class Expressions(Cursor):
 
     # -- atoms ----------------------------------------------------------------
 
-    def _of_name(self, node: ast.Name, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_name(self, node: ast.Name, start: int, lpar: Any, rpar: Any) -> _Read:
         end = start + len(node.id)
         if self.text[start:end] != node.id:
             raise UnusualError("a name that is not written as it is meant")
         return _name(node.id, lpar, rpar), end
 
-    def _of_constant(self, node: ast.Constant, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_constant(self, node: ast.Constant, start: int, lpar: Any, rpar: Any) -> _Read:
         end, value = self.end(node), node.value
         if isinstance(value, (str, bytes)):
             if self.literal_end(start) == end:
@@ -170,7 +176,7 @@ class Expressions(Cursor):
             return _integer(written, lpar, rpar), end
         return (_float if isinstance(value, float) else _imaginary)(written, lpar, rpar), end
 
-    def _of_joined(self, node: ast.JoinedStr, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_joined(self, node: ast.JoinedStr, start: int, lpar: Any, rpar: Any) -> _Read:
         end = self.end(node)
         return self._fragment(start, end, lpar, rpar), end
 
@@ -186,15 +192,13 @@ class Expressions(Cursor):
 
     # -- calls, attributes, subscripts ----------------------------------------
 
-    def _of_attribute(
-        self, node: ast.Attribute, start: int, lpar: Any, rpar: Any
-    ) -> tuple[Any, int]:
+    def _of_attribute(self, node: ast.Attribute, start: int, lpar: Any, rpar: Any) -> _Read:
         value = self.expression(node.value)
         end = self.end(node)
         attr = self.identifier(node.attr, end - len(node.attr))
         return _attribute(value, attr, lpar, rpar), end
 
-    def _of_call(self, node: ast.Call, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_call(self, node: ast.Call, start: int, lpar: Any, rpar: Any) -> _Read:
         func = self.expression(node.func)
         end = self.end(node)
         self.before(end, "(")
@@ -211,7 +215,8 @@ class Expressions(Cursor):
         return [self._argument(each) for each in given]
 
     def _argument(self, node: ast.expr | ast.keyword) -> Any:
-        keyword, star, equal, start = None, "", _NONE, None
+        keyword, star, start = None, "", None
+        equal: Any = _NONE
         if isinstance(node, ast.keyword):
             start = self.start(node)
             if node.arg is None:
@@ -241,9 +246,7 @@ class Expressions(Cursor):
         value = self.placed(_generator(elt, for_in, (), ()), start, end)
         return self.around(_arg(value, None, "", _NONE, _NONE), value)
 
-    def _of_subscript(
-        self, node: ast.Subscript, start: int, lpar: Any, rpar: Any
-    ) -> tuple[Any, int]:
+    def _of_subscript(self, node: ast.Subscript, start: int, lpar: Any, rpar: Any) -> _Read:
         value = self.expression(node.value)
         end = self.end(node)
         self.before(end, "[")
@@ -275,12 +278,12 @@ class Expressions(Cursor):
 
     # -- operations -----------------------------------------------------------
 
-    def _of_binary(self, node: ast.BinOp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_binary(self, node: ast.BinOp, start: int, lpar: Any, rpar: Any) -> _Read:
         left = self.expression(node.left)
         right = self.expression(node.right)
         return _binary(left, _OPERATORS[type(node.op)], right, lpar, rpar), self.at
 
-    def _of_boolean(self, node: ast.BoolOp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_boolean(self, node: ast.BoolOp, start: int, lpar: Any, rpar: Any) -> _Read:
         operator = _OPERATORS[type(node.op)]
         found = self.expression(node.values[0])
         last = len(node.values) - 1
@@ -291,11 +294,11 @@ class Expressions(Cursor):
             found = self.placed(_boolean(found, operator, right, (), ()), start, self.at)
         raise UnusualError("an operation without operands")
 
-    def _of_unary(self, node: ast.UnaryOp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_unary(self, node: ast.UnaryOp, start: int, lpar: Any, rpar: Any) -> _Read:
         operand = self.expression(node.operand)
         return _unary(_OPERATORS[type(node.op)], operand, lpar, rpar), self.at
 
-    def _of_compare(self, node: ast.Compare, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_compare(self, node: ast.Compare, start: int, lpar: Any, rpar: Any) -> _Read:
         left = self.expression(node.left)
         targets = []
         for op, each in zip(node.ops, node.comparators, strict=True):
@@ -303,33 +306,32 @@ class Expressions(Cursor):
             targets.append(self.around(_comparison_target(_OPERATORS[type(op)], right), right))
         return _comparison(left, targets, lpar, rpar), self.at
 
-    def _of_if_exp(self, node: ast.IfExp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_if_exp(self, node: ast.IfExp, start: int, lpar: Any, rpar: Any) -> _Read:
         body = self.expression(node.body)
         test = self.expression(node.test)
         orelse = self.expression(node.orelse)
         return _if_exp(test, body, orelse, lpar, rpar), self.at
 
-    def _of_named(self, node: ast.NamedExpr, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_named(self, node: ast.NamedExpr, start: int, lpar: Any, rpar: Any) -> _Read:
         target = self.expression(node.target)
         value = self.expression(node.value)
         return _named(target, value, lpar, rpar), self.at
 
-    def _of_await(self, node: ast.Await, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_await(self, node: ast.Await, start: int, lpar: Any, rpar: Any) -> _Read:
         return _await(self.expression(node.value), lpar, rpar), self.at
 
-    def _of_yield(self, node: ast.Yield, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_yield(self, node: ast.Yield, start: int, lpar: Any, rpar: Any) -> _Read:
         value = self.expression(node.value) if node.value is not None else None
         return _yield(value, lpar, rpar), self.end(node) if value is None else self.at
 
-    def _of_yield_from(
-        self, node: ast.YieldFrom, start: int, lpar: Any, rpar: Any
-    ) -> tuple[Any, int]:
+    def _of_yield_from(self, node: ast.YieldFrom, start: int, lpar: Any, rpar: Any) -> _Read:
         value = self.expression(node.value)
         return _yield(self.around(_from(value), value), lpar, rpar), self.at
 
     # -- displays -------------------------------------------------------------
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        """Give the elements of a list, a set or a tuple."""
         found = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -344,7 +346,7 @@ class Expressions(Cursor):
                 found.append(self.around(_element(value, self.comma(self.at)), value))
         return found
 
-    def _of_tuple(self, node: ast.Tuple, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_tuple(self, node: ast.Tuple, start: int, lpar: Any, rpar: Any) -> _Read:
         if self._is_enclosed(node):
             lpar, rpar = (*lpar, _OPEN), (*rpar, _CLOSE)
             self.at = start + 1
@@ -367,15 +369,15 @@ class Expressions(Cursor):
             return self.closing(self.end(first), count) < count
         return True
 
-    def _of_list(self, node: ast.List, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_list(self, node: ast.List, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         return _list(self.elements(node.elts), lpar, rpar), self.end(node)
 
-    def _of_set(self, node: ast.Set, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_set(self, node: ast.Set, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         return _set(self.elements(node.elts), lpar, rpar), self.end(node)
 
-    def _of_dict(self, node: ast.Dict, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_dict(self, node: ast.Dict, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         elements = []
         for key, each in zip(node.keys, node.values, strict=True):
@@ -389,25 +391,23 @@ class Expressions(Cursor):
             elements.append(found)
         return _dict(elements, lpar, rpar), self.end(node)
 
-    def _of_list_comp(self, node: ast.ListComp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_list_comp(self, node: ast.ListComp, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         elt = self.expression(node.elt)
         return _list_comp(elt, self.comprehension(node.generators), lpar, rpar), self.end(node)
 
-    def _of_set_comp(self, node: ast.SetComp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_set_comp(self, node: ast.SetComp, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         elt = self.expression(node.elt)
         return _set_comp(elt, self.comprehension(node.generators), lpar, rpar), self.end(node)
 
-    def _of_dict_comp(self, node: ast.DictComp, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_dict_comp(self, node: ast.DictComp, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         key, value = self.expression(node.key), self.expression(node.value)
         for_in = self.comprehension(node.generators)
         return _dict_comp(key, value, for_in, lpar, rpar), self.end(node)
 
-    def _of_generator(
-        self, node: ast.GeneratorExp, start: int, lpar: Any, rpar: Any
-    ) -> tuple[Any, int]:
+    def _of_generator(self, node: ast.GeneratorExp, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + 1
         elt = self.expression(node.elt)
         for_in = self.comprehension(node.generators)
@@ -432,7 +432,7 @@ class Expressions(Cursor):
 
     # -- functions ------------------------------------------------------------
 
-    def _of_lambda(self, node: ast.Lambda, start: int, lpar: Any, rpar: Any) -> tuple[Any, int]:
+    def _of_lambda(self, node: ast.Lambda, start: int, lpar: Any, rpar: Any) -> _Read:
         self.at = start + len("lambda")
         params = self.parameters(node.args)
         return _lambda(params, self.expression(node.body), lpar, rpar), self.at
@@ -449,7 +449,7 @@ class Expressions(Cursor):
         if node.vararg is not None:
             star_arg = self._param(node.vararg, None, "*")
         elif node.kwonlyargs:
-            star_arg = _STAR
+            star_arg = _param_star()
         named = [
             self._param(arg, each)
             for arg, each in zip(node.kwonlyargs, node.kw_defaults, strict=True)

@@ -20,7 +20,7 @@ def maker(kind: type[cst.CSTNode], *names: str) -> Maker:
     """
     known: dict[str, Any] = {"new": object.__new__, "kind": kind}
     lines = [f"def make({', '.join(names)}):", " node = new(kind)"]
-    for field in fields(kind):  # type: ignore[arg-type]
+    for field in fields(kind):
         name = field.name
         known[f"set_{name}"] = getattr(kind, name).__set__
         if name not in names:

@@ -102,7 +102,7 @@ class Statements(Expressions):
                 block = getattr(part, "body", None)
                 if isinstance(block, cst.IndentedBlock):
                     first = self.spans[id(block)][0]
-                    line = self.text[: first].rpartition("\n")[2].rpartition("\r")[2]
+                    line = self.text[:first].rpartition("\n")[2].rpartition("\r")[2]
                     yield line[: len(line) - len(line.lstrip(" \t\f"))]
 
     def _statements(self, nodes: Sequence[ast.stmt]) -> list[Any]:
