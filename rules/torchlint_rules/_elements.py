@@ -1,0 +1,166 @@
+"""Loops that go through a tensor element by element, and what they do with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import How, Kind, Script
+
+__all__ = ["Walk", "elementwise", "is_surely_tensor", "outermost_item", "walk"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_POINTWISE: Final = frozenset(
+    (
+        "abs exp log log2 log10 log1p expm1 sqrt rsqrt square pow sin cos tan tanh sigmoid relu "
+        "float double detach neg reciprocal clone"
+    ).split()
+)
+_TENSORS_ONLY: Final = frozenset(
+    (
+        "argmax argmin eq ne gt lt ge le abs detach squeeze unsqueeze flatten softmax log_softmax "
+        "sigmoid square clamp masked_fill masked_select index_select gather"
+    ).split()
+)
+_OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
+_DEPTH: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A loop over the first dimension of a tensor, by element or by index."""
+
+    tensor: cst.BaseExpression
+    target: cst.Name
+    by_index: bool
+
+
+def walk(script: Script, target: cst.CSTNode, iterated: cst.BaseExpression) -> Walk | None:
+    """Give the tensor that a loop walks through, None where it is no tensor for sure."""
+    if not isinstance(target, cst.Name):
+        return None
+    if isinstance(iterated, cst.Call) and script.name(iterated.func) == "builtins.range":
+        if len(iterated.args) != 1 or iterated.args[0].star:
+            return None
+        tensor = _measured(script, iterated.args[0].value)
+        return Walk(tensor, target, True) if tensor is not None else None
+    return Walk(iterated, target, False) if is_surely_tensor(script, iterated) else None
+
+
+def _measured(script: Script, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Give the tensor whose length an expression is."""
+    if isinstance(node, cst.Call) and len(node.args) == 1:
+        given = node.args[0].value
+        if script.name(node.func) == "builtins.len":
+            return given if is_surely_tensor(script, given) else None
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "size":
+            return node.func.value if script.value_of(given).literal == 0 else None
+    if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
+        index = node.slice[0].slice
+        if node.value.attr.value == "shape" and isinstance(index, cst.Index):
+            if script.value_of(index.value).literal == 0:
+                return node.value.value if is_surely_tensor(script, node.value.value) else None
+    return None
+
+
+def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether an expression is a tensor by what is done with it, not by where it comes from.
+
+    What a network returns, a batch holds or a caller passes may be a list.
+    """
+    if depth > _DEPTH or script.kind(node) not in _TENSORS:
+        return False
+    if isinstance(node, cst.Comparison):
+        sides = [node.left, *(part.comparator for part in node.comparisons)]
+        return any(is_surely_tensor(script, side, depth + 1) for side in sides)
+    if isinstance(node, cst.BinaryOperation):
+        return any(is_surely_tensor(script, side, depth + 1) for side in (node.left, node.right))
+    if isinstance(node, cst.UnaryOperation):
+        return is_surely_tensor(script, node.expression, depth + 1)
+    if isinstance(node, cst.Subscript):
+        return is_surely_tensor(script, node.value, depth + 1)
+    if isinstance(node, cst.Attribute):
+        return node.attr.value in ("T", "mT", "data", "grad")
+    if isinstance(node, cst.Call):
+        name = script.name(node.func) or ""
+        if name.startswith("torch."):
+            return True
+        if name or not isinstance(node.func, cst.Attribute):
+            return False
+        if script.definition(node.func) is not None:
+            return False
+        method = node.func.attr.value
+        return method in _TENSORS_ONLY or is_surely_tensor(script, node.func.value, depth + 1)
+    if not isinstance(node, cst.Name):
+        return False
+    bindings = script.scopes.reaching(node)
+    return bool(bindings) and all(
+        each.how is How.ASSIGN
+        and each.value is not None
+        and is_surely_tensor(script, each.value, depth + 1)
+        for each in bindings
+    )
+
+
+def outermost_item(script: Script, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Give what a number is taken of: `e` of `e.item()` and `float(e)`."""
+    if not isinstance(node, cst.Call):
+        return None
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
+        return node.func.value
+    if script.name(node.func) == "builtins.float" and len(node.args) == 1:
+        return node.args[0].value
+    return None
+
+
+def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | None:
+    """Write an expression of one element as one of the whole tensor; None where that differs."""
+    if _is_element(script, found, node):
+        code = script.code(found.tensor)
+        atom = isinstance(found.tensor, (cst.Name, cst.Attribute, cst.Subscript, cst.Call))
+        return code if atom or found.tensor.lpar else f"({code})"
+    parts = _parts(script, node)
+    inner = [(part, elementwise(script, found, part)) for part in parts]
+    changed = [(part, text) for part, text in inner if text is not None]
+    rest = [part for part, text in inner if text is None]
+    if not changed or not all(script.is_number(part) for part in rest):
+        return None
+    span, code = script.span(node), script.code(node)
+    for part, text in sorted(changed, key=lambda each: -script.span(each[0]).start):
+        at = script.span(part)
+        code = f"{code[: at.start - span.start]}{text}{code[at.end - span.start :]}"
+    return code
+
+
+def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Give the operands of an operation that works element by element, none for any other."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right] if isinstance(node.operator, _OPERATORS) else []
+    if isinstance(node, cst.UnaryOperation):
+        return [node.expression] if isinstance(node.operator, cst.Minus) else []
+    if not isinstance(node, cst.Call) or any(arg.star or arg.keyword for arg in node.args):
+        return []
+    name = script.name(node.func)
+    plain = [arg.value for arg in node.args]
+    if name is None and isinstance(node.func, cst.Attribute):
+        return [node.func.value, *plain] if node.func.attr.value in _POINTWISE else []
+    module, _, word = (name or "").rpartition(".")
+    if name == "builtins.abs" or (module == "torch" and word in _POINTWISE):
+        return plain
+    return []
+
+
+def _is_element(script: Script, found: Walk, node: cst.BaseExpression) -> bool:
+    if not found.by_index:
+        return isinstance(node, cst.Name) and node.value == found.target.value
+    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+        return False
+    index = node.slice[0].slice
+    return (
+        isinstance(index, cst.Index)
+        and isinstance(index.value, cst.Name)
+        and index.value.value == found.target.value
+        and script.code(node.value) == script.code(found.tensor)
+    )
