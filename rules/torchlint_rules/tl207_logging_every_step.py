@@ -21,7 +21,6 @@ _LOGGERS: Final = frozenset(
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
-_ROUNDS: Final = ("epoch", "episode", "ep", "trial", "game", "round")
 _DEPTH: Final = 3
 
 
@@ -261,7 +260,7 @@ class LoggingEveryStep(Rule):
             return
         found: dict[int, tuple[cst.Expr, Loop, str]] = {}
         for loop in script.loops(Role.TRAIN_BATCH):
-            if loop.loader is None and _is_round(loop):
+            if script.is_round(loop):
                 continue
             for line in script.within(loop.node.body, cst.Expr):
                 if not isinstance(line.value, cst.Call) or not _logs(script, line.value):
@@ -280,19 +279,6 @@ class LoggingEveryStep(Rule):
             )
             fix = _fix(script, _neighbours(script, line, found), loop, every)
             yield Finding(self.code, script.span(line), message, fix)
-
-
-def _is_round(loop: Loop) -> bool:
-    """Whether a loop makes one step an epoch, by the name of its target, or tries a few things."""
-    if not isinstance(loop.node, cst.For):
-        return False
-    target, drawn = loop.node.target, loop.node.iter
-    if isinstance(drawn, cst.Call) and drawn.args:
-        drawn = drawn.args[0].value
-    if isinstance(drawn, (cst.List, cst.Tuple)):
-        return True
-    words = target.value.lower().split("_") if isinstance(target, cst.Name) else []
-    return any(word.rstrip("s") in _ROUNDS or word.startswith(_ROUNDS[:2]) for word in words)
 
 
 def _logs(script: Script, call: cst.Call) -> bool:
