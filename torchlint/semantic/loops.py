@@ -52,6 +52,7 @@ def _names_phases(node: LoopNode) -> bool:
     )
 
 
+_ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
@@ -71,6 +72,16 @@ class Loops:
         self._trains: dict[tuple[int, bool], bool] = {}
         self._open: set[int] = set()
         self._repeating: set[int] = set()
+
+    def is_round(self, loop: Loop) -> bool:
+        """Whether each pass is an epoch, by the name of its target, or one of a few things."""
+        if loop.loader is not None or not isinstance(loop.node, cst.For):
+            return False
+        target, drawn = loop.node.target, loop.node.iter
+        if isinstance(drawn, cst.Call) and drawn.args:
+            drawn = drawn.args[0].value
+        words = target.value.lower().split("_") if isinstance(target, cst.Name) else []
+        return isinstance(drawn, (cst.List, cst.Tuple)) or not _ROUNDS.isdisjoint(words)
 
     def all(self) -> list[Loop]:
         """Give every loop statement, in the order of the source."""
