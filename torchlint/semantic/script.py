@@ -299,6 +299,10 @@ class Script:
         """
         return Samenesses(self.functions, self.datasets.work).of(node, loop, runs)
 
+    def is_round(self, loop: Loop) -> bool:
+        """Whether a loop without a loader makes one step an epoch, or for each of a few things."""
+        return self._loops.is_round(loop)
+
     def each_step(self, node: cst.CSTNode) -> bool:
         """Whether a node runs in every step of a loop or of a network."""
         return self._repetition.each_step(node)
