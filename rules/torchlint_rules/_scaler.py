@@ -340,7 +340,6 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
         lbfgs = isinstance(made, cst.Call) and script.name(made.func) == "torch.optim.LBFGS"
         if closure or lbfgs:
             named = script.code(step.optimizer) if step.optimizer is not None else "the optimizer"
-            times = ", by 65536 at first" if scaling.starts_by_default else ""
             message = (
                 f"`{named}` steps by a closure, which `{script.code(step.scaler)}` does not "
                 "support: train in float32 or bfloat16, without a scaler"

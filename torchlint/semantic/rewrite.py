@@ -526,7 +526,25 @@ class Rewrite:
             edits = self.delete(span.start, self.line_end(colon) - len(comment))
         else:
             edits = self.delete(self.line_start(span.start), self._blank_below(start))
-        for row in self._rows(start, self._end_with_comments(span.end, indent), [statement]):
+        end = self._end_with_comments(span.end, indent)
+        return (*edits, *self._moved_left(start, end, indent, depth, [statement]))
+
+    def dedent(self, statement: cst.With, last: Sequence[cst.CSTNode]) -> Edits:
+        """Move the last statements of a `with`, their comments with them, out of it."""
+        indent = self.indent_of(statement)
+        depth = len(self.indent_of(last[0])) - len(indent)
+        start = self.line_start(self.tree.span(last[0]).start)
+        while self.text[self.line_start(start - 1) : start].lstrip().startswith("#"):
+            start = self.line_start(start - 1)
+        end = self._end_with_comments(self.tree.span(last[-1]).end, indent)
+        return self._moved_left(start, end, indent, depth, last)
+
+    def _moved_left(
+        self, start: int, end: int, indent: str, depth: int, nodes: Sequence[cst.CSTNode]
+    ) -> Edits:
+        """Take `depth` characters of white space off the lines of a region."""
+        edits: Edits = ()
+        for row in self._rows(start, end, nodes):
             at = row + self._shared(row, indent)
             white = re.compile(r"[ \t]*").match(self.text, at)
             width = min(depth, len(white.group()) if white else 0)

@@ -65,9 +65,9 @@ class Scaling:
     def starts_by_default(self) -> bool:
         """Whether every scaler starts with the scale that it has by itself, 65536."""
         return not any(
-            arg.keyword.value == "init_scale" if arg.keyword is not None else index or arg.star
+            arg.keyword.value == "init_scale" if arg.keyword is not None else True
             for call in self.makers
-            for index, arg in enumerate(call.args)
+            for arg in call.args[self.names.name(call.func) == "torch.amp.GradScaler" :]
         )
 
     def is_always_on(self, maker: cst.Call) -> bool:
