@@ -11,6 +11,7 @@ from torchlint.semantic.datasets import Trait, Traits
 from torchlint.semantic.evaluations import Evaluation
 from torchlint.semantic.gradient import Grad
 from torchlint.semantic.heat import Heat
+from torchlint.semantic.items import ItemCode, Per
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.layers import Layer, LayerPair
 from torchlint.semantic.loops import Loop, Role
@@ -52,6 +53,7 @@ __all__ = [
     "Grad",
     "Heat",
     "How",
+    "ItemCode",
     "Kind",
     "Layer",
     "LayerPair",
@@ -61,6 +63,7 @@ __all__ = [
     "Move",
     "Note",
     "Part",
+    "Per",
     "Reading",
     "Role",
     "Rule",

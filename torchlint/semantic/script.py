@@ -23,6 +23,7 @@ from torchlint.semantic.functions import Definition, Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.guard import Guard
 from torchlint.semantic.heat import Heat, Heats
+from torchlint.semantic.items import ItemCode, Items
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -291,6 +292,10 @@ class Script:
     def last_pass(self, loop: Loop) -> str | None:
         """Give the test for the last pass over a loader that is counted (`i == len(loader)`)."""
         return Windows(self.functions, self.values, self._loops).last_pass(loop)
+
+    def items(self) -> list[ItemCode]:
+        """Give the functions that run whenever a loader reads an item or makes a batch."""
+        return Items(self.functions, self.values, self.origins).all()
 
     def sameness(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Sameness:
         """Say whether an expression comes out the same in every pass of a loop.
