@@ -223,6 +223,26 @@ class TrainingModeNotRestored(Rule):
                     optimizer.step()
                 validate(model)
             """,
+        "a helper sets the mode by a flag": """
+            import torch
+            class Solver:
+                def set_mode(self, train):
+                    if train:
+                        self.net.train()
+                    else:
+                        self.net.eval()
+                def draw(self):
+                    self.set_mode(train=False)
+                    print(self.net(held_out))
+                    self.set_mode(train=True)
+                def run(self):
+                    self.set_mode(train=True)
+                    for step, (x, y) in enumerate(self.train_loader):
+                        criterion(self.net(x), y).backward()
+                        self.optimizer.step()
+                        if step % 100 == 0:
+                            self.draw()
+            """,
         "each pass begins with train": """
             import torch
             for epoch in range(9):

@@ -91,7 +91,7 @@ class Rounds:
     ) -> Iterator[Stuck]:
         """Yield how a mode comes back to a place, through the loops around it and its callers."""
         for loop in self.loops.around(place):
-            turns = list(self._turns(loop.node.body, _DEPTH))
+            turns = self._turns(loop.node.body, _DEPTH)
             if self._last([t for t in turns if self._is_before(t, place)], path) is not None:
                 return
             behind = self._last([t for t in turns if not self._is_before(t, place)], path)
@@ -139,20 +139,43 @@ class Rounds:
 
     # -- turns ---------------------------------------------------------------------------
 
-    def _turns(self, region: cst.CSTNode, depth: int) -> Iterator[_Turn]:
-        """Yield the changes of mode in a region, those of functions that it runs included."""
+    def _turns(self, region: cst.CSTNode, depth: int) -> list[_Turn]:
+        """Give the changes of mode in a region, those of functions that it runs included."""
+        found: list[_Turn] = []
         for call in self.functions.own(region, cst.Call):
             own = self.modes.switch(call)
             if own is not None:
                 path = _plain(dotted(own.network)) if own.network is not None else ""
-                yield _Turn(call, own.mode, path, call)
+                found.append(_Turn(call, own.mode, path, call))
                 continue
             callee = self.functions.callee(call)
             if callee is None or not depth:
                 continue
             for inner in self._turns(callee.body, depth - 1):
                 path = self._in_caller(inner.path, call, callee) if inner.path else ""
-                yield _Turn(call, inner.mode, path, inner.switch)
+                found.append(_Turn(call, inner.mode, path, inner.switch))
+        return [self._open(turn) if self._has_choice(turn, found) else turn for turn in found]
+
+    def _open(self, turn: _Turn) -> _Turn:
+        return _Turn(turn.at, Mode.UNKNOWN, turn.path, turn.switch)
+
+    def _has_choice(self, turn: _Turn, turns: list[_Turn]) -> bool:
+        """Whether another turn, to another mode, stands in the other branch of an `if`."""
+        branches = dict(self._branches(turn.at))
+        return any(
+            other.mode is not turn.mode
+            and any(branches.get(test, taken) != taken for test, taken in self._branches(other.at))
+            for other in turns
+        )
+
+    def _branches(self, node: cst.CSTNode) -> Iterator[tuple[int, bool]]:
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return
+            if isinstance(outer, cst.If) and child is not outer.test:
+                yield id(outer), child is outer.body
+            child = outer
 
     def _in_caller(self, path: str, call: cst.Call, function: cst.FunctionDef) -> str:
         """Give what a caller calls a thing that a function calls by a path, empty if unknown."""
