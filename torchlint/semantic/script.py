@@ -14,7 +14,9 @@ from torchlint.semantic.arrays import Array, Arrays
 from torchlint.semantic.attention import Attention, Attentions
 from torchlint.semantic.batches import Batches
 from torchlint.semantic.batching import Batching
+from torchlint.semantic.calls import Calls
 from torchlint.semantic.datasets import Datasets
+from torchlint.semantic.determinism import Determinism
 from torchlint.semantic.devices import Devices
 from torchlint.semantic.dtypes import Dtypes
 from torchlint.semantic.evaluations import Evaluation, Evaluations
@@ -103,6 +105,7 @@ class Script:
         self.tree = Tree(source, syntax)
         self.scopes = Scopes(self.tree)
         self.names = Names(self.scopes)
+        self._calls = Calls(self.tree, self.names)
         self.functions = Functions(self.tree, self.scopes, self.names)
         self.values = Values(self.functions)
         self.iteration = Iteration(self.names, self.scopes)
@@ -129,6 +132,7 @@ class Script:
         self.precision = Precision(self.functions, self.kinds)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._heats)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.determinism = Determinism(self.tree, self.names, self.values)
         self.processes = Processes(self.functions, self.origins)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
         self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
@@ -212,9 +216,7 @@ class Script:
 
     def calls(self, *names: str) -> Iterator[CallSite]:
         """Yield the calls of any of these qualified names."""
-        for call in self.tree.all(cst.Call):
-            if self.names.name(call.func) in names:
-                yield CallSite(self, call)
+        return (CallSite(self, call) for call in self._calls.of(names))
 
     def call(self, node: cst.Call) -> CallSite:
         """Give a call as rules ask for it."""
@@ -222,9 +224,7 @@ class Script:
 
     def method_calls(self, *methods: str) -> Iterator[cst.Call]:
         """Yield the calls of attributes with any of these names, whatever they belong to."""
-        for call in self.tree.all(cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value in methods:
-                yield call
+        return iter(self._calls.of_methods(methods))
 
     def imports(self, *modules: str) -> bool:
         """Whether the file imports one of these modules, or something of one."""

@@ -1,0 +1,78 @@
+"""Determinism: the settings by which a script asks for the same numbers in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.names import Names
+from torchlint.semantic.tree import Tree
+from torchlint.semantic.values import Values
+
+__all__ = ["Determinism", "Setting"]
+
+_FLAGS: Final = {
+    "torch.backends.cudnn.deterministic": True,
+    "torch.backends.cudnn.enabled": False,
+    "torch.utils.deterministic.fill_uninitialized_memory": True,
+}
+_SWITCHES: Final = frozenset({"torch.use_deterministic_algorithms", "torch.set_deterministic"})
+_MODES: Final = "torch.set_deterministic_debug_mode"
+_VARIABLE: Final = "CUBLAS_WORKSPACE_CONFIG"
+_WORKSPACES: Final = (":4096:8", ":16:8")
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One statement or call that asks for determinism; `name` is what it sets."""
+
+    node: cst.Assign | cst.Call
+    name: str
+
+
+class Determinism:
+    """Finds what keeps torch to kernels that give the same numbers in every run."""
+
+    def __init__(self, tree: Tree, names: Names, values: Values) -> None:
+        self.tree = tree
+        self.names = names
+        self.values = values
+
+    def settings(self) -> Iterator[Setting]:
+        """Yield the places that ask for determinism, cuDNN switched off included."""
+        for line in self.tree.all(cst.Assign):
+            for each in line.targets:
+                name = self._set(each.target, line.value)
+                if name is not None:
+                    yield Setting(line, name)
+        for call in self.tree.all(cst.Call):
+            name = self.names.name(call.func)
+            if name is not None and self._asks(call, name):
+                yield Setting(call, name)
+
+    def _set(self, target: cst.BaseExpression, value: cst.BaseExpression) -> str | None:
+        """Give the flag, or the variable of the environment, that an assignment sets."""
+        if isinstance(target, cst.Attribute):
+            name = self.names.name(target)
+            wanted = _FLAGS.get(name or "")
+            found = wanted is not None and self.values.value_of(value).equals(wanted)
+            return name if found else None
+        if isinstance(target, cst.Subscript) and self.names.name(target.value) == "os.environ":
+            index = target.slice[0].slice
+            named = isinstance(index, cst.Index) and self.values.value_of(index.value).equals(
+                _VARIABLE
+            )
+            asked = any(self.values.value_of(value).equals(each) for each in _WORKSPACES)
+            return _VARIABLE if named and asked else None
+        return None
+
+    def _asks(self, call: cst.Call, name: str) -> bool:
+        if name in _SWITCHES:
+            return self.values.argument(call, "mode", 0).equals(True)
+        if name == _MODES:
+            mode = self.values.argument(call, "debug_mode", 0)
+            return any(mode.equals(each) for each in ("warn", "error", 1, 2))
+        return False
