@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
 
@@ -36,6 +36,7 @@ class Functions:
         self._callers = Memo[tuple[cst.Call, ...]]((), names.trail)
         self._definitions = Memo[Definition | None](None, names.trail)
         self._instances = Memo[cst.ClassDef | None](None, names.trail)
+        self._own_nodes: dict[tuple[int, type[cst.CSTNode]], list[Any]] = {}
         self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
 
     # -- definitions ----------------------------------------------------------
@@ -302,11 +303,14 @@ class Functions:
 
     def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of a type inside `outer` that run with it, none of inner functions."""
-        home = self.scopes.function(outer) if not isinstance(outer, cst.FunctionDef) else outer
-        for node in self.tree.within(outer, kind):
-            inner = self.scopes.function(node)
-            if inner is home or (home is None and inner is None):
-                yield node
+        key = (id(outer), kind)
+        found = self._own_nodes.get(key)
+        if found is None:
+            function = self.scopes.function
+            home = outer if type(outer) is cst.FunctionDef else function(outer)
+            nodes = self.tree.within(outer, kind)
+            found = self._own_nodes[key] = [node for node in nodes if function(node) is home]
+        return iter(cast("list[NodeT]", found))
 
     def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
         """Give a node and the bodies of the functions of this file that it runs, callees last."""

@@ -101,9 +101,10 @@ class Loops:
         """Yield the loops of the same function in whose body a node stands, the nearest first."""
         child = node
         for outer in self.tree.ancestors(node):
-            if isinstance(outer, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            kind = type(outer)
+            if kind is cst.FunctionDef or kind is cst.ClassDef or kind is cst.Lambda:
                 return
-            if isinstance(outer, (cst.For, cst.While)) and child is outer.body:
+            if (type(outer) is cst.For or type(outer) is cst.While) and child is outer.body:
                 yield self.loop(outer)
             child = outer
 
@@ -232,9 +233,10 @@ class Loops:
 
     def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
         for outer in self.tree.ancestors(call):
-            if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+            kind = type(outer)
+            if outer is loop or kind is cst.FunctionDef or kind is cst.ClassDef:
                 return False
-            if isinstance(outer, (cst.For, cst.While)):
+            if kind is cst.For or kind is cst.While:
                 return True
         return False
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 __all__ = ["Memo", "Trail"]
 
 T = TypeVar("T")
 
 _NEVER: Final = 1 << 30
+_UNKNOWN: Final = object()
 
 
 class Trail:
@@ -35,15 +36,16 @@ class Memo(Generic[T]):
     def __init__(self, open_answer: T, trail: Trail) -> None:
         self.open_answer = open_answer
         self.trail = trail
-        self._known: dict[int, T] = {}
+        self._known: dict[int, object] = {}
         self._passing: dict[int, tuple[T, int, object]] = {}
         self._open: dict[int, int] = {}
 
     def answer(self, subject: object, find: Callable[[], T]) -> T:
         """Give the answer for a subject (which must stay alive), found at most once."""
         key = id(subject)
-        if key in self._known:
-            return self._known[key]
+        known = self._known.get(key, _UNKNOWN)
+        if known is not _UNKNOWN:
+            return cast(T, known)
         trail = self.trail
         if key in self._open:
             trail.lean(self._open[key])

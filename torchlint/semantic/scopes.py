@@ -61,12 +61,12 @@ class Scope:
     @property
     def is_class(self) -> bool:
         """Whether names bound here are out of sight for the functions inside."""
-        return isinstance(self.node, cst.ClassDef)
+        return type(self.node) is cst.ClassDef
 
     @property
     def is_function(self) -> bool:
         """Whether this is a function or a lambda."""
-        return isinstance(self.node, (cst.FunctionDef, cst.Lambda))
+        return type(self.node) in (cst.FunctionDef, cst.Lambda)
 
 
 _SCOPES: Final = (
@@ -78,19 +78,17 @@ _SCOPES: Final = (
     cst.DictComp,
     cst.GeneratorExp,
 )
+_FRAMES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 
 
 def dotted(node: cst.CSTNode) -> str:
     """Give `a.b.c` for a chain of attributes on a name, else an empty string."""
-    parts: list[str] = []
-    while isinstance(node, cst.Attribute):
-        parts.append(node.attr.value)
+    path = ""
+    while type(node) is cst.Attribute:
+        path = f".{node.attr.value}{path}"
         node = node.value
-    if not isinstance(node, cst.Name):
-        return ""
-    parts.append(node.value)
-    return ".".join(reversed(parts))
+    return node.value + path if type(node) is cst.Name else ""
 
 
 class Scopes:
@@ -163,7 +161,7 @@ class Scopes:
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Give the class in whose body, methods included, a node stands."""
         for outer in self.tree.ancestors(node):
-            if isinstance(outer, cst.ClassDef):
+            if type(outer) is cst.ClassDef:
                 return outer
         return None
 
@@ -356,10 +354,10 @@ class Scopes:
         found: list[cst.CSTNode] = []
         for outer in self.tree.ancestors(node):
             if type(outer) in _BLOCKS:
-                parent = self.tree.parent(outer)
-                if not isinstance(parent, cst.With):
+                parent = type(self.tree.parent(outer))
+                if parent is not cst.With:
                     found.append(outer)
-                if isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
+                if parent is cst.FunctionDef or parent is cst.ClassDef:
                     break
         return tuple(found)
 
@@ -415,9 +413,10 @@ class Scopes:
         """Find the bindings that a later part of a loop hands to its next pass."""
         found: list[Binding] = []
         for loop in self.tree.ancestors(place):
-            if isinstance(loop, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            kind = type(loop)
+            if kind in _FRAMES:
                 break
-            if not isinstance(loop, (cst.For, cst.While)):
+            if type(loop) is not cst.For and type(loop) is not cst.While:
                 continue
             if killer is not None and self.tree.inside(killer.node, loop):
                 break

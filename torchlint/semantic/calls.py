@@ -1,0 +1,53 @@
+"""Calls by the name of what they call, found once for all who ask."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from torchlint.semantic.names import Names
+from torchlint.semantic.tree import Tree
+
+__all__ = ["Calls"]
+
+_Index = dict[str, list[cst.Call]]
+
+
+class Calls:
+    """The calls of a file, in the order of the source."""
+
+    def __init__(self, tree: Tree, names: Names) -> None:
+        self.tree = tree
+        self.names = names
+
+    def of(self, names: tuple[str, ...]) -> list[cst.Call]:
+        """Give the calls of any of some qualified names."""
+        return self._joined(self._by_name, names)
+
+    def of_methods(self, methods: tuple[str, ...]) -> list[cst.Call]:
+        """Give the calls of attributes with any of some names, whatever they belong to."""
+        return self._joined(self._by_method, methods)
+
+    def _joined(self, index: _Index, words: tuple[str, ...]) -> list[cst.Call]:
+        found = [index[word] for word in dict.fromkeys(words) if word in index]
+        if len(found) < 2:
+            return found[0] if found else []
+        return sorted((call for calls in found for call in calls), key=self.tree.order)
+
+    @cached_property
+    def _by_name(self) -> _Index:
+        index: _Index = {}
+        for call in self.tree.all(cst.Call):
+            name = self.names.name(call.func)
+            if name is not None:
+                index.setdefault(name, []).append(call)
+        return index
+
+    @cached_property
+    def _by_method(self) -> _Index:
+        index: _Index = {}
+        for call in self.tree.all(cst.Call):
+            if type(call.func) is cst.Attribute:
+                index.setdefault(call.func.attr.value, []).append(call)
+        return index
