@@ -8,11 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, How, Kind, Note, Rule, Safety, Script, Step
+from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step
+from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 
-_ENVIRONMENTS: Final = re.compile(
-    r"(?:gym|gymnasium|procgen|pettingzoo|dm_control|unityagents|stable_baselines3|envpool)(?:\.|$)"
-)
 _OWN_KERNELS: Final = re.compile(
     r"(?:torch_geometric|torch_sparse|torch_scatter|dgl|e3nn|higher|pyro|gpytorch|opacus|"
     r"torch\.utils\.cpp_extension|torch\.sparse|functorch|learn2learn|torchdiffeq)(?:\.|$)"
@@ -396,37 +394,18 @@ class FullPrecisionTraining(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
-        if not _may_be_cuda(script) or _keeps_to_float32(script):
+        if not may_be_cuda(script) or _keeps_to_float32(script):
             return
         for step in script.steps.all:
             if _is_plain(script, step):
                 yield _finding(self.code, script, step)
 
 
-def _may_be_cuda(script: Script) -> bool:
-    """Whether the script owns its loop and some run of it can be on an NVIDIA GPU."""
-    if script.framework != "none" or script.target.device in ("cpu", "mps", "xpu"):
-        return False
-    if script.target.device == "cuda":
-        return True
-    text = script.source.text
-    elsewhere = "mps" in text or "xpu" in text
-    if elsewhere and not any(word in text for word in ("cuda", "accelerator", "gpu")):
-        return False
-    return script.can_use_accelerator
-
-
 def _keeps_to_float32(script: Script) -> bool:
     """Whether the file decides on a precision, or does what float32 or more is needed for."""
     if script.precision.speaks_of_low or script.precision.is_wide:
         return True
-    modules = [
-        binding.qualified
-        for bindings in script.scopes.module.bindings.values()
-        for binding in bindings
-        if binding.how is How.IMPORT
-    ]
-    if any(_ENVIRONMENTS.match(each) or _OWN_KERNELS.match(each) for each in modules):
+    if in_environment(script) or any(_OWN_KERNELS.match(each) for each in imported(script)):
         return True
     if any(
         "torch.autograd.Function" in script.functions.bases(owner)
@@ -443,11 +422,6 @@ def _rules_out(script: Script, call: cst.Call) -> bool:
         return True
     if name.startswith("torch.sparse") or name in ("torch.spmm", "torch.dsmm"):
         return True
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("step", "reset"):
-        receiver = call.func.value
-        word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
-        if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
-            return True
     return any(
         arg.keyword is not None
         and arg.keyword.value in ("create_graph", "is_sparse")
@@ -461,7 +435,7 @@ def _is_plain(script: Script, step: Step) -> bool:
     home = script.function(step.backward)
     if home is not None and home.name.value.startswith("test_"):
         return False
-    if not script.steps.is_alone(step):
+    if not script.steps.is_alone(step) or not script.steps.updates(step):
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
         return False

@@ -68,11 +68,15 @@ class Steps:
         )
 
     def is_alone(self, step: Step) -> bool:
-        """Whether the loops around a step send nothing else backward, and update parameters."""
-        regions: list[cst.CSTNode] = [loop.node.body for loop in self._loops_of(step.backward)]
-        return all(
-            len(set(self._backwards(region))) == 1 and self._updates(region) for region in regions
-        )
+        """Whether the loops around a step send nothing else backward."""
+        return all(len(set(self._backwards(body))) == 1 for body in self._passes(step))
+
+    def updates(self, step: Step) -> bool:
+        """Whether the loops around a step also change parameters."""
+        return all(self._updates(body) for body in self._passes(step))
+
+    def _passes(self, step: Step) -> list[cst.CSTNode]:
+        return [loop.node.body for loop in self._loops_of(step.backward)]
 
     def _updates(self, region: cst.CSTNode) -> bool:
         """Whether code, or what it runs, steps something or goes through parameters itself."""

@@ -1,0 +1,93 @@
+"""What the rules on torch-wide settings for NVIDIA GPUs share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, How, Kind, Role, Script
+
+__all__ = ["imported", "in_environment", "may_be_cuda", "place", "setting", "trains"]
+
+_ENVIRONMENTS: Final = re.compile(
+    r"(?:gym|gymnasium|procgen|pettingzoo|dm_control|unityagents|stable_baselines3|envpool)(?:\.|$)"
+)
+_SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
+
+
+def may_be_cuda(script: Script) -> bool:
+    """Whether the script owns its loop and some run of it can be on an NVIDIA GPU."""
+    if script.framework != "none" or script.target.device in ("cpu", "mps", "xpu"):
+        return False
+    if script.target.device == "cuda":
+        return True
+    text = script.source.text
+    elsewhere = "mps" in text or "xpu" in text
+    if elsewhere and not any(word in text for word in ("cuda", "accelerator", "gpu")):
+        return False
+    return script.can_use_accelerator
+
+
+def imported(script: Script) -> Iterator[str]:
+    """Yield the qualified names that the module imports."""
+    for bindings in script.scopes.module.bindings.values():
+        for binding in bindings:
+            if binding.how is How.IMPORT:
+                yield binding.qualified
+
+
+def in_environment(script: Script) -> bool:
+    """Whether the loop is one of reinforcement learning: small networks, actions on the host."""
+    if any(_ENVIRONMENTS.match(each) for each in imported(script)):
+        return True
+    for call in script.method_calls("step", "reset"):
+        assert isinstance(call.func, cst.Attribute)
+        receiver = call.func.value
+        word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
+        if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
+            return True
+    return False
+
+
+def trains(script: Script) -> bool:
+    """Whether the file is a program of its own that trains a network."""
+    steps = [step for step in script.steps.all if script.steps.updates(step)]
+    return bool(steps) and (
+        bool(script.guard.guards()) or any(script.guard.at_import(step.backward) for step in steps)
+    )
+
+
+def place(script: Script) -> cst.CSTNode | None:
+    """Give the call that moves a network to its device, else what the first training loop draws."""
+    for call in script.method_calls("cuda", "to"):
+        move = script.moves.move(call)
+        if move is not None and script.kind(move.moved) is Kind.MODULE:
+            return call
+    for loop in script.loops(Role.TRAIN_BATCH):
+        return loop.node.iter if isinstance(loop.node, cst.For) else loop.node.test
+    return None
+
+
+def setting(script: Script, line: str) -> Edits | None:
+    """Put a line of settings behind the imports of the module; `{torch}` in it is torch's name."""
+    written = script.rewrite.importing("torch")
+    if written is None or written[1]:
+        return None
+    last: cst.CSTNode | None = None
+    settled = False
+    for statement in script.tree.module.body:
+        if not isinstance(statement, cst.SimpleStatementLine):
+            if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or last is not None:
+                break
+            continue
+        if isinstance(statement.body[0], (cst.Import, cst.ImportFrom)):
+            last, settled = statement, False
+        elif _SETTINGS.match(script.code(statement)):
+            last, settled = statement, True
+    if last is None or not script.rewrite.stands_alone(last):
+        return None
+    text = line.format(torch=written[0])
+    return script.rewrite.after(last, text) if settled else script.rewrite.after(last, "", text)

@@ -1,0 +1,263 @@
+"""TL306: float32 matrix products without TF32."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Rule, Safety, Script
+from torchlint_rules._cuda import in_environment, may_be_cuda, place, setting, trains
+
+_SET: Final = re.compile(
+    r"float32_matmul_precision|allow_tf32|fp32_precision|NVIDIA_TF32_OVERRIDE|tf32", re.IGNORECASE
+)
+_PRODUCTS: Final = re.compile(
+    r"Linear|Attention|Transformer|LSTM|GRU|RNN|matmul|bmm|einsum|\bmm\b|addmm|\w @ \w|dot_product"
+)
+_LINE: Final = '{torch}.set_float32_matmul_precision("high")'
+
+
+class Tf32Off(Rule):
+    """
+    ## What it does
+    Flags a script that trains in float32 on a GPU and leaves the precision of matrix products as it
+    is by default.
+
+    ## Why it is slow
+    Since Ampere the tensor cores multiply float32 matrices too, rounded to TF32, at many times the
+    rate of full float32. Convolutions do so by default; matrix products, and so linear layers and
+    attention, only once `torch.set_float32_matmul_precision("high")` was called.
+
+    ## When not to
+    Leave it where products need all 24 bits: physics, matrix inverses, networks in float64. Under
+    autocast there is little left to gain.
+
+    ## Fix safety
+    Unsafe: products are rounded to 10 bits of mantissa, so losses drift. The fix writes "high",
+    never "medium", which changes what a CPU computes as well.
+    """
+
+    code = "TL306"
+    name = "tf32-off"
+    summary = "float32 matrix products do not use the tensor cores"
+    impact = "medium"
+    safety = Safety.UNSAFE
+    needs = (".backward(",)
+    since = (1, 12)
+
+    invalid = {
+        "behind the imports; told where the network moves": """
+              import torch
+              from torch import nn
+            +
+            + torch.set_float32_matmul_precision("high")
+
+              device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            - model = nn.Linear(4, 4).to(device)
+            + model = nn.Linear(4, 4).to(device)
+              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+              for x, y in loader:
+                  loss = (model(x.to(device)) - y.to(device)).square().mean()
+                  loss.backward()
+                  optimizer.step()
+            """,
+        "in a function that a main guard runs, beside another setting": """
+              import torch as T
+              import torch.nn.functional as F
+
+              T.backends.cudnn.benchmark = True
+            + T.set_float32_matmul_precision("high")
+
+              def main(model, loader):
+            -     model = model.cuda()
+            +     model = model.cuda()
+                  optimizer = T.optim.SGD(model.parameters(), lr=0.1)
+                  for x, y in loader:
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                      loss.backward()
+                      optimizer.step()
+
+              if __name__ == "__main__":
+                  main(None, None)
+            """,
+        "the network moves out of sight: told at the loop": """
+              import torch
+              from models import build_model
+            +
+            + torch.set_float32_matmul_precision("high")
+
+              device = "cuda:0"
+              model = build_model(device)
+              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            - for x, y in loader:
+            + for x, y in loader:
+                  loss = model(x.to(device), y.to(device))
+                  loss.backward()
+                  optimizer.step()
+            """,
+    }
+    valid = {
+        "set already": """
+            import torch
+            torch.set_float32_matmul_precision("high")
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "somebody wants the full precision": """
+            import torch
+            torch.set_float32_matmul_precision("highest")
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "by the older switch; the two do not mix": """
+            import torch
+            torch.backends.cuda.matmul.allow_tf32 = True
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "by the newest, after which reading the others raises": """
+            import torch
+            torch.backends.cuda.matmul.fp32_precision = "tf32"
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "autocast covers the products": """
+            import torch
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                with torch.autocast("cuda", dtype=torch.bfloat16):
+                    loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "scientific code computes in float64": """
+            import torch
+            model = torch.nn.Linear(4, 4).double().cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "matrix inverses need all digits": """
+            import torch
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (torch.linalg.inv(model(x.cuda())) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "nothing here runs on a GPU": """
+            import torch
+            model = torch.nn.Linear(4, 4)
+            for x, y in loader:
+                loss = (model(x) - y).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "a module of a program that may set it elsewhere": """
+            import torch
+            def train(model, loader, optimizer):
+                for x, y in loader:
+                    loss = (model(x.cuda()) - y.cuda()).square().mean()
+                    loss.backward()
+                    optimizer.step()
+            """,
+        "convolutions use TF32 by themselves, and there is nothing else": """
+            import torch
+            from torch import nn
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.conv = nn.Conv2d(3, 8, 3)
+                def forward(self, x):
+                    return self.conv(x)
+            model = Net().cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "an attack changes pictures, it trains nothing": """
+            import torch
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                x = x.cuda().requires_grad_()
+                loss = (model(x) - y.cuda()).square().mean()
+                loss.backward()
+                x = x + x.grad.sign()
+            """,
+        "Lightning has a way of its own": """
+            import torch
+            import lightning as L
+            torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                model(x).backward()
+                optimizer.step()
+            """,
+        "a loop over an environment: its products are small": """
+            import gymnasium as gym
+            import torch
+            model = torch.nn.Linear(4, 2).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            env = gym.make("CartPole-v1")
+            state, _ = env.reset()
+            for _ in range(100):
+                loss = model(torch.as_tensor(state).cuda()).sum()
+                loss.backward()
+                optimizer.step()
+            """,
+        "torch before 1.12 has no such function": """
+            # target-torch: 1.11
+            import torch
+            model = torch.nn.Linear(4, 4).cuda()
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+    }
+
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag a program that trains with matrix products in full float32."""
+        if not may_be_cuda(script) or _SET.search(script.source.text):
+            return
+        if script.precision.speaks_of_low or script.precision.is_wide or in_environment(script):
+            return
+        if _only_convolves(script):
+            return
+        node = place(script) if trains(script) else None
+        if node is None:
+            return
+        edits = setting(script, _LINE)
+        fix = None
+        if edits is not None:
+            because = "matrix products are rounded to TF32, 10 bits of mantissa"
+            fix = Fix.unsafe("Let matrix products use TF32", edits, because=because)
+        message = (
+            "float32 matrix products leave the tensor cores idle: call "
+            '`torch.set_float32_matmul_precision("high")` when the program starts'
+        )
+        yield Finding(self.code, script.span(node), message, fix)
+
+
+def _only_convolves(script: Script) -> bool:
+    """Whether the networks of the file have convolutions and no other products."""
+    makes = {(script.name(call.func) or "").rpartition(".")[2] for call in script.all(cst.Call)}
+    convolves = any(name.startswith("Conv") for name in makes)
+    return convolves and not _PRODUCTS.search(script.source.text)
