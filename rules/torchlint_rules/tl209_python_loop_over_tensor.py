@@ -275,10 +275,11 @@ class PythonLoopOverTensor(Rule):
         """Flag every loop and every built-in that walks through a tensor."""
         for call in script.calls(*_REDUCTIONS):
             yield from self._of_builtin(script, call.node)
+        recurrent = any(word in script.source.text for word in ("RNN", "LSTM", "GRU"))
         for loop in script.all(cst.For):
-            found = walk(script, loop.target, loop.iter)
-            summed = self._of_sum(script, loop, found) if found is not None else None
-            finding = summed or self._of_rows(script, loop, found) or self._of_steps(script, loop)
+            finding = self._of_line(script, loop)
+            if finding is None and recurrent:
+                finding = self._of_steps(script, loop)
             if finding is not None:
                 yield finding
         for comprehension in script.all(cst.ListComp):
@@ -305,11 +306,28 @@ class PythonLoopOverTensor(Rule):
         )
         yield Finding(self.code, script.span(call), message, fix)
 
-    def _of_sum(self, script: Script, loop: cst.For, found: Walk) -> Finding | None:
+    def _of_line(self, script: Script, loop: cst.For) -> Finding | None:
+        """Read a loop whose body is one line."""
         line = _sole_line(loop)
         added = _added(script, line) if line is not None else None
-        if added is None or line is None:
+        row = _appended(line) if line is not None else None
+        if line is None or (added is None and row is None):
             return None
+        found = walk(script, loop.target, loop.iter)
+        if found is None:
+            return None
+        if row is not None:
+            return self._row_by_row(script, found, row, loop.iter)
+        return self._of_sum(script, loop, found, line, added) if added is not None else None
+
+    def _of_sum(
+        self,
+        script: Script,
+        loop: cst.For,
+        found: Walk,
+        line: cst.BaseSmallStatement,
+        added: cst.BaseExpression,
+    ) -> Finding | None:
         inner = outermost_item(script, added)
         whole = elementwise(script, found, inner if inner is not None else added)
         if whole is None:
@@ -334,15 +352,6 @@ class PythonLoopOverTensor(Rule):
         return Finding(self.code, script.span(loop.iter), message, fix)
 
     # -- rows and steps -------------------------------------------------------
-
-    def _of_rows(self, script: Script, loop: cst.For, found: Walk | None) -> Finding | None:
-        line = _sole_line(loop) if found is not None else None
-        if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call) or found is None:
-            return None
-        func, args = line.value.func, line.value.args
-        if not isinstance(func, cst.Attribute) or func.attr.value != "append" or len(args) != 1:
-            return None
-        return self._row_by_row(script, found, args[0].value, loop.iter)
 
     def _of_comprehension(self, script: Script, node: cst.ListComp) -> Iterator[Finding]:
         part = node.for_in
@@ -423,6 +432,16 @@ def _added(script: Script, line: cst.BaseSmallStatement) -> cst.BaseExpression |
         return None
     same = script.code(line.targets[0].target) == script.code(value.left)
     return value.right if same else None
+
+
+def _appended(line: cst.BaseSmallStatement) -> cst.BaseExpression | None:
+    """Give what a line appends to a list."""
+    call = line.value if isinstance(line, cst.Expr) else None
+    if not isinstance(call, cst.Call) or len(call.args) != 1:
+        return None
+    func = call.func
+    appends = isinstance(func, cst.Attribute) and func.attr.value == "append"
+    return call.args[0].value if appends else None
 
 
 def _read_elsewhere(script: Script, loop: cst.For, found: Walk) -> bool:
