@@ -303,6 +303,7 @@ class BarrierInLoop(Rule):
                 peaks.append(torch.cuda.max_memory_allocated())
             """,
         "another library's": """
+            import torch
             from mine import gc
             for x, y in loader:
                 loss = model(x.cuda()).mean()
