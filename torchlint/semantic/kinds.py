@@ -271,6 +271,9 @@ class Kinds:
     def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
         method = func.attr.value
         base = self.kind(func.value)
+        if base is Kind.NOTHING:
+            # a method of what the question is about: `model = model.to(device)` in a loop
+            return base
         if base is Kind.UNKNOWN:
             moved = method in ("to", "cuda") and self._is_batch(func.value)
             if (method in _TENSOR_ONLY or moved) and name is None:
