@@ -160,3 +160,10 @@ def not_what_the_name_says(config):
     criterion = [1, 2, 3]
     c = criterion  # kind: SEQUENCE
     return a, b, c, model
+
+
+def moved_in_each_pass(batches, device):
+    network = torch.nn.Linear(4, 4)
+    for x in batches:
+        network = network.to(device)  # kind network: MODULE
+        network(x)
