@@ -63,7 +63,9 @@ class ModuleMovedInLoop(Rule):
             + criterion = criterion.cuda()
               for x, y in loader:
             -     model.to(device)
+                  x = x.to(device)
             -     model.train()
+                  y = y.to(device)
             -     criterion = criterion.cuda()
                   loss = criterion(model(x), y)
                   loss.backward()
