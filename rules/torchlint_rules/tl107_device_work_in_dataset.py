@@ -157,6 +157,16 @@ class DeviceWorkInDataset(Rule):
                     return self.x[i].to(torch.float32), self.y[i].to("cpu")
             device = torch.device("cuda")
             """,
+        "where the items are already": """
+            import torch
+            def collate_fn(rows):
+                device = rows[0].device
+                out = torch.zeros(len(rows), 8, device=device)
+                for i, row in enumerate(rows):
+                    out[i, : len(row)] = row.to(out.device)
+                return out.to(torch.device("cpu")), torch.ones(3, device=rows[1].device).cuda
+            device = torch.device("cuda")
+            """,
         "a wrapper around a loader moves whole batches": """
             import torch
             class DeviceLoader:

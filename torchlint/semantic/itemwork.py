@@ -13,7 +13,8 @@ from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.origins import Origins
 from torchlint.semantic.randomness import RANDOM_METHODS, random_name
-from torchlint.semantic.scopes import dotted
+from torchlint.semantic.scopes import Binding, How, dotted
+from torchlint.semantic.words import words
 
 __all__ = ["ItemWork"]
 
@@ -50,6 +51,9 @@ _CHEAP_METHODS: Final = frozenset(
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
+_SETTINGS: Final = frozenset(
+    "self cls args opt opts cfg config conf hparams params options flags settings".split()
+)
 
 
 class ItemWork:
@@ -153,10 +157,43 @@ class ItemWork:
         )
 
     def _is_device(self, node: cst.BaseExpression) -> bool:
-        text = self.tree.text(node)
-        if text.strip("'\"") == "cpu":
+        named = _DEVICE_WORD.fullmatch(self.tree.text(node)) is not None
+        return (named or self.kinds.kind(node) is Kind.DEVICE) and not self._stays(node)
+
+    def _stays(self, node: cst.BaseExpression, depth: int = 4) -> bool:
+        """Whether a device is surely the host, or the one where another tensor is."""
+        if isinstance(node, cst.Name) and node.value != "None":
+            found = self.scopes.reaching(node)
+            return bool(found and depth) and all(
+                bool(values := self._values_of(binding))
+                and all(self._stays(value, depth - 1) for value in values)
+                for binding in found
+            )
+        if isinstance(node, cst.IfExp):
+            return self._stays(node.body, depth) and self._stays(node.orelse, depth)
+        if isinstance(node, cst.Attribute):
+            return node.attr.value == "device" and self._is_item(node.value)
+        if isinstance(node, cst.Call):
+            named = self.names.name(node.func) == "torch.device" and len(node.args) == 1
+            return named and self.tree.text(node.args[0].value).strip("'\"") == "cpu"
+        return self.tree.text(node).strip("'\"") in ("cpu", "None")
+
+    def _values_of(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Give what a name can be by a binding, nothing where that is out of sight."""
+        if isinstance(binding.node, cst.Param):
+            return self.functions.given(binding.node)
+        plain = binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None
+        return [binding.value] if plain and binding.value is not None else []
+
+    def _is_item(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a tensor at hand, no object that keeps a setting."""
+        if isinstance(node, cst.Subscript) or self.kinds.kind(node) is Kind.TENSOR:
+            return True
+        if not isinstance(node, cst.Name) or self.kinds.kind(node) is Kind.MODULE:
             return False
-        return self.kinds.kind(node) is Kind.DEVICE or _DEVICE_WORD.fullmatch(text) is not None
+        found = self.scopes.reaching(node)
+        local = all(self.scopes.function(each.node) is not None for each in found)
+        return bool(found) and local and _SETTINGS.isdisjoint(words(node.value))
 
     # -- indexing -------------------------------------------------------------
 
