@@ -411,7 +411,7 @@ def _has_odd_parameters(script: Script) -> bool:
 def _value(script: Script, site: CallSite) -> str | None:
     """Give what `fused` is to be, None where the versions in question lack it."""
     adagrad = site.name == "torch.optim.Adagrad"
-    if script.may_be_mps and (adagrad or not script.target.has((2, 6))):
+    if (adagrad or not script.target.has((2, 6))) and script.may_be_mps:
         return None
     on_gpu = script.target.has(_OWNERS[site.name or ""])
     if script.target.has((2, 4)):

@@ -289,7 +289,7 @@ class GradientsNeverCleared(Rule):
         seen: set[int] = set()
         for loop in script.loops(Role.TRAIN_BATCH):
             acts = script.updates.within(loop.node.body)
-            steps = [each for each in acts if each.act is Act.STEP and id(each.call) not in seen]
+            steps = [each for each in _uncleared(script, acts) if id(each.call) not in seen]
             if not steps or not _is_plain(script, loop, acts):
                 continue
             for step in steps:
@@ -311,6 +311,22 @@ class GradientsNeverCleared(Rule):
 
 
 # -- gradients that pile up ------------------------------------------------------
+
+
+def _uncleared(script: Script, acts: Sequence[Update]) -> list[Update]:
+    """Give the steps of optimizers that nothing clears by the same name."""
+    cleared = {
+        script.code(each.optimizer)
+        for each in acts
+        if each.act is Act.CLEAR and each.optimizer is not None
+    }
+    return [
+        each
+        for each in acts
+        if each.act is Act.STEP
+        and each.optimizer is not None
+        and script.code(each.optimizer) not in cleared
+    ]
 
 
 def _is_plain(script: Script, loop: Loop, acts: Sequence[Update]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
@@ -14,13 +15,13 @@ from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.labels import label
 from torchlint.semantic.loops import Loops
 from torchlint.semantic.origins import Origins
-from torchlint.semantic.scopes import dotted
 from torchlint.semantic.words import words
 
 __all__ = ["Optimizers"]
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
+_RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
 
 
@@ -76,9 +77,10 @@ class Optimizers:
 
     def _restores(self, call: cst.Call) -> bool:
         func = call.func
-        word = dotted(func).rpartition(".")[2]
-        if isinstance(func, cst.Attribute):
-            word = func.attr.value
+        named = func.attr if isinstance(func, cst.Attribute) else func
+        word = named.value if isinstance(named, cst.Name) else ""
+        if not _RESTORES.search(word):
+            return False
         if word == "load_state_dict" and isinstance(func, cst.Attribute):
             kind = self.kinds.kind(func.value)
             if kind is not Kind.UNKNOWN:
