@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.api import Act, Edits, Role, SchedulerStep, Script, Update
 
-__all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps"]
+__all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps", "whole"]
 
 _RATES: Final = frozenset("lr get_lr get_last_lr param_groups".split())
 _STABLE: Final = frozenset({"builtins.isinstance", "builtins.hasattr"})
@@ -138,7 +138,7 @@ def put_behind(
     block = found.region
     if not isinstance(block, cst.IndentedBlock):
         return None
-    statement = _whole(script, step.call, block)
+    statement = whole(script, step.call, block)
     if statement is None or _skips(script, statement, block):
         return None
     last = max(_index(script, each.at, block) for each in found.updates)
@@ -153,7 +153,7 @@ def put_behind(
     return script.rewrite.moved(statement, place, behind=True, text=text)
 
 
-def _whole(
+def whole(
     script: Script, call: cst.Call, block: cst.IndentedBlock
 ) -> cst.SimpleStatementLine | cst.If | None:
     """Give the statement of a block that holds a call and nothing else: its line, or an `if`."""
