@@ -10,9 +10,9 @@ import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Grad, Rule, Safety, Script, Window, Wrapped
 
-_MANAGED: Final = frozenset({
-    "no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "has_no_sync",
-})  # fmt: skip
+_MANAGED: Final = frozenset(
+    "no_sync require_backward_grad_sync set_requires_gradient_sync has_no_sync".split()
+)
 _READING: Final = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "unscale_")
 _TITLE: Final = "Average the gradients in the last pass of each window only"
 _BECAUSE: Final = "gradients are averaged once, after they were summed up, and round otherwise"
@@ -60,12 +60,10 @@ class GradientSyncInAccumulation(Rule):
                   optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
                   for i, (x, y) in enumerate(loader):
             -         loss = criterion(model(x), y) / k
-            -         # the gradients add up
             -         loss.backward()
             +         sync = (i + 1) % k == 0
             +         with contextlib.nullcontext() if sync else model.no_sync():
             +             loss = criterion(model(x), y) / k
-            +             # the gradients add up
             +             loss.backward()
                       if (i + 1) % k == 0:
                           optimizer.step()
@@ -312,17 +310,28 @@ class GradientSyncInAccumulation(Rule):
                 optimizer.step()
                 optimizer.zero_grad()
             """,
+        "an attack on the inputs, whose gradients are thrown away": """
+            import torch
+            model = torch.nn.parallel.DistributedDataParallel(net)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                for _ in range(10):
+                    criterion(model(x + delta), y).backward()
+                    delta = attack(delta)
+                optimizer.zero_grad()
+                criterion(model(x + delta), y).backward()
+                optimizer.step()
+            """,
         "every pass steps": """
             import torch
             model = torch.nn.parallel.DistributedDataParallel(net)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             for i, batch in enumerate(loader):
                 optimizer.zero_grad()
-                loss = model(batch)
-                loss.backward()
+                model(batch).backward()
                 optimizer.step()
                 if i % 10 == 0:
-                    print(loss.item())
+                    print(i)
             """,
         "the gradients of the pass before are thrown away": """
             import torch
@@ -351,7 +360,6 @@ class GradientSyncInAccumulation(Rule):
             """,
         "nothing is shared between processes here": """
             import torch
-            from torch.nn.parallel import DistributedDataParallel
             model = torch.nn.Linear(4, 4)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             for i, batch in enumerate(loader):
@@ -359,7 +367,7 @@ class GradientSyncInAccumulation(Rule):
                 if i % 4 == 0:
                     optimizer.step()
                     optimizer.zero_grad()
-            shared = DistributedDataParallel(model)
+            shared = torch.nn.parallel.DistributedDataParallel(model)
             """,
         "sharded, where whole gradients would have to be kept": """
             import torch
@@ -375,9 +383,8 @@ class GradientSyncInAccumulation(Rule):
             """,
         "the network beside it is frozen in its wrap and only the plain one learns": """
             import torch
-            from torch.nn.parallel import DistributedDataParallel
             head = torch.nn.Linear(4, 4)
-            teacher = DistributedDataParallel(net)
+            teacher = torch.nn.parallel.DistributedDataParallel(net)
             optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
             for i, batch in enumerate(loader):
                 with torch.no_grad():
@@ -463,11 +470,11 @@ def _edits(script: Script, window: Window, networks: list[cst.BaseExpression]) -
     context = _null_context(script)
     if test is None or context is None:
         return None
-    written, imports = context
-    header = f"with {written}() if {test.name} else {script.code(network)}.no_sync():"
+    (written, imports), (name, value) = context, test
+    header = f"with {written}() if {name} else {script.code(network)}.no_sync():"
     indent = script.rewrite.indent_of(region.lines[0])
-    if test.value:
-        header = f"{test.name} = {test.value}{script.source.newline}{indent}{header}"
+    if value:
+        header = f"{name} = {value}{script.source.newline}{indent}{header}"
     return (*imports, *script.rewrite.wrap(region.lines, header))
 
 
@@ -517,18 +524,13 @@ def _reads_gradients(script: Script, window: Window) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Test:
-    """The name that says whether a pass synchronises, and what it is set to (if it is new)."""
-
-    name: str
-    value: str
-
-
 def _test(
     script: Script, window: Window, region: _Region, network: cst.BaseExpression
-) -> _Test | None:
-    """Say when a pass is the last of its window, with what is known before the forward pass."""
+) -> tuple[str, str] | None:
+    """Say when a pass is the last of its window, with what is known before the forward pass.
+
+    Gives the name that says it, and what the name is set to, "" where it has its value already.
+    """
     if window.closing is None:
         test = _last_part(script, window) if window.test is None else None
     elif _changes(script, window.closing.test, region.until_step):
@@ -541,12 +543,12 @@ def _test(
     sure = script.processes.wrapped(network) is Wrapped.SURELY
     or_else = "" if sure else f' or not hasattr({script.code(network)}, "no_sync")'
     if test.isidentifier() and not tail and not or_else:
-        return _Test(test, "")
+        return test, ""
     used = {name.value for name in script.all(cst.Name)}
     free = [word for word in _WORDS if word not in used]
     if not free or "\n" in test or (tail + or_else and _binds_loosely(window.test)):
         return None
-    return _Test(free[0], f"{test}{tail}{or_else}")
+    return free[0], f"{test}{tail}{or_else}"
 
 
 def _binds_loosely(test: cst.BaseExpression | None) -> bool:
@@ -556,7 +558,8 @@ def _binds_loosely(test: cst.BaseExpression | None) -> bool:
 
 def _changes(script: Script, test: cst.BaseExpression, lines: list[cst.BaseStatement]) -> bool:
     """Whether some lines bind a name that a test reads, or call what may."""
-    if any(script.within(test, cst.Call)) and not _only_counts(script, test):
+    calls = script.within(test, cst.Call)
+    if any(script.name(call.func) != "builtins.len" for call in calls):
         return True
     return any(
         script.tree.inside(binding.node, line)

@@ -8,10 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Heat, Loop, Role, Rule, Script
+from torchlint.api import Finding, Heat, Role, Rule, Script
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
-_COLLECTIVES: Final = frozenset(
+_COLLECTIVES: Final = tuple(
     f"torch.distributed.{name}"
     for name in (
         "all_reduce reduce all_gather all_gather_into_tensor all_gather_object gather "
@@ -232,16 +232,15 @@ class CollectiveEveryStep(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every collective of a training step that nothing is trained with."""
-        for call in script.all(cst.Call):
-            name = script.name(call.func)
-            if name in _BARRIERS:
-                if _is_hot(script, call):
-                    yield Finding(self.code, script.span(call), _of_barrier(script, call))
-            elif call.args and (name in _COLLECTIVES or _is_helper(script, call)):
-                loop = _is_hot(script, call)
-                measured = _measured(script, call)
-                if loop and measured is not None and not _is_trained_with(script, call, measured):
-                    yield Finding(self.code, script.span(call), _of_number(script, call, measured))
+        for site in script.calls(*_BARRIERS):
+            if _is_hot(script, site.node):
+                yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
+        for call in (*(site.node for site in script.calls(*_COLLECTIVES)), *_helpers(script)):
+            if not call.args or not _is_hot(script, call):
+                continue
+            measured = _measured(script, call)
+            if measured is not None and not _is_trained_with(script, call, measured):
+                yield Finding(self.code, script.span(call), _of_number(script, call, measured))
 
 
 def _of_barrier(script: Script, call: cst.Call) -> str:
@@ -259,24 +258,28 @@ def _of_number(script: Script, call: cst.Call, measured: cst.Name) -> str:
     )
 
 
-def _is_hot(script: Script, call: cst.Call) -> Loop | None:
-    """Give the training loop each of whose passes makes a call."""
+def _is_hot(script: Script, call: cst.Call) -> bool:
+    """Whether each pass of a training loop makes a call."""
     loop = script.batch_loop(call)
-    if loop is None or loop.role is not Role.TRAIN_BATCH:
-        return None
-    return loop if script.heat(call) is Heat.HOT else None
+    return loop is not None and loop.role is Role.TRAIN_BATCH and script.heat(call) is Heat.HOT
 
 
-def _is_helper(script: Script, call: cst.Call) -> bool:
-    """Whether a call runs a function that reduces a number over processes."""
-    func = call.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else ""
-    last = func.value if isinstance(func, cst.Name) else last
-    if not _HELPER.fullmatch(last):
-        return False
+def _helpers(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls of functions that reduce a number over processes."""
+    for call in script.all(cst.Call):
+        func = call.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
+            if script.name(func) not in _COLLECTIVES and _reduces(script, call):
+                yield call
+
+
+def _reduces(script: Script, call: cst.Call) -> bool:
+    """Whether a function that says that it reduces does, as far as the file shows it."""
     own = script.functions.callee(call)
     if own is None:
-        return script.definition(func) is None and script.name(func) != f"torch.{last}"
+        outside = script.definition(call.func) is None
+        return outside and not (script.name(call.func) or "").startswith(("torch.", "functools."))
     return any(
         script.name(inner.func) in _COLLECTIVES
         for body in script.functions.reached(own, 2)

@@ -289,10 +289,9 @@ class Profiler(Rule):
             return
         places = [
             place
-            for call in script.all(cst.Call)
-            if (name := script.name(call.func)) is not None
-            and (place := _place(script, script.call(call), name)) is not None
-            and not script.switched(call, "profil", "bench", "trace", "debug")
+            for site in script.calls(*_TORCH, *_MARKERS, *_PYTHON, *_RUNNERS, _HISTORY)
+            if not script.switched(site.node, "profil", "bench", "trace", "debug")
+            and (place := _place(script, site)) is not None
         ]
         unread = [Leftover.of(script, place.gone) for place in places if place.gone is not None]
         together = [each for each in unread if each is not None]
@@ -310,13 +309,14 @@ class _Place:
     gone: cst.WithItem | cst.SimpleStatementLine | None = None
 
 
-def _place(script: Script, site: CallSite, name: str) -> _Place | None:
+def _place(script: Script, site: CallSite) -> _Place | None:
     """Judge a call: does it begin to record training, and can it go?"""
+    name = site.name or ""
     if name in _RUNNERS:
         return _Place(site, name) if _trains(script, script.tree.module) else None
     if name == _HISTORY:
         return _of_history(script, site)
-    if name not in _TORCH | _MARKERS | _PYTHON or _is_bounded(site):
+    if _is_bounded(site):
         return None
     item = script.parent(site.node)
     statement = script.parent(item) if isinstance(item, cst.WithItem) else None

@@ -86,6 +86,8 @@ class Processes:
     def networks(self, region: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """Yield the wrapped networks that code runs, or hands to what may run them."""
         for call in self.functions.own(region, cst.Call):
+            if (self.names.name(call.func) or "").startswith("builtins."):
+                continue
             handed = [call.func, *(arg.value for arg in call.args if not arg.star)]
             for node in handed:
                 if isinstance(node, (cst.Name, cst.Attribute)) and dotted(node):

@@ -91,12 +91,11 @@ class Windows:
         if outer is None or not isinstance(block, cst.IndentedBlock) or loop.loader is not None:
             return None
         behind = block.body[block.body.index(loop.node) + 1 :]
-        closed = any(
-            self._is(call, "step") and self.loops.is_step(call)
-            for line in behind
-            for call in self.functions.own(line, cst.Call)
-        )
-        return Window(loop, tuple(backwards), None, None) if closed else None
+        calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
+        steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
+        cleared = [call for call in calls if any(self._is(call, word) for word in _CLEARING)]
+        thrown = any(self.tree.order(one) < self.tree.order(steps[0]) for one in cleared if steps)
+        return Window(loop, tuple(backwards), None, None) if steps and not thrown else None
 
     def _own(self, loop: Loop) -> Iterator[cst.Call]:
         """Yield the calls of a loop's own passes, those of loops inside left out."""
