@@ -85,7 +85,7 @@ class Optimizers:
             kind = self.kinds.kind(func.value)
             if kind is not Kind.UNKNOWN:
                 return kind is Kind.OPTIMIZER
-            return any(each in _NAMED for each in words(self.tree.text(call)))
+            return self._speaks_of_optimizer(func.value, call)
         if not _RESTORING.intersection(words(word)) or self.functions.callee(call) is not None:
             return False
         return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
@@ -108,6 +108,12 @@ class Optimizers:
         if not isinstance(last, cst.Name) or not _SAVING.intersection(words(last.value)):
             return False
         return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+
+    def _speaks_of_optimizer(self, owner: cst.BaseExpression, call: cst.Call) -> bool:
+        """Whether what is restored is named like an optimizer, or what it gets is."""
+        if any(word in _NAMED for word in words(self.tree.text(owner))):
+            return True
+        return any("optim" in text.value for text in self.tree.within(call, cst.SimpleString))
 
     def hidden(self, call: cst.Call) -> bool:
         """Whether the optimizer that a call makes is handed to code that this file does not show.
