@@ -82,9 +82,15 @@ def test_labels() -> None:
         use(optimizer=torch.optim.SGD([]))
         """
     )
-    assert [script.optimizers.label(site.node) for site in script.calls("torch.optim.SGD")] == [
-        "`a`", "`self.b`", 'the optimizer "c"', "the optimizer of `build()`", "this optimizer", "`optimizer`"
-    ]  # fmt: skip
+    labels = [script.optimizers.label(site.node) for site in script.calls("torch.optim.SGD")]
+    assert labels == [
+        "`a`",
+        "`self.b`",
+        'the optimizer "c"',
+        "the optimizer of `build()`",
+        "this optimizer",
+        "`optimizer`",
+    ]
 
 
 @pytest.mark.parametrize(
