@@ -64,11 +64,25 @@ def place(script: Script) -> cst.CSTNode | None:
     """Give the call that moves a network to its device, else what the first training loop draws."""
     for call in script.method_calls("cuda", "to"):
         move = script.moves.move(call)
-        if move is not None and script.kind(move.moved) is Kind.MODULE:
+        if move is not None and _is_network(script, move.moved, script.parent(call)):
             return call
     for loop in script.loops(Role.TRAIN_BATCH):
         return loop.node.iter if isinstance(loop.node, cst.For) else loop.node.test
     return None
+
+
+def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:
+    """Whether what moves is a network, or becomes one by the name that it is given."""
+    if script.kind(moved) is Kind.MODULE:
+        return True
+    if not isinstance(holder, cst.Assign) or not isinstance(moved, cst.Call):
+        return False
+    named = script.code(holder.targets[0].target)
+    return any(
+        script.kind(name) is Kind.MODULE
+        for name in script.all(cst.Name)
+        if name.value == named and script.scopes.reads(name)
+    )
 
 
 def setting(script: Script, line: str) -> Edits | None:
