@@ -230,7 +230,10 @@ class Rewriting:
             return line
         indent = rewrite.indent_of(script.statement(self.attention.product))
         inner = f"{rewrite.newline}{indent}{rewrite.unit()}"
-        return f"{function}({inner}{', '.join(arguments)}{rewrite.newline}{indent})"
+        joint = ", ".join(arguments)
+        if len(inner) + len(joint) > _WIDTH:
+            joint = f",{inner}".join((", ".join(arguments[:3]), *arguments[3:])) + ","
+        return f"{function}({inner}{joint}{rewrite.newline}{indent})"
 
 
 def _words(text: str) -> list[str]:

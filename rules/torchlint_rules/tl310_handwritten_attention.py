@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,7 @@ from torchlint.api import Attention, Finding, Kind, Role, Rule, Safety, Script
 from torchlint_rules._attention import FUNCTION, Rewriting, kept_where
 
 _FUSED: Final = ("flash_attn", "memory_efficient_attention", "xformers", "flex_attention")
+_CONSTANT: Final = re.compile(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\[?[\w.]+\]?\)\)")
 
 
 class HandwrittenAttention(Rule):
@@ -164,6 +166,45 @@ class HandwrittenAttention(Rule):
             -     return wei @ v
             +     return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=D**-0.5)
             """,
+        "the strict triangle of a buffer, under a name": """
+              import torch
+              import torch.nn.functional as F
+              from torch import nn
+              class Attention(nn.Module):
+                  def __init__(self, n, dropout):
+                      super().__init__()
+                      self.dropout = nn.Dropout(dropout)
+                      self.register_buffer("mask", torch.triu(torch.ones(n, n), diagonal=1))
+                  def forward(self, queries, keys, values, count):
+            -         scores = queries @ keys.transpose(2, 3)
+            -         hidden = self.mask.bool()[:count, :count]
+            -         scores.masked_fill_(hidden, -torch.inf)
+            -         weights = torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1)
+            -         weights = self.dropout(weights)
+            -         return (weights @ values).transpose(1, 2)
+            +         return F.scaled_dot_product_attention(
+            +             queries, keys, values,
+            +             dropout_p=self.dropout.p if self.training else 0.0,
+            +             is_causal=True,
+            +         ).transpose(1, 2)
+            """,
+        "a layer made for the softmax, under another name": """
+              import torch
+              import torch.nn.functional as F
+              class Attention(torch.nn.Module):
+                  def __init__(self, width):
+                      super().__init__()
+                      self.scale = width ** -0.5
+                      self.attend = torch.nn.Softmax(dim=-1)
+                  def forward(self, q, k, v):
+            -         dots = torch.matmul(q, k.transpose(-1, -2)) * self.scale
+            -
+            -         attn = self.attend(dots)
+            -
+            -         out = torch.matmul(attn, v)
+            +         out = F.scaled_dot_product_attention(q, k, v, scale=self.scale)
+                      return out
+            """,
         "dropout as a function knows when it trains": """
               import torch.nn.functional as F
               class Attention:
@@ -187,6 +228,24 @@ class HandwrittenAttention(Rule):
                   scores = torch.einsum("blhe,bshe->bhls", q, k)
             !     weights = torch.softmax(scores * 0.125, dim=-1)
                   return torch.einsum("bhls,bshd->blhd", weights, v)
+            """,
+        "a scale that is a tensor for no reason": """
+              import torch
+              class Attention(torch.nn.Module):
+                  def __init__(self, width, device):
+                      super().__init__()
+                      self.scale = torch.sqrt(torch.FloatTensor([width])).to(device)
+                  def forward(self, q, k, v):
+                      energy = torch.matmul(q, k.permute(0, 1, 3, 2)) / self.scale
+            !         attention = torch.softmax(energy, dim=-1)
+                      return torch.matmul(attention, v)
+            """,
+        "operands in a list": """
+              import torch
+              def attend(query, key, value):
+                  energy = torch.einsum("nqhd,nkhd->nhqk", [query, key])
+            !     attention = torch.softmax(energy / (256 ** (1 / 2)), dim=3)
+                  return torch.einsum("nhql,nlhd->nqhd", [attention, value])
             """,
         "whoever makes it decides on the scale of the queries": """
               import torch
@@ -421,10 +480,12 @@ def _hint(script: Script, attention: Attention) -> str | None:
     factor = attention.factor
     hint = ""
     if factor is not None and not script.is_number(factor):
-        if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
-            return None
         named = script.code(factor)
         hint = f" with `scale={'1 / ' if attention.divides else ''}{named}`"
+        if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
+            if not _CONSTANT.match(script.code_of(factor)):
+                return None
+            hint = f" with `{named}` as a number for its `scale`"
     for mask in attention.masks:
         condition = script.code(mask.condition)
         if mask.fill is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -84,8 +85,8 @@ class Attentions:
     def _normalised(self, call: cst.Call) -> tuple[cst.BaseExpression, int] | None:
         """Give what a softmax is taken of, and along which dimension."""
         func = call.func
-        last = _last(func)
-        if "softmax" not in last.lower():
+        last = _last(func.func if isinstance(func, cst.Call) else func)
+        if "softmax" not in last.lower() and last not in self._layers:
             return None
         if any(arg.star for arg in call.args) or self.values.argument_node(call, "dtype", 3):
             return None
@@ -106,6 +107,14 @@ class Attentions:
         if given is None or not isinstance(dim.literal, int):
             return None
         return given.value, dim.literal
+
+    @cached_property
+    def _layers(self) -> frozenset[str]:
+        """The names that softmax layers are given."""
+        made = [call for call in self.tree.all(cst.Call) if _last(call.func) == "Softmax"]
+        lines = [self.tree.parent(call) for call in made]
+        targets = [line.targets[0].target for line in lines if isinstance(line, cst.Assign)]
+        return frozenset(_last(target) for target in targets) - {""}
 
     def _softmax_layer(self, func: cst.BaseExpression) -> cst.Call | None:
         made = self.values.value_of(func).node
@@ -193,24 +202,32 @@ class _Reader:
                 if holder.attr.value not in ("matmul", "bmm") or len(call.args) != 1:
                     return None
                 return call, call.args[0].value
-            elif isinstance(holder, cst.Arg):
-                call = self.tree.parent(holder)
-                if not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
+            elif isinstance(holder, (cst.Arg, cst.Element)):
+                call = self._taker(holder)
+                if call is None or any(arg.star for arg in call.args):
                     return None
                 if call.args[0] is holder and self.all.is_dropout(call) and self.dropout is None:
                     self.dropout = value = call
                     continue
-                return self._product_of(call, holder)
+                return self._product_of(call, value)
             else:
                 return None
         return None
 
-    def _product_of(self, call: cst.Call, weights: cst.Arg) -> _Product | None:
+    def _taker(self, holder: cst.CSTNode) -> cst.Call | None:
+        """Give the call that takes an argument, or a list with an element among its arguments."""
+        if isinstance(holder, cst.Element):
+            outer = self.tree.parent(holder)
+            holder = (self.tree.parent(outer) if outer is not None else None) or holder
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return call if isinstance(call, cst.Call) else None
+
+    def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
         if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
-            return (call, call.args[1].value) if call.args[0] is weights else None
+            return (call, call.args[1].value) if call.args[0].value is weights else None
         labels = self._einsum(call)
         operands = self._operands(call)
-        if labels is None or operands[0] is not weights.value:
+        if labels is None or operands[0] is not weights:
             return None
         a, b, out = labels
         if len(a) < 3 or a[-2] in b or set(out) != set(a + b) - {a[-1]} or a[-1] not in b:
