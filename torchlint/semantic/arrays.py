@@ -76,12 +76,12 @@ class Arrays:
         self.tree = kinds.tree
         self.scopes = kinds.scopes
         self.names = kinds.names
-        self._arrays = Memo[Array | None](None, kinds.names.trail)
-        self._frames = Memo[bool](False, kinds.names.trail)
+        self._arrays = Memo[cst.BaseExpression, "Array | None"](None, kinds.names.trail, self._array)
+        self._frames = Memo(False, kinds.names.trail, self._frame)
 
     def array(self, node: cst.BaseExpression) -> Array | None:
         """Give what is known of an expression that is an array."""
-        return self._arrays.answer(node, lambda: self._array(node))
+        return self._arrays.answer(node)
 
     def _array(self, node: cst.BaseExpression) -> Array | None:
         if isinstance(node, cst.Name):
@@ -168,7 +168,7 @@ class Arrays:
 
     def _is_frame(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is a DataFrame or Series of pandas."""
-        return self._frames.answer(node, lambda: self._frame(node))
+        return self._frames.answer(node)
 
     def _frame(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):

@@ -33,9 +33,9 @@ class Functions:
         self.scopes = scopes
         self.names = names
         self._mentions: dict[str, list[cst.CSTNode]] | None = None
-        self._callers = Memo[tuple[cst.Call, ...]]((), names.trail)
-        self._definitions = Memo[Definition | None](None, names.trail)
-        self._instances = Memo[cst.ClassDef | None](None, names.trail)
+        self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), names.trail, self._all_callers)
+        self._definitions = Memo[cst.CSTNode, "Definition | None"](None, names.trail, self._definition)
+        self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, names.trail, self._instance_of)
         self._own_nodes: dict[tuple[int, type[cst.CSTNode]], list[Any]] = {}
         self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
 
@@ -43,7 +43,7 @@ class Functions:
 
     def definition(self, node: cst.CSTNode) -> Definition | None:
         """Give the one function or class of this file that an expression names."""
-        return self._definitions.answer(node, lambda: self._definition(node))
+        return self._definitions.answer(node)
 
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if isinstance(node, cst.Name):
@@ -112,7 +112,7 @@ class Functions:
 
     def instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Give the class of this file whose instance an expression surely is."""
-        return self._instances.answer(node, lambda: self._instance_of(node))
+        return self._instances.answer(node)
 
     def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         if isinstance(node, cst.Call):
@@ -212,7 +212,10 @@ class Functions:
 
     def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
         """Give the calls in this file that run a function."""
-        return self._callers.answer(function, lambda: tuple(self._find_callers(function)))
+        return self._callers.answer(function)
+
+    def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        return tuple(self._find_callers(function))
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value

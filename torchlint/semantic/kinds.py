@@ -69,11 +69,12 @@ class Kinds:
         self.scopes = functions.scopes
         self.names = functions.names
         self.losses = Losses(functions)
-        self._kinds = Memo(Kind.NOTHING, functions.names.trail)
+        self._kinds = Memo(Kind.NOTHING, functions.names.trail, self._kind)
+        self._bound = Memo(Kind.NOTHING, functions.names.trail, self._kind_of_binding)
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """Give the kind of an expression, or of the value that a target is given."""
-        return self._kinds.answer(node, lambda: self._kind(node))
+        return self._kinds.answer(node)
 
     # -- expressions ----------------------------------------------------------
 
@@ -351,7 +352,7 @@ class Kinds:
 
     def kind_of_binding(self, binding: Binding) -> Kind:
         """Give the kind of the value that one binding gives its name."""
-        return self._kinds.answer(binding, lambda: self._kind_of_binding(binding))
+        return self._bound.answer(binding)
 
     def _kind_of_binding(self, binding: Binding) -> Kind:
         node = binding.node

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar, cast
 
 __all__ = ["Memo", "Trail"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _NEVER: Final = 1 << 30
@@ -26,21 +27,22 @@ class Trail:
         self.lowest = min(self.lowest, depth)
 
 
-class Memo(Generic[T]):
+class Memo(Generic[S, T]):
     """Remembers answers, so that none depends on the order of the questions.
 
     A question that leads back to itself gets `open_answer` there. What was found on the way to an
     open question is good for the rest of that question only, and is forgotten with it.
     """
 
-    def __init__(self, open_answer: T, trail: Trail) -> None:
+    def __init__(self, open_answer: T, trail: Trail, find: Callable[[S], T]) -> None:
         self.open_answer = open_answer
         self.trail = trail
+        self.find = find
         self._known: dict[int, object] = {}
         self._passing: dict[int, tuple[T, int, object]] = {}
         self._open: dict[int, int] = {}
 
-    def answer(self, subject: object, find: Callable[[], T]) -> T:
+    def answer(self, subject: S) -> T:
         """Give the answer for a subject (which must stay alive), found at most once."""
         key = id(subject)
         known = self._known.get(key, _UNKNOWN)
@@ -56,15 +58,15 @@ class Memo(Generic[T]):
                 trail.lean(lowest)
                 return found
             del self._passing[key]
-        return self._find(key, find)
+        return self._find(key, subject)
 
-    def _find(self, key: int, find: Callable[[], T]) -> T:
+    def _find(self, key: int, subject: S) -> T:
         trail = self.trail
         depth = self._open[key] = len(trail.open)
         trail.open.append(object())
         outer, trail.lowest = trail.lowest, _NEVER
         try:
-            found = find()
+            found = self.find(subject)
         finally:
             trail.open.pop()
             del self._open[key]

@@ -113,14 +113,14 @@ class Names:
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes
         self.trail = Trail()
-        self._known = Memo[str | None](None, self.trail)
+        self._known = Memo[cst.CSTNode, "str | None"](None, self.trail, self._canonical_name)
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Give the canonical qualified name, None when there is none or more than one.
 
         A thing that the file defines itself has no qualified name.
         """
-        return self._known.answer(node, lambda: self._canonical_name(node))
+        return self._known.answer(node)
 
     def _canonical_name(self, node: cst.CSTNode) -> str | None:
         found = self._name(node)

@@ -28,7 +28,7 @@ class Repetition:
         self.heats = heats
         self.loops = loops
         self.scopes = functions.scopes
-        self._functions = Memo(False, functions.names.trail)
+        self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Whether a node runs in every step: of a batch loop, of a rollout, of a network."""
@@ -41,9 +41,7 @@ class Repetition:
         ):
             return True
         function = self.scopes.function(node)
-        return function is not None and self._functions.answer(
-            function, lambda: self._is_step(function)
-        )
+        return function is not None and self._functions.answer(function)
 
     def _is_step(self, function: cst.FunctionDef) -> bool:
         owner = self.scopes.scope(function).node

@@ -83,13 +83,13 @@ class Values:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-        self._values = Memo(_UNKNOWN, functions.names.trail)
+        self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
         self._made: list[cst.Dict] = []
         self._open: set[tuple[int, str]] = set()
 
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Give the one expression that `node` can be."""
-        return self._values.answer(node, lambda: self._value_of(node))
+        return self._values.answer(node)
 
     def _value_of(self, node: cst.BaseExpression) -> Value:
         if isinstance(node, cst.Name):
