@@ -68,7 +68,8 @@ class Items:
         }
         for owner in self.tree.all(cst.ClassDef):
             bases = self.functions.bases(owner)
-            if derived(bases) is not Kind.DATASET and owner not in handed:
+            named = owner.name.value.endswith("Dataset") and self._own_method(owner, "__len__")
+            if derived(bases) is not Kind.DATASET and owner not in handed and not named:
                 continue
             read = self._own_method(owner, "__getitem__")
             if read is not None:

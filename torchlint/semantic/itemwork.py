@@ -160,17 +160,21 @@ class ItemWork:
         named = _DEVICE_WORD.fullmatch(self.tree.text(node)) is not None
         return (named or self.kinds.kind(node) is Kind.DEVICE) and not self._stays(node)
 
-    def _stays(self, node: cst.BaseExpression, depth: int = 4) -> bool:
+    def _stays(self, node: cst.BaseExpression, seen: frozenset[int] = frozenset()) -> bool:
         """Whether a device is surely the host, or the one where another tensor is."""
         if isinstance(node, cst.Name) and node.value != "None":
             found = self.scopes.reaching(node)
-            return bool(found and depth) and all(
-                bool(values := self._values_of(binding))
-                and all(self._stays(value, depth - 1) for value in values)
+            inner = seen | {id(binding) for binding in found}
+            return bool(found) and all(
+                id(binding) in seen
+                or (
+                    bool(values := self._values_of(binding))
+                    and all(self._stays(value, inner) for value in values)
+                )
                 for binding in found
             )
         if isinstance(node, cst.IfExp):
-            return self._stays(node.body, depth) and self._stays(node.orelse, depth)
+            return self._stays(node.body, seen) and self._stays(node.orelse, seen)
         if isinstance(node, cst.Attribute):
             return node.attr.value == "device" and self._is_item(node.value)
         if isinstance(node, cst.Call):
