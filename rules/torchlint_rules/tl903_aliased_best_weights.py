@@ -290,10 +290,8 @@ class AliasedBestWeights(Rule):
         for line in script.all(cst.Assign):
             for target, value in _pairs(line):
                 live = _live(script, value)
-                whole = script.kind(value) is Kind.MODULE if not live else False
-                if not live and not (whole and isinstance(value, (cst.Name, cst.Attribute))):
-                    continue
-                if whole and not _speaks(script, target):
+                whole = not live and _is_network(script, target, value)
+                if not live and not whole:
                     continue
                 owner = value if whole else _owner(live[0])
                 if not _is_kept(script, line, target, owner):
@@ -321,6 +319,13 @@ def _pairs(line: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpressio
             for one, other in zip(target.elements, value.elements, strict=False)
         ]
     return [(target, value)]
+
+
+def _is_network(script: Script, target: cst.BaseExpression, value: cst.BaseExpression) -> bool:
+    """Whether a target that is named the best gets a network itself."""
+    if not isinstance(value, (cst.Name, cst.Attribute)) or not _speaks(script, target):
+        return False
+    return script.kind(value) is Kind.MODULE
 
 
 def _owner(call: cst.Call) -> cst.BaseExpression:
