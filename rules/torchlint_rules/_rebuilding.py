@@ -1,0 +1,250 @@
+"""What the passes of a training loop make anew out of the same things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Loop, Role, Sameness, Script
+
+__all__ = ["Rebuilt", "hoisted", "rebuilt", "training_loops"]
+
+_OTHER_RUNS: Final = frozenset(
+    (
+        "fold folds kfold split splits run runs trial trials seed seeds task tasks client clients "
+        "phase phases stage stages lr lrs rate rates config configs grid restart restarts cycle "
+        "round rounds model models net nets"
+    ).split()
+)
+_AFRESH: Final = frozenset(
+    "reset_parameters load_state_dict apply reset init_weights deepcopy reinit initialize".split()
+)
+_MOVES: Final = frozenset("to cuda cpu double float half xpu".split())
+_COLLECTING: Final = frozenset({
+    "builtins.list", "builtins.tuple", "builtins.filter", "itertools.chain", "builtins.set",
+})  # fmt: skip
+_DEPTH: Final = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """A thing that each pass of `often` makes, through `runs` perhaps; `whole` is all of it.
+
+    `loop` is the outermost one in which it stays the same.
+    """
+
+    call: cst.Call
+    whole: cst.BaseExpression
+    often: Loop
+    loop: Loop
+    runs: tuple[cst.Call, ...]
+
+    @property
+    def unit(self) -> str:
+        """What one pass is that makes it."""
+        return "batch" if self.often.is_batch else "epoch"
+
+
+def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | None:
+    """Give the outermost of some loops whose passes make a thing out of the same things."""
+    whole = _moved(script, call)
+    found: Rebuilt | None = None
+    for loop, runs in _ways(script, call, _DEPTH):
+        if loop not in loops:
+            break
+        if _is_rare(script, runs[0] if runs else call, loop) or _is_another_run(script, loop):
+            break
+        if not _is_same(script, whole, call, loop, runs):
+            break
+        if found is not None and found.runs != runs:
+            break
+        found = Rebuilt(call, whole, found.often if found is not None else loop, loop, runs)
+    return found
+
+
+def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
+    """Give a module with the moves that follow its making (`nn.MSELoss().to(device)`)."""
+    node: cst.BaseExpression = call
+    while True:
+        outer = script.parent(node)
+        around = script.parent(outer) if outer is not None else None
+        if not isinstance(outer, cst.Attribute) or outer.attr.value not in _MOVES:
+            return node
+        if not isinstance(around, cst.Call) or around.func is not outer:
+            return node
+        node = around
+
+
+def _ways(
+    script: Script, node: cst.CSTNode, depth: int
+) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
+    """Yield the loops around a node, the nearest first, else those that call its function."""
+    near = list(script.loops_around(node))
+    for loop in near:
+        yield loop, ()
+    function = script.function(node)
+    if near or function is None or not depth:
+        return
+    calls = script.functions.callers(function)
+    if len(calls) == 1:
+        for loop, runs in _ways(script, calls[0], depth - 1):
+            yield loop, (*runs, calls[0])
+
+
+def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
+    """Whether only some passes of a loop come to a node."""
+    child: cst.CSTNode = node
+    while child is not loop.node:
+        parent = script.parent(child)
+        if parent is None or isinstance(parent, (cst.ExceptHandler, cst.IfExp, cst.Lambda)):
+            return True
+        if isinstance(parent, cst.If) and child is not parent.test:
+            return True
+        child = parent
+    return False
+
+
+def _is_another_run(script: Script, loop: Loop) -> bool:
+    """Whether each pass of a loop trains from the start: folds, seeds, settings."""
+    node = loop.node
+    head = (
+        f"{script.code(node.target)} {script.code(node.iter)}" if isinstance(node, cst.For) else ""
+    )
+    if _OTHER_RUNS.intersection(script.words(head)) and not loop.is_batch:
+        return True
+    for call in script.within(node.body, cst.Call):
+        func = call.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if isinstance(last, cst.Name) and last.value in _AFRESH:
+            return True
+    return False
+
+
+# -- sameness ------------------------------------------------------------------------------
+
+
+def _is_same(
+    script: Script,
+    whole: cst.BaseExpression,
+    call: cst.Call,
+    loop: Loop,
+    runs: tuple[cst.Call, ...],
+) -> bool:
+    values = [arg.value for arg in call.args]
+    node = whole
+    while node is not call and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        values += [arg.value for arg in node.args]
+        node = node.func.value
+    return all(_stays(script, value, loop, runs) for value in values)
+
+
+def _stays(
+    script: Script, value: cst.BaseExpression, loop: Loop, runs: tuple[cst.Call, ...]
+) -> bool:
+    """Whether a value, the parameters of a network among them, is the same in all passes."""
+    if isinstance(value, cst.Call):
+        func = value.func
+        if isinstance(func, cst.Attribute) and func.attr.value in (
+            "parameters",
+            "named_parameters",
+        ):
+            return _keeps_parts(script, func.value, loop) and (
+                script.sameness(func.value, loop.node, runs) is Sameness.SAME
+            )
+        if script.name(func) in _COLLECTING:
+            return all(
+                isinstance(arg.value, cst.Lambda) or _stays(script, arg.value, loop, runs)
+                for arg in value.args
+            )
+    if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+        return _stays(script, value.for_in.iter, loop, runs)
+    if isinstance(value, (cst.List, cst.Tuple)):
+        return all(_stays(script, each.value, loop, runs) for each in value.elements)
+    if isinstance(value, cst.Dict):
+        return all(_stays(script, each.value, loop, runs) for each in value.elements)
+    if isinstance(value, cst.BinaryOperation):
+        return all(_stays(script, side, loop, runs) for side in (value.left, value.right))
+    return script.sameness(value, loop.node, runs) is Sameness.SAME
+
+
+def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> bool:
+    """Whether no pass gives a network other parts, or freezes and thaws some."""
+    path = script.code(network)
+    for line in script.within(loop.node.body, cst.Assign):
+        target = script.code(line.targets[0].target)
+        if target.startswith(f"{path}.") or target.endswith(".requires_grad"):
+            return False
+    return not any(
+        isinstance(call.func, cst.Attribute) and call.func.attr.value == "requires_grad_"
+        for call in script.within(loop.node.body, cst.Call)
+    )
+
+
+# -- the fix --------------------------------------------------------------------------------
+
+
+def hoisted(script: Script, found: Rebuilt) -> Edits | None:
+    """Move the making of a thing before the loop, None where its name has other values."""
+    statement = script.statement(found.call)
+    loop = found.loop.node
+    if found.runs or not script.rewrite.stands_alone(loop):
+        return None
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    if not isinstance(small, cst.Assign) or small.value is not found.whole:
+        return _named(script, found)
+    if not script.rewrite.stands_alone(statement) or len(small.targets) != 1:
+        return None
+    target = small.targets[0].target
+    if not isinstance(target, cst.Name) or not _is_bound_once(script, target, small, loop):
+        return None
+    return script.rewrite.moved(statement, loop, behind=False)
+
+
+def _is_bound_once(
+    script: Script, target: cst.Name, line: cst.Assign, loop: cst.For | cst.While
+) -> bool:
+    """Whether a function gives a name one value, and reads it behind that line only."""
+    scope = script.scopes.scope(target)
+    if target.value in scope.outward or len(scope.bindings.get(target.value, [])) != 1:
+        return False
+    if any(script.code(each.target) == target.value for each in script.within(loop, cst.Del)):
+        return False
+    return not any(
+        name.value == target.value and script.tree.order(name) < script.tree.order(line)
+        for name in script.within(loop, cst.Name)
+    )
+
+
+def _named(script: Script, found: Rebuilt) -> Edits | None:
+    """Give a name to a loss that is made where it is called (`nn.MSELoss()(a, b)`)."""
+    outer = script.parent(found.whole)
+    if not isinstance(outer, cst.Call) or outer.func is not found.whole:
+        return None
+    code = script.code(found.whole)
+    kind = (script.name(found.call.func) or "").rpartition(".")[2]
+    word = "_".join(script.words(kind))
+    same = [each for each in script.calls(script.name(found.call.func) or "") if each.node.args]
+    if "\n" in code or same or any(name.value == word for name in script.all(cst.Name)):
+        return None
+    return (
+        *script.rewrite.before(found.loop.node, f"{word} = {code}"),
+        *script.rewrite.replace(found.whole, word),
+    )
+
+
+def training_loops(script: Script, losses: bool) -> list[Loop]:
+    """Give the loops of which each pass is an epoch or a batch, evaluations for losses too."""
+    found: dict[int, Loop] = {}
+    for batches in script.loops(Role.TRAIN_BATCH):
+        if batches.loader is not None:
+            found[id(batches.node)] = batches
+        epoch = script.program.epoch_loop(batches)
+        if epoch is not None and not epoch.is_batch:
+            found[id(epoch.node)] = epoch
+    if losses:
+        for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+            found[id(loop.node)] = loop
+    return list(found.values())
