@@ -277,6 +277,16 @@ class HandwrittenAttention(Rule):
             !     attn = sim.softmax(dim=-1)
                   return einsum("b h i j, b h d j -> b h i d", attn, v)
             """,
+        "queries, keys and values are images, flattened": """
+              import torch
+              import torch.nn.functional as F
+              def attend(q, k, v, b, c, n):
+                  w_ = torch.bmm(q.reshape(b, c, n).permute(0, 2, 1), k)
+                  w_ = w_ * (int(c) ** (-0.5))
+            !     w_ = F.softmax(w_, dim=2)
+                  w_ = w_.permute(0, 2, 1)
+                  return torch.bmm(v, w_)
+            """,
         "the mask is made on the way": """
               import torch
               from torch import einsum
@@ -396,6 +406,16 @@ class HandwrittenAttention(Rule):
             def attend(q, k, v, mask):
                 return (q @ k.mT).masked_fill(mask == 0, -1.0).softmax(dim=-1) @ v
             """,
+        "the values stand left, the weights are not turned": """
+            import torch
+            def attend(q, k, v):
+                return torch.bmm(v, torch.softmax(torch.bmm(q, k.transpose(1, 2)), dim=-1))
+            """,
+        "the weights are turned before they weigh": """
+            import torch
+            def attend(q, k, v):
+                return torch.bmm(torch.softmax(torch.bmm(q, k.mT), dim=-1).permute(0, 2, 1), v)
+            """,
         "heads talk to each other before and after the softmax": """
             import torch
             def attend(q, k, v, mix, mix_back):
@@ -499,5 +519,5 @@ def _hint(script: Script, attention: Attention) -> str | None:
     if len(attention.masks) > 1:
         hint = " with one `attn_mask` that joins both masks"
     if not attention.heads_apart:
-        return " on tensors of heads, positions and width, in that order,"
+        return " on tensors whose last dimensions are positions and width"
     return hint or ("" if attention.plain else " with its `scale` and `attn_mask`")

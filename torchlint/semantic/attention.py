@@ -151,6 +151,7 @@ class _Reader:
         self.rank = 0
         self.heads_apart = True
         self.plain = True
+        self.turned = False
         self.region = attentions.scopes.function(softmax) or attentions.tree.module
 
     def read(self, scores: cst.BaseExpression, dim: int) -> Attention | None:
@@ -193,15 +194,19 @@ class _Reader:
                 self.steps.append(self.tree.statement(holder))
                 value = use
             elif isinstance(holder, cst.BinaryOperation):
-                left = isinstance(holder.operator, cst.MatrixMultiply) and holder.left is value
-                return (holder, holder.right) if left else None
+                if not isinstance(holder.operator, cst.MatrixMultiply):
+                    return None
+                return self._sides(holder, holder.left, holder.right, value)
             elif isinstance(holder, cst.Attribute):
                 call = self.tree.parent(holder)
                 if not isinstance(call, cst.Call) or call.func is not holder:
                     return None
+                if not self.turned and self._untransposed(call) is value:
+                    self.turned, self.heads_apart, value = True, False, call
+                    continue
                 if holder.attr.value not in ("matmul", "bmm") or len(call.args) != 1:
                     return None
-                return call, call.args[0].value
+                return self._sides(call, value, call.args[0].value, value)
             elif isinstance(holder, (cst.Arg, cst.Element)):
                 call = self._taker(holder)
                 if call is None or any(arg.star for arg in call.args):
@@ -214,6 +219,17 @@ class _Reader:
                 return None
         return None
 
+    def _sides(
+        self,
+        product: cst.BaseExpression,
+        left: cst.BaseExpression,
+        right: cst.BaseExpression,
+        weights: cst.BaseExpression,
+    ) -> _Product | None:
+        """Give a product with the values: weights stand left, or transposed on the right."""
+        side, values = (right, left) if self.turned else (left, right)
+        return (product, values) if side is weights else None
+
     def _taker(self, holder: cst.CSTNode) -> cst.Call | None:
         """Give the call that takes an argument, or a list with an element among its arguments."""
         if isinstance(holder, cst.Element):
@@ -224,7 +240,7 @@ class _Reader:
 
     def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
         if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
-            return (call, call.args[1].value) if call.args[0].value is weights else None
+            return self._sides(call, call.args[0].value, call.args[1].value, weights)
         labels = self._einsum(call)
         operands = self._operands(call)
         if labels is None or operands[0] is not weights:
@@ -448,9 +464,9 @@ class _Reader:
 
     def _pair(self, query: cst.BaseExpression, key: cst.BaseExpression) -> bool:
         plain = self._untransposed(key)
-        if plain is None:
+        if plain is None and not self.turned:
             return False
-        self.pair = (self._unscaled(query), plain)
+        self.pair = (self._unscaled(query), key if plain is None else plain)
         return True
 
     def _unscaled(self, query: cst.BaseExpression) -> cst.BaseExpression:
