@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls import Calls
 from torchlint.semantic.names import Names
 from torchlint.semantic.tree import Tree
 from torchlint.semantic.values import Values
@@ -19,6 +20,7 @@ _FLAGS: Final = {
     "torch.backends.cudnn.enabled": False,
     "torch.utils.deterministic.fill_uninitialized_memory": True,
 }
+_WORDS: Final = frozenset(flag.rpartition(".")[2] for flag in _FLAGS)
 _SWITCHES: Final = frozenset({"torch.use_deterministic_algorithms", "torch.set_deterministic"})
 _MODES: Final = "torch.set_deterministic_debug_mode"
 _VARIABLE: Final = "CUBLAS_WORKSPACE_CONFIG"
@@ -36,10 +38,11 @@ class Setting:
 class Determinism:
     """Finds what keeps torch to kernels that give the same numbers in every run."""
 
-    def __init__(self, tree: Tree, names: Names, values: Values) -> None:
+    def __init__(self, tree: Tree, names: Names, values: Values, calls: Calls) -> None:
         self.tree = tree
         self.names = names
         self.values = values
+        self.calls = calls
 
     def settings(self) -> Iterator[Setting]:
         """Yield the places that ask for determinism, cuDNN switched off included."""
@@ -48,15 +51,15 @@ class Determinism:
                 name = self._set(each.target, line.value)
                 if name is not None:
                     yield Setting(line, name)
-        for call in self.tree.all(cst.Call):
-            name = self.names.name(call.func)
-            if name is not None and self._asks(call, name):
+        for call in self.calls.of((*_SWITCHES, _MODES)):
+            name = self.names.name(call.func) or ""
+            if self._asks(call, name):
                 yield Setting(call, name)
 
     def _set(self, target: cst.BaseExpression, value: cst.BaseExpression) -> str | None:
         """Give the flag, or the variable of the environment, that an assignment sets."""
         if isinstance(target, cst.Attribute):
-            name = self.names.name(target)
+            name = self.names.name(target) if target.attr.value in _WORDS else None
             wanted = _FLAGS.get(name or "")
             found = wanted is not None and self.values.value_of(value).equals(wanted)
             return name if found else None

@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls import Calls
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.origins import Origins
 from torchlint.semantic.scopes import dotted
@@ -30,23 +31,21 @@ class Wrapped(Enum):
 class Processes:
     """Knows which networks `DistributedDataParallel` holds."""
 
-    def __init__(self, functions: Functions, origins: Origins) -> None:
+    def __init__(self, functions: Functions, origins: Origins, calls: Calls) -> None:
         self.functions = functions
         self.origins = origins
+        self.calls = calls
         self.tree = functions.tree
         self.names = functions.names
 
     def wraps(self) -> list[cst.Call]:
         """Give the calls that hand a network to torch's `DistributedDataParallel`."""
-        return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _DDP]
+        return self.calls.of((_DDP,))
 
     @property
     def has_wraps(self) -> bool:
         """Whether any call of the file makes a network one of several processes."""
-        return any(
-            self.names.name(call.func) == _DDP or self._is_own_wrap(call)
-            for call in self.tree.all(cst.Call)
-        )
+        return bool(self.wraps()) or any(map(self._is_own_wrap, self.tree.all(cst.Call)))
 
     def made_by(self, network: cst.BaseExpression) -> list[cst.Call]:
         """Give the calls of `DistributedDataParallel` that a network can come from."""
