@@ -287,7 +287,7 @@ class AliasedBestWeights(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every state dict, and every network, that is kept as the best without a copy."""
-        for line in script.all(cst.Assign):
+        for line in _candidates(script):
             for target, value in _pairs(line):
                 live = _live(script, value)
                 whole = not live and _is_network(script, target, value)
@@ -306,6 +306,24 @@ class AliasedBestWeights(Rule):
                 )
                 fix = _fix(script, target, [value] if whole else live, whole)
                 yield Finding(self.code, script.span(line), message, fix)
+
+
+def _candidates(script: Script) -> Iterator[cst.Assign]:
+    """Yield the assignments that take a state dict, and those of a name to a name."""
+    taking = {id(_line(script, call)) for call in script.method_calls("state_dict")}
+    for line in script.all(cst.Assign):
+        if id(line) in taking or any(
+            isinstance(value, (cst.Name, cst.Attribute)) for _, value in _pairs(line)
+        ):
+            yield line
+
+
+def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
+    """Give the assignment that a node is a part of."""
+    at: cst.CSTNode | None = node
+    while at is not None and not isinstance(at, (cst.Assign, cst.BaseStatement)):
+        at = script.parent(at)
+    return at
 
 
 def _pairs(line: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
