@@ -137,6 +137,7 @@ class ReentrantCheckpoint(Rule):
                 return checkpoint(block, checkpoint(block, x, **options), **kwargs)
             """,
         "a library that sets it for its models": """
+            import torch
             from transformers import AutoModelForCausalLM
             model = AutoModelForCausalLM.from_pretrained("gpt2")
             model.gradient_checkpointing_enable()
