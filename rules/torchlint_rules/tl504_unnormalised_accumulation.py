@@ -99,6 +99,20 @@ class UnnormalisedAccumulation(Rule):
                           optimizer.step()
                           optimizer.zero_grad()
             """,
+        "two backward passes": """
+              import torch
+              def train(model, loader, criteria, optimizer, k):
+                  for i, (x, y) in enumerate(loader):
+                      out = model(x)
+                      first = criteria[0](out, y)
+            -         first.backward(retain_graph=True)
+            +         (first / k).backward(retain_graph=True)
+            -         criteria[1](out, y).backward()
+            +         (criteria[1](out, y) / k).backward()
+                      if (i + 1) % k == 0 or i + 1 == len(loader):
+                          optimizer.step()
+                          optimizer.zero_grad()
+            """,
         "divided by the size of the batch, not of the window": """
               import torch
               from torch.nn import functional as F
