@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Role, SchedulerStep, Script, Update
+from torchlint.api import Act, Edits, Loop, Role, SchedulerStep, Script, Update
 
 __all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps", "whole"]
 
@@ -47,10 +47,16 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
 def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, str]]:
     """Yield what runs again and again around a call: loops, then the function if loops call it."""
     for loop in script.loops_around(call):
-        yield loop.node.body, "epoch" if loop.role is Role.EPOCH else "step"
+        yield loop.node.body, "step" if _counts_steps(script, loop) else "epoch"
     function = script.function(call)
     if function is not None and script.is_repeated(function):
         yield function.body, "epoch"
+
+
+def _counts_steps(script: Script, loop: Loop) -> bool:
+    if loop.role is not Role.TRAIN_BATCH:
+        return False
+    return not isinstance(loop.node, cst.For) or "epoch" not in script.code(loop.node.target)
 
 
 def sure_steps(
@@ -90,6 +96,9 @@ def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> b
 
 
 def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> bool:
+    if any(True for _ in script.within(test, cst.SimpleString)):
+        # `if phase == "train":` goes by what a pass is for, not by how many there were.
+        return False
     if any(True for _ in script.within(test, cst.BinaryOperation)):
         return True
     if any(script.name(call.func) not in _STABLE for call in script.within(test, cst.Call)):
