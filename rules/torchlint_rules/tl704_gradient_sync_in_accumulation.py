@@ -408,7 +408,7 @@ class GradientSyncInAccumulation(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop that accumulates gradients of a wrapped network."""
-        if script.framework != "none" or _is_managed(script):
+        if script.framework != "none" or not script.processes.has_wraps or _is_managed(script):
             return
         for window in script.windows():
             networks = _networks(script, window)

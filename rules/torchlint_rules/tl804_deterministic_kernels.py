@@ -161,13 +161,14 @@ class DeterministicKernels(Rule):
 
     def _trainers(self, script: Script) -> Iterator[Finding]:
         for call in script.all(cst.Call):
+            given = script.call(call).given("deterministic")
+            if given is None or not script.value_of(given.value).equals(True):
+                continue
             name = script.name(call.func) or ""
             if name.startswith(_FRAMEWORKS) and name.endswith(".Trainer"):
-                given = script.call(call).given("deterministic")
-                if given is not None and script.value_of(given.value).equals(True):
-                    if not script.switched(call, "determin", "reproduc"):
-                        message = _message(script.code(given), _COST)
-                        yield Finding(self.code, script.span(given), message)
+                if not script.switched(call, "determin", "reproduc"):
+                    message = _message(script.code(given), _COST)
+                    yield Finding(self.code, script.span(given), message)
 
 
 def _message(code: str, cost: str) -> str:
