@@ -46,16 +46,16 @@ class Functions:
         return self._definitions.answer(node)
 
     def _definition(self, node: cst.CSTNode) -> Definition | None:
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             return self._joint(self.scopes.reaching(node))
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             owner = self.instance_of(node.value)
             if owner is None:
                 named = self.definition(node.value)
-                owner = named if isinstance(named, cst.ClassDef) else None
+                owner = named if type(named) is cst.ClassDef else None
             if owner is not None:
                 return self.method(owner, node.attr.value)
-        if isinstance(node, cst.Call) and self.names.name(node.func) == "functools.partial":
+        if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
         return None
 
@@ -115,14 +115,14 @@ class Functions:
         return self._instances.answer(node)
 
     def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             return self._made_by(node)
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             owner = self._own_class(node)
             if owner is not None:
                 return owner
             return self._instance_of_all(self.scopes.reaching(node))
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             if node.attr.value == "module":
                 return self.instance_of(node.value)
             return self._instance_of_all(self.attribute(node))
@@ -339,9 +339,9 @@ class Functions:
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Give the function of this file that a call runs: a function, method or `forward`."""
         found = self.definition(call.func)
-        if isinstance(found, cst.FunctionDef):
+        if type(found) is cst.FunctionDef:
             return found
-        if isinstance(found, cst.ClassDef):
+        if type(found) is cst.ClassDef:
             return self.method(found, "__init__")
         owner = self.instance_of(call.func)
         if owner is not None:

@@ -79,25 +79,25 @@ class Kinds:
     # -- expressions ----------------------------------------------------------
 
     def _kind(self, node: cst.CSTNode) -> Kind:
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             return self._kind_of_name(node)
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             return self._kind_of_call(node)
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             return self._kind_of_attribute(node)
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             return self._kind_of_item(node)
-        if isinstance(node, cst.BinaryOperation):
+        if type(node) is cst.BinaryOperation:
             return _combined(self.kind(node.left), self.kind(node.right))
-        if isinstance(node, cst.UnaryOperation):
+        if type(node) is cst.UnaryOperation:
             return (
-                Kind.UNKNOWN if isinstance(node.operator, cst.Not) else self.kind(node.expression)
+                Kind.UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
             )
-        if isinstance(node, cst.Comparison):
+        if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
-        if isinstance(node, cst.IfExp):
+        if type(node) is cst.IfExp:
             return _joined([self.kind(node.body), self.kind(node.orelse)])
-        if isinstance(node, cst.BooleanOperation):
+        if type(node) is cst.BooleanOperation:
             return _joined([self.kind(node.left), self.kind(node.right)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             inner = node.expression if isinstance(node, cst.Await) else node.value
@@ -356,17 +356,17 @@ class Kinds:
 
     def _kind_of_binding(self, binding: Binding) -> Kind:
         node = binding.node
-        if isinstance(node, cst.AnnAssign):
+        if type(node) is cst.AnnAssign:
             found = self._annotated(node.annotation.annotation)
             if found is not Kind.UNKNOWN or binding.value is None:
                 return found
-        if isinstance(node, cst.Param):
+        if type(node) is cst.Param:
             return self._kind_of_parameter(node)
         if binding.value is None:
             return Kind.UNKNOWN
         if binding.how is How.LOOP:
             return self._kind_of_loop_target(binding)
-        if isinstance(node, cst.AugAssign):
+        if type(node) is cst.AugAssign:
             return _combined(self._kind_before(node.target), self.kind(node.value))
         if binding.how is How.UNPACKED:
             return Kind.SEQUENCE if binding.starred else self._element(binding.value, binding.path)

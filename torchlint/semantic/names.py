@@ -134,10 +134,10 @@ class Names:
         return canonical(f"{found}.{rest}" if rest else found) if found is not None else None
 
     def _name(self, node: cst.CSTNode) -> str | None:
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             bindings = self.scopes.reaching(node)
             return self._joint(bindings) if bindings else self._unbound(node.value)
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             base = self.name(node.value)
             if base is not None:
                 return f"{base}.{node.attr.value}"
@@ -156,7 +156,7 @@ class Names:
         found: set[str] = set()
         for binding in bindings:
             value = binding.value
-            if binding.how is How.ASSIGN and isinstance(value, cst.Name) and value.value == "None":
+            if binding.how is How.ASSIGN and type(value) is cst.Name and value.value == "None":
                 continue
             name = self._bound(binding)
             if name is None:

@@ -78,6 +78,8 @@ _SCOPES: Final = (
     cst.DictComp,
     cst.GeneratorExp,
 )
+_BINDS_FIRST: Final = (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor)
+"""What binds its name before what is inside it runs."""
 _FRAMES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 
@@ -238,7 +240,7 @@ class Scopes:
             scope = scope.parent
             if scope.is_function and name in scope.bindings:
                 break
-        if isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor)):
+        if type(node) in _BINDS_FIRST:
             at = self.tree.order(node)
         else:
             at = self.tree.end(node) - 1
@@ -260,26 +262,26 @@ class Scopes:
             pairwise = (
                 how is How.ASSIGN
                 and len(items) == len(target.elements)
-                and not any(isinstance(e, cst.StarredElement) for e in (*items, *target.elements))
+                and not any(type(e) is cst.StarredElement for e in (*items, *target.elements))
             )
             star = False
             for index, element in enumerate(target.elements):
-                star = star or isinstance(element, cst.StarredElement)
+                star = star or type(element) is cst.StarredElement
                 if pairwise:
                     self._bind(element.value, how, node, items[index].value)
                 else:
                     inner = How.UNPACKED if how is How.ASSIGN else how
                     self._bind(element.value, inner, node, value, (*path, index), star)
             return
-        if isinstance(target, cst.Name):
+        if type(target) is cst.Name:
             scope = self.scope(target)
-            if isinstance(node, cst.NamedExpr):
+            if type(node) is cst.NamedExpr:
                 while not (scope.is_function or scope is self.module or scope.is_class):
                     scope = scope.parent or self.module
             self._stored[id(target)] = self._add(
                 scope, target.value, how, node, value, path, "", starred
             )
-        elif isinstance(target, cst.Attribute):
+        elif type(target) is cst.Attribute:
             name = dotted(target)
             owner = self.class_of(target) if name.startswith("self.") else None
             own = owner is not None and name.count(".") == 1

@@ -58,6 +58,8 @@ class Value:
         if isinstance(self.node, cst.Integer) and self.node.value.isdigit():
             return int(self.node.value)
         try:
+            if isinstance(self.node, (cst.SimpleString, cst.Integer, cst.Float)):
+                return ast.literal_eval(self.node.value)
             return ast.literal_eval(cst.Module([]).code_for_node(self.node).strip())
         except (ValueError, SyntaxError):
             return _NOTHING
