@@ -217,6 +217,34 @@ def test_importing_a_name_and_an_alias() -> None:
     assert (found[0], _made(script, found[1])) == ("np", "import numpy as np\nimport sys\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "made"),
+    [
+        ("import sys\n", ("b", "d"), "from m import b\nfrom m import d\nimport sys\n"),
+        ("from m import a, c\n", ("b", "d"), "from m import a, b, c, d\n"),
+        ("from m import c\n", ("b", "d"), "from m import b, c, d\n"),
+        ("from m import c as x\n", ("b", "d"), "from m import b, c as x, d\n"),
+        ("from m import c, a\n", ("b", "d"), "from m import c, a, b, d\n"),
+        ("from m import b, d as e\n", ("b", "e"), "from m import b, d as e\n"),
+        ("from m import (\n    a,\n    c,\n)\n", ("b", "d"),
+         "from m import (\n    a,\n    b,\n    c,\n    d,\n)\n"),
+        ("from .m import a\n", ("b", "d"),
+         "from m import b\nfrom m import d\nfrom .m import a\n"),
+    ],
+)  # fmt: skip
+def test_importing_names_where_their_order_has_them(
+    text: str, words: tuple[str, ...], made: str
+) -> None:
+    script = _script(text)
+    found = script.rewrite.importing_names("m", "b", "d")
+    assert found is not None
+    assert (found[0], _made(script, found[1])) == (words, made)
+
+
+def test_importing_names_gives_way_to_what_has_a_word() -> None:
+    assert _script("from m import a\nd = 1\n").rewrite.importing_names("m", "b", "d") is None
+
+
 @pytest.mark.parametrize("text", ["os = 1\n", "import sys as os\n", "def os(): pass\n"])
 def test_importing_gives_way_to_what_has_the_word(text: str) -> None:
     assert _script(text).rewrite.importing("os") is None
