@@ -102,7 +102,7 @@ class _Reader:
     def _gelu(self, call: cst.Call, word: str, operand: cst.BaseExpression) -> Formula | None:
         bracket = self._one_plus(call)
         if bracket is None:
-            return None
+            return self._mish(call, operand) if word == "tanh" else None
         for outer in self._products_around(bracket):
             product = self.product(outer)
             others = [top for top in product.tops if top is not bracket]
@@ -118,19 +118,32 @@ class _Reader:
                 return Formula(outer, _FUNCTIONAL, "gelu", x, rest, (1, 12))
         return None
 
+    def _mish(self, call: cst.Call, operand: cst.BaseExpression) -> Formula | None:
+        """Read `x * tanh(softplus(x))`."""
+        inner = self._of(operand)
+        if inner is None or inner[0] != "softplus" or not self._is_plain(inner[1]):
+            return None
+        outer = self._times(call, inner[1])
+        return Formula(outer, _FUNCTIONAL, "mish", inner[1], (), (1, 9)) if outer else None
+
+    def _times(self, call: cst.Call, x: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Give the product of a call and an expression, and of nothing else."""
+        for outer in self._products_around(call):
+            product = self.product(outer)
+            others = [top for top in product.tops if top is not call]
+            if product.number == 1 and not product.bottoms and len(product.tops) == 2:
+                if len(others) == 1 and self._same(others[0], x):
+                    return outer
+        return None
+
     def _sigmoid(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
         if not self._is_plain(x):
             return None
         logarithm = self._applied(call, "log")
         if logarithm is not None:
             return Formula(logarithm, _FUNCTIONAL, "logsigmoid", x)
-        for outer in self._products_around(call):
-            product = self.product(outer)
-            others = [top for top in product.tops if top is not call]
-            if product.number == 1 and not product.bottoms and len(product.tops) == 2:
-                if len(others) == 1 and self._same(others[0], x):
-                    return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7))
-        return None
+        outer = self._times(call, x)
+        return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7)) if outer else None
 
     def _exponential(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
         if not self._is_plain(x):

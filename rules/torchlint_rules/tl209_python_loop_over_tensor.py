@@ -245,6 +245,16 @@ class PythonLoopOverTensor(Rule):
                     out, state = lstm(x[i].unsqueeze(0), state * (1 - done[i]))
                 return out
             """,
+        "each piece of the sequence trains by itself": """
+            import torch
+            from torch import nn
+            lstm = nn.LSTM(8, 8)
+            def fit(x, state, optimizer):
+                for piece in x.split(35):
+                    out, state = lstm(piece, state)
+                    out.mean().backward(retain_graph=True)
+                    optimizer.step()
+            """,
         "attention looks at the state before each step": """
             import torch
             from torch import nn
@@ -380,7 +390,10 @@ class PythonLoopOverTensor(Rule):
     def _of_steps(self, script: Script, loop: cst.For) -> Finding | None:
         if not isinstance(loop.target, cst.Name) or not _is_known(script, loop.iter):
             return None
-        for call in script.within(loop.body, cst.Call):
+        calls = list(script.within(loop.body, cst.Call))
+        if any(script.is_step(call) for call in calls):
+            return None
+        for call in calls:
             layer = script.value_of(call.func).node if len(call.args) == 2 else None
             name = script.name(layer.func) if isinstance(layer, cst.Call) else None
             if name in (*_WHOLE, *_CELLS) and _steps_through(script, loop, call):

@@ -18,8 +18,8 @@ class HandwrittenPointwise(Rule):
     """
     ## What it does
     Flags formulas that are one function of torch: GELU (with `erf` or `tanh`), SiLU or Swish,
-    sigmoid, `log(sigmoid(x))`, `log(1 + exp(x))`, `log(sum(exp(x)))`, softmax, RMS norm and layer
-    norm.
+    Mish, sigmoid, `log(sigmoid(x))`, `log(1 + exp(x))`, `log(sum(exp(x)))`, softmax, RMS norm and
+    layer norm.
 
     ## Why it is slow
     Each operation reads a whole tensor, writes another, and keeps it for the backward pass. One
@@ -40,7 +40,7 @@ class HandwrittenPointwise(Rule):
     summary = "a formula that torch computes in one function"
     impact = "medium"
     safety = Safety.CLOSE
-    needs = ("sigmoid", ".erf", "044715", ".exp", "keepdim")
+    needs = ("sigmoid", "softplus", ".erf", "044715", ".exp", "keepdim")
 
     invalid = {
         "GELU with a rounded root of two": """
@@ -103,6 +103,14 @@ class HandwrittenPointwise(Rule):
               def swish(x):
             -     return x.mul(x.sigmoid())
             +     return F.silu(x)
+              print(torch.ones(1))
+            """,
+        "Mish, as a method and as a function": """
+              import torch
+              import torch.nn.functional as F
+              def mish(x):
+            -     return x * F.softplus(x).tanh() + x * torch.tanh(F.softplus(x))
+            +     return F.mish(x) + F.mish(x)
               print(torch.ones(1))
             """,
         "Swish divided out": """
