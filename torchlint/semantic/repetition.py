@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind, derived
-from torchlint.semantic.loops import Loops, Role
+from torchlint.semantic.loops import Loop, Loops, Role
 from torchlint.semantic.memo import Memo
 
 __all__ = ["Repetition"]
@@ -28,20 +28,39 @@ class Repetition:
         self.heats = heats
         self.loops = loops
         self.scopes = functions.scopes
-        self._functions = Memo(False, functions.names.trail, self._is_step)
+        self._functions = Memo(False, functions.names.trail)
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Whether a node runs in every step: of a batch loop, of a rollout, of a network."""
         heat = self.heats.heat(node)
         if heat is not Heat.UNKNOWN:
-            return heat is Heat.HOT
+            return heat is Heat.HOT and not self._fills_gap(node)
+        if self._fills_gap(node):
+            return False
         if any(
-            loop.role is Role.OTHER and self.loops.runs_module(loop.node.body)
-            for loop in self.loops.around(node)
+            loop.role is Role.OTHER and self._runs_network(loop) for loop in self.loops.around(node)
         ):
             return True
         function = self.scopes.function(node)
-        return function is not None and self._functions.answer(function)
+        return function is not None and self._functions.answer(
+            function, lambda: self._is_step(function)
+        )
+
+    def _runs_network(self, loop: Loop) -> bool:
+        """Whether each pass of a loop itself runs a network (an answer word by word)."""
+        calls = self.functions.own(loop.node.body, cst.Call)
+        return any(self.loops.module_call(call) is not None for call in calls)
+
+    def _fills_gap(self, node: cst.CSTNode) -> bool:
+        """Whether a node runs only while an attribute is None: once, what it makes is kept."""
+        child = node
+        for outer in self.functions.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return False
+            if isinstance(outer, cst.If) and child is outer.body and _asks_for_none(outer.test):
+                return True
+            child = outer
+        return False
 
     def _is_step(self, function: cst.FunctionDef) -> bool:
         owner = self.scopes.scope(function).node
@@ -49,3 +68,19 @@ class Repetition:
             if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):
                 return True
         return any(self.each_step(call) for call in self.functions.callers(function))
+
+
+def _asks_for_none(test: cst.BaseExpression) -> bool:
+    """Whether a test is `self.x is None` or `not hasattr(self, "x")`."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        call = test.expression
+        return (
+            isinstance(call, cst.Call)
+            and isinstance(call.func, cst.Name)
+            and call.func.value == "hasattr"
+        )
+    return (
+        isinstance(test, cst.Comparison)
+        and isinstance(test.left, cst.Attribute)
+        and isinstance(test.comparisons[0].operator, cst.Is)
+    )
