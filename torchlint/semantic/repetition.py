@@ -28,7 +28,7 @@ class Repetition:
         self.heats = heats
         self.loops = loops
         self.scopes = functions.scopes
-        self._functions = Memo(False, functions.names.trail)
+        self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Whether a node runs in every step: of a batch loop, of a rollout, of a network."""
@@ -42,9 +42,7 @@ class Repetition:
         ):
             return True
         function = self.scopes.function(node)
-        return function is not None and self._functions.answer(
-            function, lambda: self._is_step(function)
-        )
+        return function is not None and self._functions.answer(function)
 
     def _runs_network(self, loop: Loop) -> bool:
         """Whether each pass of a loop itself runs a network (an answer word by word)."""
