@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import Any, Final
 
 import libcst as cst
@@ -245,9 +246,7 @@ class Values:
         """Yield what later lines do to an entry of a dictionary, in the order of the source."""
         path, use = dotted(node), self.tree.order(node)
         here = self.scopes.function(node)
-        lines: list[cst.Assign | cst.Call] = [*self.tree.all(cst.Assign), *self.tree.all(cst.Call)]
-        lines.sort(key=self.tree.order)
-        for line in lines:
+        for line in self._touching.get(path, ()):
             if self.tree.order(line) > use:
                 return
             if self.scopes.function(line) is not here or self.tree.inside(node, line):
@@ -259,6 +258,22 @@ class Values:
             )
             if change is not None:
                 yield line, change
+
+    @cached_property
+    def _touching(self) -> dict[str, list[cst.Assign | cst.Call]]:
+        """What may change the entries of a dictionary, by the path that it is reached by."""
+        found: dict[str, dict[int, cst.Assign | cst.Call]] = {}
+        lines: list[cst.Assign | cst.Call] = [*self.tree.all(cst.Assign), *self.tree.all(cst.Call)]
+        for line in sorted(lines, key=self.tree.order):
+            touched = [arg.value for arg in line.args] if isinstance(line, cst.Call) else []
+            owner = line.func if isinstance(line, cst.Call) else line.targets[0].target
+            if isinstance(owner, (cst.Attribute, cst.Subscript)):
+                touched.append(owner.value)
+            for node in touched:
+                path = dotted(node)
+                if path:
+                    found.setdefault(path, {})[id(line)] = line
+        return {path: list(lines.values()) for path, lines in found.items()}
 
     def _assigned_entry(self, line: cst.Assign, path: str, key: str) -> Value | None:
         """Read `node["key"] = value`."""
