@@ -54,6 +54,7 @@ def _names_phases(node: LoopNode) -> bool:
 
 _ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
+_TELLING: Final = frozenset("update_grad need_update".split())
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
@@ -284,6 +285,8 @@ class Loops:
 
     def _is_step(self, call: cst.Call) -> bool:
         func = call.func
+        if _is_told_to_step(call):
+            return True
         if not isinstance(func, cst.Attribute):
             return False
         method = func.attr.value
@@ -328,3 +331,8 @@ class Loops:
 def _is_update(call: cst.Call) -> bool:
     """Whether a step of training is that of an optimizer, not the backward pass."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
+
+
+def _is_told_to_step(call: cst.Call) -> bool:
+    """Whether a helper goes backward and steps (`loss_scaler(loss, optimizer, update_grad=…)`)."""
+    return any(arg.keyword is not None and arg.keyword.value in _TELLING for arg in call.args)
