@@ -27,7 +27,7 @@ def _sameness(passes: str, before: str = "") -> Sameness:
     script = Script.parse(Source("example.py", text))
     (call,) = [c for c in script.all(cst.Call) if script.code(c.func) == "ask"]
     loop = next(loop for loop in script.loops() if isinstance(loop.node, cst.For))
-    runs = []
+    runs: list[cst.Call] = []
     function = script.function(call)
     while function is not None:
         (run,) = script.functions.callers(function)
