@@ -278,7 +278,7 @@ class FrozenParametersInOptimizer(Rule):
                 continue
             what = script.code(network)
             part = f"a part of `{what}`" if freeze.partial else f"`{freeze.path}`"
-            if freeze.path in ("self", what):
+            if freeze.path == what:
                 part = f"most of `{what}`"
             text = f"[p for p in {what}.parameters() if p.requires_grad]"
             message = (

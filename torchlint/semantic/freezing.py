@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -149,7 +149,10 @@ class Freezing:
     # -- as an optimizer sees it ------------------------------------------------------
 
     def frozen(self, network: cst.BaseExpression, place: cst.CSTNode) -> Freeze | None:
-        """Give what surely freezes a part of a network before a place, and nobody undoes later."""
+        """Give what surely freezes a part of a network before a place, and nobody undoes later.
+
+        Its path is the one that the function around the place would write.
+        """
         whole = _plain(dotted(network))
         if not whole:
             return None
@@ -164,7 +167,7 @@ class Freezing:
             if not _holds(whole, each.path) or self._is_elsewise(each.freeze.node, place):
                 continue
             if not self._is_undone(each, seen) and self._leaves_some(each, seen, whole, place):
-                return each.freeze
+                return replace(each.freeze, path=each.path)
         return None
 
     def _is_elsewise(self, node: cst.CSTNode, place: cst.CSTNode) -> bool:
