@@ -174,7 +174,7 @@ def _column(
     for arg, start in zip(site.node.args, starts, strict=True):
         if rewrite.line_start(start) == line:
             if arg in gone:
-                width -= script.span(arg.value).end - start + 2
+                width -= script.span(arg.value).end - start + (0 if arg is place else 2)
             elif isinstance(arg.value, cst.Call) and arg is site.given("dataset", 0):
                 width -= len(script.code(arg.value)) - len("train_dataset")
     if width <= _WIDTH or (first == script.span(place).start and place in gone):
