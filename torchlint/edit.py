@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Edit", "Span", "apply_edits", "clash", "touch"]
+__all__ = ["Edit", "Span", "apply_edits", "clash", "joined", "touch"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -69,3 +69,13 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         last = edit
     parts.append(text[at:])
     return "".join(parts)
+
+
+def joined(text: str, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Make one edit of several, so that in one pass no other fix gets in between."""
+    several = tuple(edits)
+    if not several:
+        return ()
+    first = min(edit.span.start for edit in several)
+    last = max(edit.span.end for edit in several)
+    return (Edit(Span(first, last), apply_edits(text[:last], several)[first:]),)

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.edit import Edit, Span
+from torchlint.edit import Edit, Span, joined
 from torchlint.semantic.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.tree import Tree
 from torchlint.source import Source
@@ -495,15 +495,11 @@ class Rewrite:
         end = self._end_with_comments(self.tree.span(statements[-1]).end, indent)
         rows = self._rows(start, end, statements)
         first = f"{header}{self.newline}{indent}{self.unit()}"
-        return (
-            *self.insert(start + len(indent), first),
-            *(
-                edit
-                for row in rows
-                if row != start
-                for edit in self.insert(row + self._shared(row, indent), self.unit())
-            ),
-        )
+        edits = self.insert(start + len(indent), first)
+        for row in rows:
+            if row != start:
+                edits += self.insert(row + self._shared(row, indent), self.unit())
+        return joined(self.text, edits)
 
     def unwrap(self, statement: cst.With) -> Edits | None:
         """Take off the header of a `with` and move its body out.
@@ -527,7 +523,8 @@ class Rewrite:
         else:
             edits = self.delete(self.line_start(span.start), self._blank_below(start))
         end = self._end_with_comments(span.end, indent)
-        return (*edits, *self._moved_left(start, end, indent, depth, [statement]))
+        edits += self._moved_left(start, end, indent, depth, [statement])
+        return joined(self.text, edits)
 
     def dedent(self, statement: cst.With, last: Sequence[cst.CSTNode]) -> Edits:
         """Move the last statements of a `with`, their comments with them, out of it."""
@@ -537,7 +534,7 @@ class Rewrite:
         while self.text[self.line_start(start - 1) : start].lstrip().startswith("#"):
             start = self.line_start(start - 1)
         end = self._end_with_comments(self.tree.span(last[-1]).end, indent)
-        return self._moved_left(start, end, indent, depth, last)
+        return joined(self.text, self._moved_left(start, end, indent, depth, last))
 
     def _moved_left(
         self, start: int, end: int, indent: str, depth: int, nodes: Sequence[cst.CSTNode]
