@@ -174,6 +174,17 @@ class CudnnAutotunerOff(Rule):
                 loss.backward()
                 optimizer.step()
             """,
+        "cuDNN, which has the tuner, is switched off": """
+            import torch
+            from torch.utils.data import DataLoader
+            torch.backends.cudnn.enabled = False
+            model = torch.nn.Conv2d(3, 8, 3).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in DataLoader(images, batch_size=8):
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
         "every generator is seeded, for runs that repeat": """
             import random
             import torch
@@ -320,7 +331,7 @@ class CudnnAutotunerOff(Rule):
 
 def _wants_to_repeat(script: Script, code: str) -> bool:
     """Whether runs of a script are meant to repeat bit for bit."""
-    if _REPRODUCIBLE.search(code):
+    if _REPRODUCIBLE.search(code) or any(True for _ in script.determinism.settings()):
         return True
     seeded = {script.name(call.func) for call in script.method_calls("seed", "manual_seed")}
     seeded |= {script.name(call.func) for call in script.method_calls("manual_seed_all")}

@@ -125,6 +125,17 @@ class CollectiveEveryStep(Rule):
                   optimizer.step()
             !     logger.update(utils.reduce_dict(losses))
             """,
+        "a helper goes backward": """
+              import torch
+              import misc
+              for i, x in enumerate(loader):
+                  loss = model(x)
+                  loss_value = loss.item()
+                  loss_scaler(loss, optimizer, update_grad=i % 2 == 0)
+            !     reduced = misc.all_reduce_mean(loss_value)
+                  if i % 20 == 0:
+                      print(reduced)
+            """,
         "hits": """
               import torch
               import torch.distributed as dist
