@@ -186,6 +186,14 @@ class CollectiveEveryStep(Rule):
                 loss.backward()
                 optimizer.step()
             """,
+        "the average goes to a helper that goes backward": """
+            import torch
+            import torch.distributed as dist
+            for i, x in enumerate(loader):
+                loss = model(x)
+                dist.all_reduce(loss)
+                loss_scaler(loss, optimizer, update_grad=i % 2 == 0)
+            """,
         "gradients that the script averages itself": """
             import torch
             import torch.distributed as dist
@@ -339,12 +347,19 @@ def _is_itself(call: cst.Call, measured: cst.Name) -> bool:
 def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool:
     """Whether what a name holds is part of a loss that is sent backward later in the loop."""
     loop = script.batch_loop(call)
-    if loop is None or not script.feeds_backward(name):
+    if loop is None:
         return False
-    return any(
-        script.tree.order(other) > script.tree.order(call)
+    below = [
+        other
         for other in script.within(loop.node.body, cst.Call)
-        if script.is_step(other)
-        and isinstance(other.func, cst.Attribute)
-        and other.func.attr.value == "backward"
-    )
+        if script.is_step(other) and script.tree.order(other) > script.tree.order(call)
+    ]
+    for other in below:
+        if isinstance(other.func, cst.Attribute) and other.func.attr.value == "backward":
+            if script.feeds_backward(name):
+                return True
+        elif any(
+            arg.keyword is None and script.code(arg.value) == name.value for arg in other.args
+        ):
+            return True
+    return False
