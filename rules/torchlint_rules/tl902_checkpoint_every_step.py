@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Heat, Kind, Role, Rule, Script
 
-_METHODS: Final = ("save_pretrained", "save_state", "save_checkpoint")
+_KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
 
 
@@ -90,6 +90,24 @@ class CheckpointEveryStep(Rule):
                   optimizer.step()
             !     model.save_pretrained("last")
             """,
+        "by a function out of sight": """
+              import torch
+              from mine import loader, model, optimizer, save_checkpoint
+              for step, (x, y) in enumerate(loader):
+                  model(x, y).backward()
+                  optimizer.step()
+            !     save_checkpoint({"step": step, "model": model.state_dict()})
+            """,
+        "by Accelerate": """
+              import torch
+              from accelerate import Accelerator
+              accelerator = Accelerator()
+              def train(model, optimizer, loader):
+                  for x, y in loader:
+                      accelerator.backward(model(x, y))
+                      optimizer.step()
+            !         accelerator.save_state("last")
+            """,
     }
     valid = {
         "every so many steps": """
@@ -154,6 +172,14 @@ class CheckpointEveryStep(Rule):
                 optimizer.step()
                 keep(step)
             """,
+        "the state is compared, not written": """
+            import torch
+            from mine import compare, loader, model, optimizer
+            for step, (x, y) in enumerate(loader):
+                model(x, y).backward()
+                optimizer.step()
+                compare(model.state_dict())
+            """,
         "the features of a batch are no checkpoint": """
             import torch
             from mine import loader, model, optimizer
@@ -179,14 +205,7 @@ class CheckpointEveryStep(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every checkpoint that nothing keeps from being written in each step."""
-        calls = [site.node for site in script.calls("torch.save")]
-        calls += [
-            call
-            for call in script.method_calls(*_METHODS)
-            if isinstance(call.func, cst.Attribute)
-            and script.kind(call.func.value) in (Kind.MODULE, Kind.UNKNOWN)
-        ]
-        for call in calls:
+        for call in _writes(script):
             what = _checkpoint(script, call)
             if what and _each_step(script, call, _DEPTH):
                 message = (
@@ -196,11 +215,40 @@ class CheckpointEveryStep(Rule):
                 yield Finding(self.code, script.span(call), message)
 
 
+def _writes(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls that may write a checkpoint, and are not of functions in this file."""
+    yield from (site.node for site in script.calls("torch.save"))
+    for call in script.method_calls("save_pretrained", "save_state"):
+        said = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        network = script.kind(said) is Kind.MODULE
+        if network or not _KEEPERS.isdisjoint(script.words(script.code(said))):
+            yield call
+    for state in script.method_calls("state_dict"):
+        taker = _taker(script, state)
+        last = _last_word(taker.func) if taker is not None else ""
+        if taker is not None and "save" in script.words(last):
+            if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":
+                yield taker
+
+
+def _taker(script: Script, state: cst.Call) -> cst.Call | None:
+    """Give the call that is handed a state dict, in a dictionary or as it is."""
+    at = script.parent(state)
+    while isinstance(at, (cst.DictElement, cst.Dict)):
+        at = script.parent(at)
+    outer = script.parent(at) if isinstance(at, cst.Arg) else None
+    return outer if isinstance(outer, cst.Call) else None
+
+
+def _last_word(func: cst.BaseExpression) -> str:
+    return func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+
+
 def _checkpoint(script: Script, call: cst.Call) -> str:
     """Give what the user calls the checkpoint that a call writes, nothing where it writes none."""
     func = call.func
-    if script.name(func) != "torch.save":
-        return f"`{script.code(func.value)}`" if isinstance(func, cst.Attribute) else ""
+    if isinstance(func, cst.Attribute) and func.attr.value in ("save_pretrained", "save_state"):
+        return f"`{script.code(func.value)}`"
     given = script.call(call).given("obj", 0)
     if given is None:
         return ""
