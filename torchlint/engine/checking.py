@@ -54,13 +54,33 @@ def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) ->
 
 def matters(text: str, rules: Selection) -> bool:
     """Whether any rule may have something to say of a text: decided by words alone."""
-    return any(_needed(head, text, rules) for head in rules)
+    words = _Words(text)
+    return any(_needed(head, words, rules) for head in rules)
 
 
-def _needed(head: RuleHead, text: str, rules: Selection) -> bool:
+class _Words:
+    """Which words a text holds, each looked for once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._held: dict[str, bool] = {}
+
+    def any(self, words: tuple[str, ...]) -> bool:
+        """Whether the text holds one of some words."""
+        held = self._held
+        for word in words:
+            found = held.get(word)
+            if found is None:
+                found = held[word] = word in self.text
+            if found:
+                return True
+        return False
+
+
+def _needed(head: RuleHead, words: _Words, rules: Selection) -> bool:
     if head.code == UNUSED:
-        return suppress.speaks_of_rules(text, rules.known)
-    return any(word in text for word in head.about) and any(word in text for word in head.needs)
+        return suppress.speaks_of_rules(words.text, rules.known)
+    return words.any(head.about) and words.any(head.needs)
 
 
 def _unparsable(source: Source, rules: Selection, problem: UnparsableError) -> FileResult:
@@ -88,7 +108,8 @@ class _Check:
     def result(self, tree: ast.Module) -> FileResult:
         """Run the rules and leave out what comments silence; raises `UnparsableError`."""
         heads = [head for head in self.rules if head.code not in OWN]
-        asked = [head for head in heads if _needed(head, self.source.text, self.rules)]
+        words = _Words(self.source.text)
+        asked = [head for head in heads if _needed(head, words, self.rules)]
         found = self._findings(asked, tree)
         kept, suppressed = self._unsilenced(found)
         if kept:

@@ -56,12 +56,12 @@ class RuleHead:
         """Give the head of a rule class that is at hand."""
         return cls(rule.code, rule.name, rule=rule)
 
-    @property
+    @cached_property
     def about(self) -> tuple[str, ...]:
         """The libraries of which a file must name at least one."""
         return tuple(self._part("about"))
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """Words of which a file must hold at least one."""
         return tuple(self._part("needs"))
