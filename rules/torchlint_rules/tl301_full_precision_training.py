@@ -446,11 +446,10 @@ def _is_plain(script: Script, step: Step) -> bool:
 def _finding(code: str, script: Script, step: Step) -> Finding:
     call = step.forwards[0]
     named = script.code(call)
-    named = (
-        f"`{named}`" if len(named) <= 40 and "\n" not in named else f"`{script.code(call.func)}`"
-    )
+    if len(named) > 40 or "\n" in named:
+        named = f"{script.code(call.func)}(…)"
     message = (
-        f"{named} trains in float32: bfloat16 autocast around it and the loss makes steps two to "
+        f"`{named}` trains in float32: bfloat16 autocast around it and the loss makes steps two to "
         "three times as fast on tensor cores"
     )
     parallel = next(iter(script.calls(_PARALLEL)), None)
