@@ -46,7 +46,7 @@ class ReentrantCheckpoint(Rule):
     summary = "the checkpoint falls back to the slower reentrant variant, with a warning"
     impact = "low"
     safety = Safety.EXACT
-    needs = ("checkpoint",)
+    needs = ("utils.checkpoint", "utils import checkpoint")
     since = (1, 11)
 
     invalid = {
@@ -137,20 +137,21 @@ class ReentrantCheckpoint(Rule):
                 return checkpoint(block, checkpoint(block, x, **options), **kwargs)
             """,
         "a library that sets it for its models": """
-            import torch
+            import torch.utils.checkpoint
             from transformers import AutoModelForCausalLM
             model = AutoModelForCausalLM.from_pretrained("gpt2")
             model.gradient_checkpointing_enable()
             """,
         "a checkpoint is also a file": """
             import torch
+            import torch.utils.checkpoint
             def checkpoint(model, path):
                 torch.save({"model": model.state_dict()}, path)
             def train(model):
                 checkpoint(model, "last.pt")
             """,
         "a function of a library of its own": """
-            import torch
+            import torch.utils.checkpoint
             from fairscale.nn import checkpoint_wrapper
             from deepspeed.checkpointing import checkpoint
             def forward(block, x):
