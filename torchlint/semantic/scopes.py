@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -58,12 +59,19 @@ class Scope:
     outward: dict[str, str] = field(default_factory=dict)
     """Names declared `global` or `nonlocal`."""
 
-    @property
+    @cached_property
+    def function(self) -> cst.FunctionDef | None:
+        """The function that runs what is evaluated here, None for a module or a class."""
+        if isinstance(self.node, cst.FunctionDef):
+            return self.node
+        return None if self.is_class or self.parent is None else self.parent.function
+
+    @cached_property
     def is_class(self) -> bool:
         """Whether names bound here are out of sight for the functions inside."""
         return type(self.node) is cst.ClassDef
 
-    @property
+    @cached_property
     def is_function(self) -> bool:
         """Whether this is a function or a lambda."""
         return type(self.node) in (cst.FunctionDef, cst.Lambda)
@@ -101,6 +109,7 @@ class Scopes:
         self.module = Scope(tree.module, None)
         self.star_imports: list[str] = []
         self._scopes: dict[int, Scope] = {id(tree.module): self.module}
+        self._functions: dict[int, cst.FunctionDef | None] = {}
         self._around: dict[int, Scope] = {}
         self._reaching: dict[int, tuple[Binding, ...]] = {}
         self._blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
@@ -151,14 +160,11 @@ class Scopes:
 
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """Give the function (never a lambda) in whose body or parameters a node stands."""
-        scope: Scope | None = self.scope(node)
-        while scope is not None:
-            if type(scope.node) is cst.FunctionDef:
-                return scope.node
-            if scope.is_class:
-                return None
-            scope = scope.parent
-        return None
+        try:
+            return self._functions[id(node)]
+        except KeyError:
+            found = self._functions[id(node)] = self.scope(node).function
+            return found
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Give the class in whose body, methods included, a node stands."""
