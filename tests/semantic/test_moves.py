@@ -74,6 +74,6 @@ def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:
 )
 def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> None:
     script = _script(line)
-    calls = [call for call in script.method_calls("cuda") if script.moves.move(call) is not None]
-    found = [part for call in calls for part in script.parts.of(call.func.value)]  # type: ignore[union-attr]
+    moves = [script.moves.move(call) for call in script.method_calls("cuda")]
+    found = [part for move in moves if move is not None for part in script.parts.of(move.moved)]
     assert len(found) == count
