@@ -18,6 +18,7 @@ __all__ = [
     "paths_argument",
     "report_options",
     "run_options",
+    "target_options",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,6 +97,32 @@ def color_option(command: Command) -> Command:
     )(command)
 
 
+def target_options(command: Command) -> Command:
+    """Add the options that say for what the code is judged, and where settings are read."""
+    return _all(
+        [
+            click.option(
+                "--target-torch",
+                type=version,
+                metavar="VERSION",
+                help="The oldest torch that the code must run on.",
+            ),
+            click.option(
+                "--target-device",
+                type=click.Choice(["auto", "cuda", "cpu", "mps", "xpu"]),
+                help="The device that the code runs on.",
+            ),
+            click.option(
+                "--config",
+                "config_file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="Read this configuration file and no other.",
+            ),
+            click.option("--isolated", is_flag=True, help="Read no configuration file."),
+        ]
+    )(command)
+
+
 def configuration_options(command: Command) -> Command:
     """Add the options that are settings, and where settings are read."""
     return _all(
@@ -129,24 +156,7 @@ def configuration_options(command: Command) -> Command:
                 default=None,
                 help="Report what comments silence, too.",
             ),
-            click.option(
-                "--target-torch",
-                type=version,
-                metavar="VERSION",
-                help="The oldest torch that the code must run on.",
-            ),
-            click.option(
-                "--target-device",
-                type=click.Choice(["auto", "cuda", "cpu", "mps", "xpu"]),
-                help="The device that the code runs on.",
-            ),
-            click.option(
-                "--config",
-                "config_file",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="Read this configuration file and no other.",
-            ),
-            click.option("--isolated", is_flag=True, help="Read no configuration file."),
+            target_options,
         ]
     )(command)
 

@@ -1,0 +1,184 @@
+"""Questions that many techniques share."""
+
+from __future__ import annotations
+
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Ask, cannot_tell, in_use, missing, not_applicable
+from torchlint.semantic.values import State
+
+__all__ = [
+    "accelerated",
+    "calls",
+    "decided",
+    "evaluated",
+    "kept_at_loader",
+    "kept_at_training",
+    "keyword",
+    "lacking",
+    "loader_option",
+    "loading",
+    "method",
+    "optimized",
+    "owned",
+    "trained",
+    "unless",
+    "words",
+]
+
+
+def calls(pattern: str) -> Ask:
+    """In use where something whose qualified name matches is called."""
+
+    def ask(survey: Survey) -> Answer | None:
+        call = survey.called(pattern)
+        return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+    return ask
+
+
+def method(*names: str) -> Ask:
+    """In use where a method of one of these names is called."""
+
+    def ask(survey: Survey) -> Answer | None:
+        call = survey.method(*names)
+        return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+    return ask
+
+
+def words(pattern: str) -> Ask:
+    """In use where an identifier matches."""
+
+    def ask(survey: Survey) -> Answer | None:
+        node = survey.word(pattern)
+        return in_use(survey.line(node), survey.quoted(node)) if node else None
+
+    return ask
+
+
+def keyword(pattern: str) -> Ask:
+    """In use where an argument is passed by a keyword that matches and is not off."""
+
+    def ask(survey: Survey) -> Answer | None:
+        arg = survey.keyword(pattern)
+        return in_use(survey.line(arg.value), survey.quoted(arg)) if arg else None
+
+    return ask
+
+
+def unless(pattern: str, why: str) -> Ask:
+    """Not applicable where no identifier matches."""
+
+    def ask(survey: Survey) -> Answer | None:
+        return None if survey.word(pattern) else not_applicable(why)
+
+    return ask
+
+
+def decided(why: str) -> Ask:
+    """Cannot be told from a file."""
+    return lambda survey: cannot_tell(why)
+
+
+def owned(survey: Survey) -> Answer | None:
+    """Not applicable where a framework owns the training loop."""
+    if survey.framework is None:
+        return None
+    return not_applicable(f"{survey.framework} runs the training")
+
+
+def trained(survey: Survey) -> Answer | None:
+    """Nothing to say where the file trains; else why not."""
+    if survey.training is not None:
+        return None
+    if survey.script.evaluations():
+        return not_applicable("this file evaluates and does not train")
+    return cannot_tell("there is no training loop in this file")
+
+
+def evaluated(survey: Survey) -> Answer | None:
+    """Nothing to say where the file evaluates; else why not."""
+    if survey.script.evaluations():
+        return None
+    return not_applicable("this file evaluates nothing")
+
+
+def accelerated(survey: Survey) -> Answer | None:
+    """Not applicable where no run can use an accelerator."""
+    if survey.script.can_use_accelerator:
+        return None
+    if survey.script.target.device == "cpu":
+        return not_applicable("the target device is the CPU")
+    return not_applicable("nothing in this file runs on a GPU")
+
+
+def loading(survey: Survey) -> Answer | None:
+    """Nothing to say where the file makes a loader; else why not."""
+    if survey.loaders:
+        return None
+    if survey.word("get_batch|next_batch|make_batch"):
+        return not_applicable("batches are made by a function, not by a DataLoader")
+    return cannot_tell("no DataLoader is made in this file")
+
+
+def optimized(survey: Survey) -> Answer | None:
+    """Nothing to say where the file makes an optimizer; else why not."""
+    return None if survey.optimizers else cannot_tell("no optimizer is made in this file")
+
+
+def kept_at_training(why: str) -> Ask:
+    """In use at the training loop: that no rule speaks is all it takes."""
+
+    def ask(survey: Survey) -> Answer | None:
+        loop = survey.training
+        return in_use(survey.line(loop), why) if loop else None
+
+    return ask
+
+
+def kept_at_loader(why: str) -> Ask:
+    """In use at the first loader: that no rule speaks is all it takes."""
+
+    def ask(survey: Survey) -> Answer | None:
+        return in_use(survey.line(survey.loaders[0].node), why) if survey.loaders else None
+
+    return ask
+
+
+def lacking(why: str) -> Ask:
+    """Missing at the training loop."""
+
+    def ask(survey: Survey) -> Answer | None:
+        loop = survey.training
+        return missing(survey.line(loop), why) if loop else None
+
+    return ask
+
+
+def loader_option(name: str, position: int | None = None) -> Ask:
+    """In use where a loader is given an option; told apart by the default of an argument."""
+
+    def ask(survey: Survey) -> Answer | None:
+        undecided: Answer | None = None
+        for site in survey.loaders:
+            value = site.argument(name, position)
+            if value.state is State.ABSENT or survey.is_off(value):
+                continue
+            given = site.given(name, position)
+            if given is None:
+                undecided = undecided or cannot_tell(f"whether the loader is given `{name}`")
+                continue
+            words = f"`{name}={survey.script.code(given.value)}`"
+            if value.state is State.KNOWN:
+                return in_use(survey.line(given.value), words)
+            default = survey.default(given.value)
+            if default:
+                return in_use(survey.line(given.value), f"{words}, {default!r} by default")
+            if default is None:
+                said = f"{words} is known when the script runs"
+            else:
+                said = f"{words} is {default!r} unless it is asked for"
+            undecided = undecided or cannot_tell(said)
+        return undecided
+
+    return ask

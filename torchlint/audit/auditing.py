@@ -1,0 +1,155 @@
+"""Auditing one file: what the rules find first, then what each technique sees for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from torchlint import suppress
+from torchlint.audit.catalogue import FAMILIES
+from torchlint.audit.row import Row, State
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, missing, not_applicable
+from torchlint.config import Settings
+from torchlint.engine import check_source
+from torchlint.engine.parsing import parse_script, syntax_tree
+from torchlint.engine.patterns import ignored_here
+from torchlint.engine.results import FileResult
+from torchlint.finding import Finding
+from torchlint.registry import Registry, RuleHead, Selection
+from torchlint.semantic.target import Target
+from torchlint.source import Source
+
+__all__ = ["Audit", "audit"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The checklist of one file; `errors` are one line each and mean that the run failed."""
+
+    path: str
+    rows: tuple[Row, ...]
+    errors: tuple[str, ...] = ()
+
+
+def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
+    """Go through every technique; raises `UnparsableError` for a text that does not parse.
+
+    All rules run, those that are off by default and those that are ignored too: a technique whose
+    rules are ignored, or silenced by a comment, is not applicable.
+    """
+    look = _Look(source, registry, settings)
+    rows = tuple(
+        look.row(family, technique)
+        for family, techniques in FAMILIES.items()
+        for technique in techniques
+    )
+    return Audit(source.path, rows, look.result.errors)
+
+
+class _Look:
+    """One file under audit."""
+
+    def __init__(self, source: Source, registry: Registry, settings: Settings) -> None:
+        self.source = source
+        self.registry = registry
+        self.settings = settings
+        target = Target(settings.target_torch, settings.target_device)
+        self.survey = Survey(parse_script(source, target, syntax_tree(source)))
+        self.heads = {head.code: head for head in registry.rules}
+        self.result = self._checked()
+
+    def row(self, family: str, technique: Technique) -> Row:
+        """Say what the script makes of a technique."""
+        found = [each for each in self.result.findings if each.code in technique.rules]
+        told = [each for each in found if not self._silenced(each)]
+        answer = self._of_rules(found, told) or self._of_script(technique)
+        return Row(
+            family,
+            technique.name,
+            technique.articles,
+            answer.state,
+            answer.line,
+            answer.why,
+            tuple(dict.fromkeys(each.code for each in told)),
+            technique.gain if answer.state is State.MISSING else "",
+        )
+
+    def _checked(self) -> FileResult:
+        codes = {
+            code
+            for techniques in FAMILIES.values()
+            for technique in techniques
+            for code in technique.rules
+        }
+        heads = [head for head in self.registry.rules if head.code in codes and self._fits(head)]
+        return check_source(
+            self.source,
+            Selection(tuple(heads), self.registry.known),
+            replace(self.settings, ignore_suppressions=True, per_file_ignores={}),
+        )
+
+    def _fits(self, head: RuleHead) -> bool:
+        target = self.settings.target_torch
+        return target is None or head.since <= target
+
+    # -- what rules say -------------------------------------------------------
+
+    def _of_rules(self, found: list[Finding], told: list[Finding]) -> Answer | None:
+        if told:
+            first = told[0]
+            why = self.heads[first.code].load().summary
+            rows = sorted({self._line(each) for each in told[1:]} - {self._line(first)})
+            return missing(self._line(first), why + _also(rows))
+        if not found:
+            return None
+        first = found[0]
+        if first.code in self._ignored:
+            return not_applicable(f"your settings ignore {first.code}")
+        return not_applicable(f"a comment silences {first.code} on line {self._line(first)}")
+
+    def _line(self, finding: Finding) -> int:
+        return self.source.position(finding.span.start).row
+
+    def _silenced(self, finding: Finding) -> bool:
+        if finding.code in self._ignored:
+            return True
+        return not self.settings.ignore_suppressions and self._comments.silence(finding)
+
+    @cached_property
+    def _comments(self) -> suppress.Suppressions:
+        return suppress.find_suppressions(self.source, self.registry.known)
+
+    @cached_property
+    def _ignored(self) -> frozenset[str]:
+        words = (*self.settings.ignore, *self.settings.extend_ignore)
+        selected = self.registry.select(self.settings).codes
+        here = ignored_here(self.source.path, self.settings, self.registry.known)
+        return (self.registry.covered(words) - frozenset(selected)) | here
+
+    # -- what the script shows ------------------------------------------------
+
+    def _of_script(self, technique: Technique) -> Answer:
+        answer = technique.answer(self.survey)
+        if answer.state is State.IN_USE:
+            return answer
+        return next(self._too_new(technique), answer)
+
+    def _too_new(self, technique: Technique) -> Iterator[Answer]:
+        heads = [self.heads[code] for code in technique.rules if code in self.heads]
+        if heads and not any(map(self._fits, heads)):
+            needed = min(head.since for head in heads)
+            target = self.settings.target_torch or needed
+            yield not_applicable(
+                f"needs torch {needed[0]}.{needed[1]}, and {target[0]}.{target[1]} must do"
+            )
+
+
+def _also(rows: list[int]) -> str:
+    """Give the other lines, the first of them by number."""
+    if not rows:
+        return ""
+    shown = ", ".join(map(str, rows[:3]))
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    return f" (also line{'s' if len(rows) > 1 else ''} {shown}{more})"

@@ -1,0 +1,90 @@
+"""Techniques of checkpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.audit.asking import calls, keyword, method, owned, trained
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, in_use, missing, not_applicable
+
+__all__ = ["CHECKPOINTS"]
+
+
+def _saves(survey: Survey) -> cst.Call | None:
+    return survey.called(r"torch\.save|torch\.distributed\.checkpoint\.save\w*")
+
+
+def _saves_nothing(survey: Survey) -> Answer | None:
+    return None if _saves(survey) else not_applicable("nothing is saved in this file")
+
+
+def _states(survey: Survey) -> Answer | None:
+    call = survey.method("state_dict")
+    return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+
+def _saved_now_and_then(survey: Survey) -> Answer | None:
+    call = _saves(survey)
+    return (
+        in_use(survey.line(call), f"{survey.quoted(call)} is not run every step") if call else None
+    )
+
+
+def _copied(survey: Survey) -> Answer | None:
+    call = survey.called(r"copy\.(?:deepcopy|copy)")
+    if call is not None and survey.word(r"best\w*|\w*_best"):
+        return in_use(survey.line(call), survey.quoted(call))
+    if survey.word(r"best\w*(?:state|weight|model|wts|param)\w*") is None:
+        return not_applicable("no best weights are kept in memory")
+    return None
+
+
+def _restored(survey: Survey) -> Answer | None:
+    if survey.called(r"torch\.load"):
+        call = survey.method("load_state_dict")
+        return in_use(survey.line(call), survey.quoted(call)) if call else None
+    return None
+
+
+def _never_loaded(survey: Survey) -> Answer | None:
+    call = _saves(survey)
+    if call is not None:
+        why = f"{survey.quoted(call)} has no `torch.load` beside it"
+        return missing(survey.line(call), why)
+    loop = survey.training
+    return (
+        missing(survey.line(loop), "a run that stops starts again from nothing") if loop else None
+    )
+
+
+CHECKPOINTS: Final = (
+    Technique(
+        "state dicts saved, not modules",
+        ("S2",),
+        (_saves_nothing, _states),
+        ("TL901",),
+    ),
+    Technique(
+        "checkpoints now and then",
+        ("S2",),
+        (_saves_nothing, _saved_now_and_then),
+        ("TL902",),
+        "measured: saving 4 MB takes as long as two steps of a small network",
+    ),
+    Technique(
+        "best weights kept as a copy",
+        ("S2",),
+        (_copied,),
+        ("TL903",),
+    ),
+    Technique(
+        "resuming from checkpoints",
+        ("S2",),
+        (_restored, keyword(r"resume_from_checkpoint|ckpt_path"), method("load_checkpoint"),
+         calls(r"torch\.distributed\.checkpoint\.load\w*"), owned, trained, _never_loaded),
+        gain="saves the time of a run that was interrupted",
+    ),
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""Techniques of training on several GPUs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torchlint.audit.asking import accelerated, calls, decided, owned, trained
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+
+__all__ = ["DISTRIBUTED"]
+
+_WRAPS: Final = (
+    r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
+    r"(?:deepspeed\.initialize|horovod\.torch\.init)|apex\.parallel\.\w+"
+)
+
+
+def _one_process(survey: Survey) -> Answer | None:
+    if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
+        return None
+    return not_applicable("this file trains in one process")
+
+
+def _sampler(survey: Survey) -> Answer | None:
+    call = survey.method("set_epoch")
+    call = call or survey.called(r"torch\.utils\.data\.DistributedSampler")
+    return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+
+def _no_windows(survey: Survey) -> Answer | None:
+    if any(True for _ in survey.script.windows()):
+        return None
+    return not_applicable("no gradients are accumulated in this file")
+
+
+def _synchronised_last(survey: Survey) -> Answer | None:
+    found = survey.method("no_sync") or survey.word("require_backward_grad_sync")
+    return in_use(survey.line(found), survey.quoted(found)) if found else None
+
+
+def _used_alone(survey: Survey) -> Answer | None:
+    calls_of = survey.script.processes.wraps()
+    if not calls_of:
+        return not_applicable("no DistributedDataParallel in this file")
+    wrap = calls_of[0]
+    arg = survey.script.call(wrap).argument("find_unused_parameters")
+    if arg.node is None or survey.is_off(arg):
+        return in_use(survey.line(wrap), f"{survey.quoted(wrap)} looks for no unused parameters")
+    return None
+
+
+def _collectives(survey: Survey) -> Answer | None:
+    call = survey.called(
+        r"torch\.distributed\.(?:all_reduce|reduce|all_gather\w*|gather\w*|barrier|broadcast\w*)"
+    )
+    if call is None:
+        return not_applicable("no collective of one's own in this file")
+    return in_use(survey.line(call), f"{survey.quoted(call)} is not called in every step")
+
+
+def _reads_rank(survey: Survey) -> Answer | None:
+    text = next(survey.strings("LOCAL_RANK"), None)
+    return in_use(survey.line(text), f"{survey.quoted(text)} is read") if text else None
+
+
+DISTRIBUTED: Final = (
+    Technique(
+        "several GPUs: DistributedDataParallel",
+        ("S0", "S1", "S2", "S3.10"),
+        (calls(_WRAPS), owned, accelerated, trained,
+         decided("how many GPUs there are: this file uses one")),
+        ("TL701",),
+        "cited: near the number of GPUs, where DataParallel stays behind on more than one",
+    ),
+    Technique(
+        "torchrun starts the processes",
+        ("S1",),
+        (_reads_rank, owned, _one_process,
+         decided("how the processes of this file are started")),
+        ("TL703",),
+    ),
+    Technique(
+        "each process its own share, shuffled anew",
+        ("S1",),
+        (_sampler, owned, _one_process, decided("how the data is shared out")),
+        ("TL702", "TL706"),
+    ),
+    Technique(
+        "gradients averaged once per accumulation",
+        ("S3.9",),
+        (_synchronised_last, owned, _one_process, _no_windows,
+         decided("whether gradients are averaged in every pass")),
+        ("TL704",),
+        "measured x1.47 for two processes on a CPU that accumulate four batches",
+    ),
+    Technique(
+        "no search for unused parameters",
+        ("S1",),
+        (owned, _used_alone, decided("whether a parameter goes unused in some step")),
+        ("TL705",),
+        "measured x1.04 on two CPU cores",
+    ),
+    Technique(
+        "no collective in every step",
+        ("S1",),
+        (owned, _one_process, _collectives),
+        ("TL707",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""Techniques of what is left on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torchlint.audit.asking import kept_at_training, trained
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+
+__all__ = ["LEFTOVERS"]
+
+_PROFILERS: Final = r"torch\.(?:profiler|autograd\.profiler)\.\w+|cProfile\.\w+|line_profiler\.\w+"
+
+
+def _asked_for(survey: Survey) -> Answer | None:
+    setting = next(survey.script.determinism.settings(), None)
+    if setting is None:
+        return None
+    return not_applicable(f"line {survey.line(setting.node)} asks for it, behind a condition")
+
+
+def _on_demand(survey: Survey) -> Answer | None:
+    call = survey.called(_PROFILERS)
+    if call is None:
+        return not_applicable("nothing is profiled in this file")
+    return in_use(survey.line(call), f"{survey.quoted(call)} runs for a while, or on demand")
+
+
+LEFTOVERS: Final = (
+    Technique(
+        "nothing of debugging left on",
+        ("S2", "S3.13"),
+        (trained, kept_at_training("no anomaly detection, debug variable or gradient check")),
+        ("TL801", "TL803", "TL805"),
+        "measured x3.2 to x8.8 for anomaly detection on two CPU cores",
+    ),
+    Technique(
+        "profilers off",
+        ("S1", "S2", "S3.13"),
+        (_on_demand,),
+        ("TL802",),
+        "measured x4.7 to x17 on two CPU cores",
+    ),
+    Technique(
+        "kernels free to choose",
+        ("S3.6",),
+        (_asked_for, trained, kept_at_training("no deterministic kernels are asked for")),
+        ("TL804",),
+        "measured x1.05 to x1.07 on a CPU",
+    ),
+)  # fmt: skip

@@ -1,0 +1,219 @@
+"""Techniques of the input pipeline."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.audit.asking import (
+    accelerated,
+    calls,
+    decided,
+    kept_at_loader,
+    loader_option,
+    loading,
+    owned,
+    unless,
+    words,
+)
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.semantic.datasets import Trait
+
+__all__ = ["PIPELINE"]
+
+_NO_WORKERS: Final = {
+    Trait.IN_MEMORY: "only indexes what is in memory: workers would slow it down",
+    Trait.FEW: "has so few items that starting workers costs more",
+    Trait.ON_DEVICE: "gives tensors that are on the GPU already",
+    Trait.UNSHARDED: "would give every worker the whole stream",
+    Trait.MUTATES: "changes itself when it is read: workers would change copies",
+    Trait.HANDLE: "holds an open file, which workers cannot share",
+}
+
+
+def _gains_nothing(survey: Survey) -> Answer | None:
+    for site in survey.loaders:
+        dataset = site.given("dataset", 0)
+        traits = survey.script.datasets.traits(dataset.value) if dataset else {}
+        for trait, why in _NO_WORKERS.items():
+            if trait in traits:
+                return not_applicable(f"what {_label(survey)} reads {why}")
+    return None
+
+
+def _label(survey: Survey) -> str:
+    return survey.script.loaders.label(survey.loaders[0].node)
+
+
+def _no_workers(survey: Survey) -> Answer | None:
+    value = [site.argument("num_workers", 5) for site in survey.loaders]
+    idle = all(each.node is None or survey.is_off(each) for each in value)
+    return not_applicable("no loader here surely has workers") if idle else None
+
+
+def _one_pass(survey: Survey) -> Answer | None:
+    if any(survey.script.loaders.repeated(site.node) for site in survey.loaders):
+        return None
+    return not_applicable("no loader is seen to be passed over more than once")
+
+
+def _apple(survey: Survey) -> Answer | None:
+    if survey.script.target.device == "mps":
+        return not_applicable("Apple's devices have no page-locked memory")
+    return None
+
+
+def _unpinned(survey: Survey) -> Answer | None:
+    for site in survey.loaders:
+        if site.argument("pin_memory", 7).equals(False):
+            return not_applicable("`pin_memory=False` is somebody's decision")
+    return None
+
+
+def _fetched_together(survey: Survey) -> Answer | None:
+    for site in survey.loaders:
+        if site.argument("batch_size", 1).equals(None):
+            return in_use(survey.line(site.node), "`batch_size=None`: the sampler gives batches")
+    for function in survey.script.all(cst.FunctionDef):
+        if function.name.value == "__getitems__":
+            return in_use(survey.line(function.name), "`__getitems__`")
+    return None
+
+
+def _in_memory(survey: Survey) -> Answer | None:
+    for site in survey.loaders:
+        dataset = site.given("dataset", 0)
+        if dataset and Trait.IN_MEMORY in survey.script.datasets.traits(dataset.value):
+            return cannot_tell("whether batches can be taken whole from this dataset")
+    return not_applicable("no loader here reads tensors that are in memory")
+
+
+def _reads_items(survey: Survey) -> Answer | None:
+    if survey.script.items():
+        return None
+    return cannot_tell("no dataset is defined in this file")
+
+
+def _items_on_host(survey: Survey) -> Answer | None:
+    code = survey.script.items()[0]
+    return in_use(survey.line(code.node), f"`{code.label}` works on the host alone")
+
+
+def _nothing_repeated(survey: Survey) -> Answer | None:
+    code = survey.script.items()[0]
+    return cannot_tell(f"what `{code.label}` could keep from one epoch to the next")
+
+
+def _arrays(survey: Survey) -> Answer | None:
+    if survey.script.imports("numpy", "pandas", "cv2", "PIL"):
+        return None
+    return not_applicable("this file has no arrays of NumPy")
+
+
+def _shared_memory(survey: Survey) -> Answer | None:
+    call = survey.called(r"torch\.(?:from_numpy|as_tensor)")
+    return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+
+def _copying(survey: Survey) -> Answer | None:
+    call = survey.called(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
+    if call is None:
+        return not_applicable("no array becomes a tensor here")
+    return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} gets an array")
+
+
+def _no_lists(survey: Survey) -> Answer | None:
+    call = survey.called(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
+    if call is None:
+        return not_applicable("no tensor is made from a list here")
+    return cannot_tell(f"what is listed for {survey.quoted(call)} on line {survey.line(call)}")
+
+
+def _divided_by_deviation(survey: Survey) -> Answer | None:
+    for node in survey.script.all(cst.BinaryOperation):
+        if isinstance(node.operator, cst.Divide) and isinstance(node.left, cst.BinaryOperation):
+            if isinstance(node.left.operator, cst.Subtract):
+                if "std" in survey.script.code(node.right).lower():
+                    return in_use(survey.line(node), survey.quoted(node))
+    return None
+
+
+PIPELINE: Final = (
+    Technique(
+        "workers load batches",
+        ("S0", "S1", "S2", "S3.2"),
+        (loader_option("num_workers", 5), loading, _gains_nothing,
+         decided("whether reading an item costs enough to pay for workers")),
+        ("TL101",),
+        "measured x1.6 with two workers on two CPU cores; x3.2 with four where items wait for"
+        " the disk",
+    ),
+    Technique(
+        "batches in pinned memory",
+        ("S0", "S1", "S2", "S3.2"),
+        (loader_option("pin_memory", 7), accelerated, _apple, loading, _unpinned,
+         decided("whether the batches of the loaders go to a GPU from here")),
+        ("TL102",),
+        "cited: an epoch in half the time, together with four workers",
+    ),
+    Technique(
+        "workers kept, batches prefetched",
+        ("S0",),
+        (loader_option("persistent_workers"), loader_option("prefetch_factor"), loading,
+         _no_workers, _one_pass, decided("whether the same workers could serve every epoch")),
+        ("TL103",),
+        "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
+    ),
+    Technique(
+        "loaders made once",
+        ("S2",),
+        (loading, kept_at_loader("no loader is made anew in a loop")),
+        ("TL104",),
+        "measured x3.5 an epoch together with workers that are kept, x1.0 alone, two CPU cores",
+    ),
+    Technique(
+        "arrays become tensors without a copy",
+        ("S3.12",),
+        (_shared_memory, _arrays, _copying),
+        ("TL105",),
+        "measured x2.7 an epoch of small images on two CPU cores",
+    ),
+    Technique(
+        "arrays stacked before they become tensors",
+        ("S3.12",),
+        (calls(r"(?:numpy|torch)\.stack"), _arrays, _no_lists),
+        ("TL106",),
+        "measured x205 to x280 for the conversion of 64 arrays, two CPU cores",
+    ),
+    Technique(
+        "datasets leave the GPU alone",
+        ("S1", "S2"),
+        (accelerated, _reads_items, _items_on_host),
+        ("TL107",),
+    ),
+    Technique(
+        "batches taken whole from memory",
+        ("S1",),
+        (_fetched_together, loading, _in_memory),
+        ("TL108",),
+        "measured x1.8 for a whole script on two CPU cores",
+    ),
+    Technique(
+        "caching: nothing done again for each item",
+        ("S1",),
+        (calls(r"functools\.(?:lru_cache|cache)|numpy\.memmap|joblib\.Memory"),
+         words(r"\w*_?cached?(?:_\w+)?|memmap|mmap_mode"), _reads_items, _nothing_repeated),
+        ("TL109",),
+    ),
+    Technique(
+        "inputs normalised",
+        ("S3.17",),
+        (calls(r"(?:torchvision\.transforms|albumentations)\.(?:\w+\.)*Normalize"),
+         words("Normalize|normalize|StandardScaler|MinMaxScaler|standardi[sz]e"),
+         _divided_by_deviation, owned,
+         unless("transforms|ToTensor|Image|cv2|imread", "no images are read in this file"),
+         decided("whether the images are normalised where they are prepared")),
+    ),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""Techniques of precision and kernels."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.audit.asking import (
+    accelerated,
+    calls,
+    decided,
+    keyword,
+    owned,
+    trained,
+    unless,
+)
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+
+__all__ = ["PRECISION"]
+
+_AUTOCAST: Final = r"torch\.(?:amp|cuda\.amp|cpu\.amp)\.autocast"
+_CONVOLUTIONS: Final = r"Conv[23]d|ConvTranspose[23]d|conv[23]d|resnet\w*|vgg\w*|\w*CNN"
+_ATTENTION: Final = r"(?:\w*_)?attn(?:_\w+)?|\w*Attention\w*|attention\w*|Transformer\w*"
+
+
+def _wide(survey: Survey) -> Answer | None:
+    if survey.script.precision.is_wide:
+        return not_applicable("complex numbers, float64 or matrix inverses need every digit")
+    return None
+
+
+def _other_low(survey: Survey) -> Answer | None:
+    if survey.script.precision.speaks_of_low:
+        return cannot_tell("the file speaks of low precision, in a way that is not torch's own")
+    return None
+
+
+def _no_autocast(survey: Survey) -> Answer | None:
+    if survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler"):
+        return None
+    return not_applicable("no autocast and no scaler of torch's own in this file")
+
+
+def _autocast_in_order(survey: Survey) -> Answer | None:
+    call = survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler")
+    return in_use(survey.line(call), "autocast and scaler are in order") if call else None
+
+
+def _tuned(survey: Survey) -> Answer | None:
+    for line in survey.assigned("torch.backends.cudnn.benchmark"):
+        value = survey.script.value_of(line.value)
+        if value.equals(True):
+            return in_use(survey.line(line), survey.quoted(line))
+        if not value.is_literal:
+            return cannot_tell(f"{survey.quoted(line)} is known when the script runs")
+    return None
+
+
+def _deterministic(survey: Survey) -> Answer | None:
+    setting = next(survey.script.determinism.settings(), None)
+    if setting is None:
+        return None
+    return not_applicable(f"line {survey.line(setting.node)} asks for deterministic kernels")
+
+
+def _tf32(survey: Survey) -> Answer | None:
+    call = survey.called(r"torch\.set_float32_matmul_precision")
+    if call is not None:
+        full = survey.script.call(call).argument("precision", 0).equals("highest")
+        if full:
+            return not_applicable("somebody asked for the full precision")
+        return in_use(survey.line(call), survey.quoted(call))
+    for name in (
+        "torch.backends.cuda.matmul.allow_tf32",
+        "torch.backends.cuda.matmul.fp32_precision",
+    ):
+        for line in survey.assigned(name):
+            value = survey.script.value_of(line.value)
+            if value.equals(False) or value.equals("ieee"):
+                return not_applicable("somebody asked for the full precision")
+            return in_use(survey.line(line), survey.quoted(line))
+    return None
+
+
+def _covered(survey: Survey) -> Answer | None:
+    if survey.called(_AUTOCAST):
+        return not_applicable("autocast covers the matrix products")
+    return None
+
+
+def _compiled(survey: Survey) -> Answer | None:
+    found = survey.named("torch.compile")
+    if found is not None:
+        return in_use(survey.line(found), survey.quoted(found))
+    for call in survey.script.method_calls("compile"):
+        assert isinstance(call.func, cst.Attribute)
+        if survey.script.name(call.func) is None:
+            return in_use(survey.line(call), survey.quoted(call))
+    return None
+
+
+def _pointwise(survey: Survey) -> Answer | None:
+    call = survey.called(
+        r"torch\.nn\.(?:functional\.)?(?:gelu|silu|mish|softplus|logsigmoid|GELU|SiLU|Mish|Softplus"
+        r"|LogSigmoid|layer_norm|LayerNorm|rms_norm|RMSNorm|log_softmax|LogSoftmax|softmax|Softmax"
+        r"|relu|ReLU|LeakyReLU|ELU|Tanh|Sigmoid)"
+    )
+    return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+
+def _aligned(survey: Survey) -> Answer | None:
+    sizes = [
+        (call, int(arg.value.value))
+        for name, call in survey.named_calls
+        if re.fullmatch(r"torch\.nn\.(?:Linear|Conv[123]d|Embedding)", name)
+        for arg in call.args[:2]
+        if isinstance(arg.value, cst.Integer) and arg.value.value.isdigit()
+    ]
+    large = [(call, size) for call, size in sizes if size >= 64]
+    if not large:
+        return cannot_tell("the sizes of the layers are not literals of this file")
+    call, size = large[0]
+    if all(each % 8 == 0 for _, each in large):
+        return in_use(survey.line(call), f"{size} and the like are multiples of 8")
+    odd = next(each for _, each in large if each % 8)
+    return cannot_tell(f"whether a layer of {odd} could be padded to a multiple of 8")
+
+
+PRECISION: Final = (
+    Technique(
+        "mixed precision",
+        ("S0", "S1", "S2", "S3.4"),
+        (calls(_AUTOCAST), keyword(r"precision|fp16|bf16|mixed_precision"),
+         accelerated, owned, _wide, _other_low, trained,
+         decided("whether this training keeps its accuracy in low precision")),
+        ("TL301",),
+        "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
+        " to x3 on GPUs",
+    ),
+    Technique(
+        "autocast and scaler used as they are meant",
+        ("S0", "S1", "S3.4"),
+        (_no_autocast, _autocast_in_order),
+        ("TL302", "TL303", "TL314"),
+    ),
+    Technique(
+        "cuDNN's autotuner",
+        ("S3.6",),
+        (_tuned, accelerated, owned, unless(_CONVOLUTIONS, "no convolution in this file"),
+         _deterministic, trained, decided("whether every batch has the same shape")),
+        ("TL305",),
+        "cited: 27 % more steps a second for one convolution",
+    ),
+    Technique(
+        "TF32 for matrix products",
+        ("S2",),
+        (_tf32, accelerated, owned, _wide, _covered, trained,
+         decided("whether matrix products take a share of the time")),
+        ("TL306",),
+        "not measured; matrix products of float32 on Ampere and later GPUs",
+    ),
+    Technique(
+        "images with channels last",
+        ("S2",),
+        (keyword("memory_format"), accelerated, owned,
+         unless(_CONVOLUTIONS, "no convolution in this file"),
+         decided("whether every layer keeps this layout")),
+        ("TL307",),
+        "measured x1.10 to x1.23 for four convolutions on two CPU cores; cited: 22 % for a"
+        " ResNet-50 with autocast",
+    ),
+    Technique(
+        "compiled networks",
+        ("S1", "S3 bonus"),
+        (_compiled, keyword("torch_compile|compile_model"), accelerated, owned, trained,
+         decided("whether the run is long enough to pay for the compilation")),
+        ("TL308", "TL309", "TL313"),
+        "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
+    ),
+    Technique(
+        "fused attention",
+        ("S2", "S3 bonus"),
+        (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
+               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
+         unless(_ATTENTION, "no attention in this file"),
+         decided("whether this attention is what the fused kernel computes")),
+        ("TL310", "TL315"),
+        "measured x1.8 to x1.95 for a causal step on two CPU cores",
+    ),
+    Technique(
+        "torch's own functions for pointwise mathematics",
+        ("S3 bonus",),
+        (_pointwise, unless("forward", "no network is written here"),
+         decided("no activation of torch's own is used in this file")),
+        ("TL311",),
+        "measured x13.7 to x16.6 for GELU, forward and backward, on a CPU",
+    ),
+    Technique(
+        "sizes that fill the tensor cores",
+        ("S2",),
+        (accelerated, unless("Linear|Conv[123]d|Embedding", "no layer is made in this file"),
+         _aligned),
+        ("TL312",),
+        "measured x1.1 for a product of bfloat16 matrices on a CPU",
+    ),
+)  # fmt: skip

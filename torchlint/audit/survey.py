@@ -1,0 +1,191 @@
+"""The survey: what techniques ask of a script, found once for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import libcst as cst
+
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.loops import Role
+from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.values import State, Value
+
+__all__ = ["Survey"]
+
+_FRAMEWORKS: Final = {
+    "lightning": "Lightning",
+    "transformers": "the Trainer of Transformers",
+    "accelerate": "Accelerate",
+    "ignite": "Ignite",
+    "deepspeed": "DeepSpeed",
+}
+_LOADER: Final = "torch.utils.data.DataLoader"
+_LONGEST: Final = 48
+
+
+class Survey:
+    """A script with the facts that many techniques need."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    # -- places ---------------------------------------------------------------
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Give the line on which a node begins."""
+        return self.script.source.position(self.script.span(node).start).row
+
+    def quoted(self, node: cst.CSTNode) -> str:
+        """Give the code of a node between backquotes, a call without its arguments."""
+        if isinstance(node, cst.Call):
+            return f"`{self._short(node.func)}({'…' if node.args else ''})`"
+        return f"`{self._short(node)}`"
+
+    def _short(self, node: cst.CSTNode) -> str:
+        text = " ".join(self.script.code(node).split()).replace("`", "'")
+        return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+    # -- what there is --------------------------------------------------------
+
+    @cached_property
+    def loaders(self) -> list[CallSite]:
+        """The calls that make loaders of torch's own."""
+        return list(self.script.calls(_LOADER))
+
+    @cached_property
+    def training(self) -> cst.CSTNode | None:
+        """The first training loop, else the first backward pass."""
+        loops = self.script.loops(Role.TRAIN_BATCH)
+        if loops:
+            return loops[0].node
+        return next(self.script.method_calls("backward", "manual_backward"), None)
+
+    @cached_property
+    def optimizers(self) -> list[CallSite]:
+        """The calls that make optimizers."""
+        return [
+            self.script.call(call)
+            for name, call in self.named_calls
+            if call.args and self.script.kind(call) is Kind.OPTIMIZER and "scheduler" not in name
+        ]
+
+    @cached_property
+    def networks(self) -> list[cst.ClassDef]:
+        """The classes of networks."""
+        return [
+            each
+            for each in self.script.all(cst.ClassDef)
+            if any((self.script.name(base.value) or "").endswith("Module") for base in each.bases)
+        ]
+
+    @property
+    def framework(self) -> str | None:
+        """The framework that owns the training loop, as people call it."""
+        found = self.script.framework
+        return None if found == "none" else _FRAMEWORKS.get(found, found)
+
+    # -- calls and words ------------------------------------------------------
+
+    @cached_property
+    def named_calls(self) -> list[tuple[str, cst.Call]]:
+        """Every call of something that has a qualified name."""
+        return [
+            (name, call)
+            for call in self.script.all(cst.Call)
+            if (name := self.script.name(call.func)) is not None
+        ]
+
+    def called(self, pattern: str) -> cst.Call | None:
+        """Give the first call of something whose qualified name matches a pattern as a whole."""
+        asked = re.compile(pattern)
+        return next((call for name, call in self.named_calls if asked.fullmatch(name)), None)
+
+    def method(self, *names: str) -> cst.Call | None:
+        """Give the first call of a method of one of these names."""
+        return next(self.script.method_calls(*names), None)
+
+    def named(self, name: str) -> cst.CSTNode | None:
+        """Give the first expression that has a qualified name, called or not."""
+        last = name.rpartition(".")[2]
+        for attribute in self.script.all(cst.Attribute):
+            if attribute.attr.value == last and self.script.name(attribute) == name:
+                return attribute
+        names = (each for each in self.script.all(cst.Name) if self.script.name(each) == name)
+        return next(names, None)
+
+    @cached_property
+    def _words(self) -> list[tuple[str, cst.CSTNode]]:
+        """Every identifier of the code with the node it stands for, those of imports left out."""
+        found: list[tuple[str, cst.CSTNode]] = []
+        found += [(each.value, each) for each in self.script.all(cst.Name)]
+        found += [(each.attr.value, each) for each in self.script.all(cst.Attribute)]
+        found += [(each.keyword.value, each) for each in self.script.all(cst.Arg) if each.keyword]
+        return sorted(found, key=lambda pair: self.script.tree.order(pair[1]))
+
+    def word(self, pattern: str) -> cst.CSTNode | None:
+        """Give the first place of an identifier that matches a pattern as a whole."""
+        asked = re.compile(pattern, re.IGNORECASE)
+        return next((node for word, node in self._words if asked.fullmatch(word)), None)
+
+    def keyword(self, pattern: str) -> cst.Arg | None:
+        """Give the first argument whose keyword matches a pattern and is not surely off."""
+        asked = re.compile(pattern)
+        for arg in self.script.all(cst.Arg):
+            if arg.keyword is not None and asked.fullmatch(arg.keyword.value):
+                if not self.is_off(self.script.value_of(arg.value)):
+                    return arg
+        return None
+
+    def assigned(self, name: str) -> list[cst.Assign]:
+        """Give the assignments to a qualified name such as `torch.backends.cudnn.benchmark`."""
+        last = name.rpartition(".")[2]
+        return [
+            line
+            for line in self.script.all(cst.Assign)
+            for each in line.targets
+            if isinstance(each.target, cst.Attribute)
+            and each.target.attr.value == last
+            and self.script.name(each.target) == name
+        ]
+
+    def classes(self, pattern: str) -> cst.ClassDef | None:
+        """Give the first class whose name matches a pattern as a whole."""
+        asked = re.compile(pattern)
+        found = self.script.all(cst.ClassDef)
+        return next((each for each in found if asked.fullmatch(each.name.value)), None)
+
+    def strings(self, text: str) -> Iterator[cst.SimpleString]:
+        """Yield the string literals that are a text."""
+        for node in self.script.all(cst.SimpleString):
+            if node.evaluated_value == text:
+                yield node
+
+    # -- values ---------------------------------------------------------------
+
+    def is_off(self, value: Value) -> bool:
+        """Whether a value is surely 0, False, None or empty."""
+        return value.is_literal and not value.literal
+
+    def default(self, node: cst.BaseExpression) -> Any:
+        """Give the default of the command-line argument that `args.name` is, None for others."""
+        if not isinstance(node, cst.Attribute):
+            return None
+        for call in self.script.method_calls("add_argument"):
+            if node.attr.value in self._destinations(call):
+                action = self.script.call(call).argument("action")
+                value = self.script.call(call).argument("default")
+                if value.state is State.ABSENT and action.equals("store_true"):
+                    return False
+                return value.literal if value.is_literal else None
+        return None
+
+    def _destinations(self, call: cst.Call) -> Iterator[str]:
+        for arg in call.args:
+            if isinstance(arg.value, cst.SimpleString) and (
+                arg.keyword is None or arg.keyword.value == "dest"
+            ):
+                yield str(arg.value.evaluated_value).lstrip("-").replace("-", "_")

@@ -1,0 +1,84 @@
+"""The command `audit`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchlint.cli.options import color_option, target_options
+from torchlint.cli.run import Run, refused
+from torchlint.cli.terminal import paint_for
+from torchlint.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from torchlint.audit import Audit
+    from torchlint.report.paint import Paint
+
+__all__ = ["audit"]
+
+
+@click.command()
+@click.argument(
+    "scripts",
+    nargs=-1,
+    required=True,
+    metavar="SCRIPT...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="The form of the checklist.",
+)
+@target_options
+@color_option
+@click.pass_context
+def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> None:
+    """Go through every known technique: in use, missing, not applicable, cannot tell.
+
+    SCRIPT is a file of Python; several give one table each.
+    """
+    run = Run({**options, "quiet": False})
+    audits = [done for script in scripts if (done := _audited(run, script)) is not None]
+    if audits:
+        paint = paint_for(options["color"], sys.stdout)
+        text = _rendered(audits, options["output_format"], paint)
+        click.echo(text, nl=False, color=paint.color)
+    ctx.exit(2 if run.failed else 0)
+
+
+def _audited(run: Run, script: Path) -> Audit | None:
+    """Audit one file; None where it cannot be read or parsed, which is reported."""
+    from torchlint.audit import audit
+    from torchlint.engine.parsing import UnparsableError
+
+    try:
+        source = Source.from_bytes(script.read_bytes(), str(script))
+        with refused():
+            done = audit(source, run.registry, run.project.settings(script))
+    except OSError as error:
+        run.report_errors([f"{script}: cannot be read: {error.strerror}"])
+    except SourceError as error:
+        run.report_errors([f"{script}:{error.position.row}: cannot be parsed: {error.message}"])
+    except UnparsableError as error:
+        place = f"{script}:{error.position.row}:{error.position.column}"
+        run.report_errors([f"{place}: cannot be parsed: {error.reason}"])
+    else:
+        run.report_errors(done.errors)
+        return done
+    return None
+
+
+def _rendered(audits: list[Audit], form: str, paint: Paint) -> str:
+    from torchlint.report.checklist import checklist, checklist_json, checklist_markdown
+
+    if form == "json":
+        return checklist_json(audits)
+    if form == "markdown":
+        return "\n".join(map(checklist_markdown, audits))
+    return "\n".join(checklist(each, paint) for each in audits)

@@ -1,0 +1,121 @@
+"""The checklist of an audit: a table for a terminal, JSON, Markdown."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from torchlint.audit import Audit, Row, State
+from torchlint.report.escape import printable
+from torchlint.report.paint import Paint
+from torchlint.report.ruffjson import dumps
+from torchlint.report.summary import plural
+
+__all__ = ["checklist", "checklist_json", "checklist_markdown"]
+
+_VERSION: Final = 1
+_LEFT: Final = 24
+"""The columns before the text of a row: two spaces, the state, the line."""
+_NARROW, _USUAL, _BROAD = 60, 100, 120
+
+
+def checklist(audit: Audit, paint: Paint) -> str:
+    """Give the table of one script, grouped by family, and what to do next."""
+    width = min(max(paint.width or _USUAL, _NARROW), _BROAD)
+    lines = [paint.path(printable(audit.path))]
+    for family, rows in groupby(audit.rows, key=lambda row: row.family):
+        lines += ["", paint.strong(family)]
+        lines += [line for row in rows for line in _lines(row, paint, width)]
+    return "\n".join([*lines, "", *_counted(audit, paint, width)]) + "\n"
+
+
+def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
+    styled: Mapping[State, Callable[[str], str]] = {
+        State.IN_USE: paint.help,
+        State.MISSING: paint.mark,
+        State.CANNOT_TELL: paint.warn,
+        State.NOT_APPLICABLE: str,
+    }
+    state = styled[row.state](row.state.value) + " " * (14 - len(row.state.value))
+    place = "" if row.line is None else str(row.line)
+    text = printable(f"{row.technique}: {row.why}{_aside(row)}")
+    first, *rest = textwrap.wrap(text, width - _LEFT, break_on_hyphens=False)
+    named = paint.strong(row.technique)
+    shown = first.replace(row.technique, named, 1) if first.startswith(row.technique) else first
+    yield f"  {state} {place:>5}  {shown}"
+    yield from (" " * _LEFT + line for line in rest)
+
+
+def _aside(row: Row) -> str:
+    parts = [*row.rules, *([row.gain] if row.gain else [])]
+    if not parts:
+        return ""
+    head = ", ".join(row.rules)
+    return f" [{head + '; ' if head and row.gain else head}{row.gain}]"
+
+
+def _counted(audit: Audit, paint: Paint, width: int) -> Iterator[str]:
+    counts = Counter(row.state for row in audit.rows)
+    told = [f"{counts[state]} {state.value}" for state in State]
+    yield paint.strong(f"{plural(len(audit.rows), 'technique')}: {', '.join(told)}.")
+    yield from textwrap.wrap(_next(audit), width, break_on_hyphens=False, break_long_words=False)
+
+
+def _next(audit: Audit) -> str:
+    codes = [code for row in audit.rows for code in row.rules]
+    path = printable(audit.path)
+    if codes:
+        return (
+            f"Next: `torchlint fix --unsafe-fixes {path}` shows the rewrites there are, "
+            f"`torchlint explain {codes[0]}` the page of a rule."
+        )
+    if any(row.state is State.MISSING for row in audit.rows):
+        return "Next: what is missing is for you to decide, no rule demands it."
+    return "Next: nothing that torchlint can see is missing."
+
+
+def checklist_json(audits: Sequence[Audit]) -> str:
+    """Give an object for one script, a list of such objects for several."""
+    objects = [_object(audit) for audit in audits]
+    return dumps(objects[0] if len(objects) == 1 else objects, indent=2) + "\n"
+
+
+def _object(audit: Audit) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "script": audit.path,
+        "rows": [
+            {
+                "family": row.family,
+                "technique": row.technique,
+                "articles": list(row.articles),
+                "state": row.state.value,
+                "line": row.line,
+                "why": row.why,
+                "rules": list(row.rules),
+                "gain": row.gain or None,
+            }
+            for row in audit.rows
+        ],
+    }
+
+
+def checklist_markdown(audit: Audit) -> str:
+    """Give one table for each family."""
+    lines = [f"# {_cell(audit.path)}"]
+    for family, rows in groupby(audit.rows, key=lambda row: row.family):
+        lines += ["", f"## {family}", "", "| technique | state | line | why | rules | gain |"]
+        lines.append("|---|---|---|---|---|---|")
+        lines += [
+            f"| {row.technique} | {row.state.value} | {row.line or ''} | {_cell(row.why)} "
+            f"| {', '.join(row.rules)} | {row.gain} |"
+            for row in rows
+        ]
+    return "\n".join([*lines, "", *_counted(audit, Paint(), _BROAD)]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return printable(text).replace("|", "\\|")
