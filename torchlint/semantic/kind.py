@@ -263,7 +263,7 @@ def _called_torch(name: str) -> Kind:
     if head in ("torch", "torch.linalg", "torch.fft", "torch.special"):
         if last in _SEQUENCES:
             return Kind.SEQUENCE
-        if last not in _NOT_TENSORS:
+        if last not in _NOT_TENSORS and not last.startswith(("is_", "are_", "get_", "set_")):
             return Kind.TENSOR
     return Kind.UNKNOWN
 

@@ -14,6 +14,7 @@ from torchlint.semantic.scopes import Binding, dotted
 __all__ = ["Losses", "sent"]
 
 _DEPTH: Final = 3
+_SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
 class Losses:
@@ -100,6 +101,8 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
     if call.args and call.args[0].keyword is None:
         # accelerator.backward(loss), and loss.backward(gradient)
         yield call.args[0].value
+        if dotted(receiver).rpartition(".")[2] in _SENDERS:
+            return
     yield receiver
 
 
