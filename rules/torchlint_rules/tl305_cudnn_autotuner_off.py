@@ -27,9 +27,8 @@ _BY_NAME: Final = re.compile(
 )
 _VARYING: Final = re.compile(
     r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
-    r"pack_padded|bucket|batch_sampler\s*=|keep_ratio|torchaudio|librosa|spectrogram|"
-    r"progressive|random_?size|random_?resolution|style_?(?:image|transfer)|content_?image",
-    re.IGNORECASE,
+    r"pack_padded|bucket|batch_sampler|keep_ratio|torchaudio|librosa|spectrogram|"
+    r"progressive|random_?size|random_?resolution|style_?(?:image|transfer)|content_?image"
 )
 _REPRODUCIBLE: Final = re.compile(
     r"deterministic|reproducib|seed_everything|set_seed|seed_all|set_random_seed|setup_seed|fix_seed"
@@ -38,7 +37,7 @@ _SEEDERS: Final = frozenset({
     "random.seed", "numpy.random.seed", "torch.manual_seed", "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
 })  # fmt: skip
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
+_BENCHMARK: Final = re.compile("benchmark")
 
 
 class CudnnAutotunerOff(Rule):
@@ -306,11 +305,10 @@ class CudnnAutotunerOff(Rule):
         """Flag a program that trains a convolutional network on images of one size."""
         if not may_be_cuda(script) or in_environment(script):
             return
-        code = _COMMENT.sub("", script.source.text)
-        if _VARYING.search(code) or _wants_to_repeat(script, code):
+        if script.vocabulary.has_lowered(_VARYING) or _wants_to_repeat(script):
             return
         switch = _switched_off(script)
-        if switch is None and "benchmark" in code:
+        if switch is None and script.vocabulary.has(_BENCHMARK):
             return
         if not _convolves(script) or not _has_one_size(script) or not trains(script):
             return
@@ -329,9 +327,9 @@ class CudnnAutotunerOff(Rule):
         yield Finding(self.code, script.span(node), message, fix)
 
 
-def _wants_to_repeat(script: Script, code: str) -> bool:
+def _wants_to_repeat(script: Script) -> bool:
     """Whether runs of a script are meant to repeat bit for bit."""
-    if _REPRODUCIBLE.search(code) or any(True for _ in script.determinism.settings()):
+    if script.vocabulary.has(_REPRODUCIBLE) or any(True for _ in script.determinism.settings()):
         return True
     seeded = {script.name(call.func) for call in script.method_calls("seed", "manual_seed")}
     seeded |= {script.name(call.func) for call in script.method_calls("manual_seed_all")}

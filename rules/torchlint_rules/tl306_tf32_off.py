@@ -11,11 +11,9 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Rule, Safety, Script
 from torchlint_rules._cuda import in_environment, may_be_cuda, place, setting, trains
 
-_SET: Final = re.compile(
-    r"float32_matmul_precision|allow_tf32|fp32_precision|NVIDIA_TF32_OVERRIDE|tf32", re.IGNORECASE
-)
+_SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
 _PRODUCTS: Final = re.compile(
-    r"Linear|Attention|Transformer|LSTM|GRU|RNN|matmul|bmm|einsum|\bmm\b|addmm|\w @ \w|dot_product"
+    r"Linear|Attention|Transformer|LSTM|GRU|RNN|matmul|bmm|einsum|\bmm\b|addmm|dot_product"
 )
 _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 
@@ -235,7 +233,7 @@ class Tf32Off(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag a program that trains with matrix products in full float32."""
-        if not may_be_cuda(script) or _SET.search(script.source.text):
+        if not may_be_cuda(script) or script.vocabulary.has_lowered(_SET):
             return
         if script.precision.speaks_of_low or script.precision.is_wide or in_environment(script):
             return
@@ -260,4 +258,11 @@ def _only_convolves(script: Script) -> bool:
     """Whether the networks of the file have convolutions and no other products."""
     makes = {(script.name(call.func) or "").rpartition(".")[2] for call in script.all(cst.Call)}
     convolves = any(name.startswith("Conv") for name in makes)
-    return convolves and not _PRODUCTS.search(script.source.text)
+    return (
+        convolves
+        and not script.vocabulary.has(_PRODUCTS)
+        and not any(
+            isinstance(each.operator, cst.MatrixMultiply)
+            for each in script.all(cst.BinaryOperation)
+        )
+    )

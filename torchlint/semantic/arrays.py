@@ -76,8 +76,9 @@ class Arrays:
         self.tree = kinds.tree
         self.scopes = kinds.scopes
         self.names = kinds.names
-        self._arrays = Memo[cst.BaseExpression, "Array | None"](None, kinds.names.trail, self._array)
-        self._frames = Memo(False, kinds.names.trail, self._frame)
+        trail = kinds.names.trail
+        self._arrays = Memo[cst.BaseExpression, "Array | None"](None, trail, self._array)
+        self._frames = Memo(False, trail, self._frame)
 
     def array(self, node: cst.BaseExpression) -> Array | None:
         """Give what is known of an expression that is an array."""

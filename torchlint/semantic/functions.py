@@ -33,9 +33,10 @@ class Functions:
         self.scopes = scopes
         self.names = names
         self._mentions: dict[str, list[cst.CSTNode]] | None = None
-        self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), names.trail, self._all_callers)
-        self._definitions = Memo[cst.CSTNode, "Definition | None"](None, names.trail, self._definition)
-        self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, names.trail, self._instance_of)
+        trail = names.trail
+        self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), trail, self._all_callers)
+        self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
+        self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, trail, self._instance_of)
         self._own_nodes: dict[tuple[int, type[cst.CSTNode]], list[Any]] = {}
         self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
 

@@ -12,19 +12,19 @@ from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.scopes import Binding, How
+from torchlint.semantic.vocabulary import Vocabulary
 
 __all__ = ["Precision"]
 
 _LOW: Final = re.compile(
-    r"auto_?cast|(?<![a-z])amp(?![a-z])|(?<![a-z])apex(?![a-z])|\.half\(|half_?tensor|fp_?16|"
+    r"auto_?cast|(?<![a-z])amp(?![a-z])|(?<![a-z])apex(?![a-z])|\.half$|half_?tensor|fp_?16|"
     r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|(?:grad|loss|native)_?scaler|quantiz",
-    re.IGNORECASE,
+    re.MULTILINE,
 )
 _WIDE: Final = re.compile(
     r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
     r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"
 )
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
 _AUTOCASTS: Final = frozenset({
     "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast",
 })  # fmt: skip
@@ -34,7 +34,8 @@ _DEPTH: Final = 4
 class Precision:
     """Answers what a file does about the precision of its arithmetic."""
 
-    def __init__(self, functions: Functions, kinds: Kinds) -> None:
+    def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
         self.functions = functions
         self.kinds = kinds
         self.tree = functions.tree
@@ -42,13 +43,9 @@ class Precision:
         self.names = functions.names
 
     @cached_property
-    def _code(self) -> str:
-        return _COMMENT.sub("", self.tree.source.text)
-
-    @cached_property
     def speaks_of_low(self) -> bool:
         """Whether code speaks of mixed or low precision, by whatever library."""
-        return _LOW.search(self._code) is not None
+        return self.vocabulary.has_lowered(_LOW)
 
     @cached_property
     def is_wide(self) -> bool:
@@ -56,7 +53,7 @@ class Precision:
 
         A sum of losses in float64 counts for nothing.
         """
-        return _WIDE.search(self._code) is not None or any(
+        return self.vocabulary.has(_WIDE) or any(
             self._widens(call) for call in self.tree.all(cst.Call)
         )
 

@@ -246,10 +246,8 @@ class Scopes:
             scope = scope.parent
             if scope.is_function and name in scope.bindings:
                 break
-        if type(node) in _BINDS_FIRST:
-            at = self.tree.order(node)
-        else:
-            at = self.tree.end(node) - 1
+        first = type(node) in _BINDS_FIRST
+        at = self.tree.order(node) if first else self.tree.end(node) - 1
         binding = Binding(name, how, node, at, value, path, qualified, starred)
         scope.bindings.setdefault(name, []).append(binding)
         return binding

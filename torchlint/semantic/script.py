@@ -61,6 +61,7 @@ from torchlint.semantic.tree import Tree
 from torchlint.semantic.updates import Updates
 from torchlint.semantic.usage import Usage
 from torchlint.semantic.values import Value, Values
+from torchlint.semantic.vocabulary import Vocabulary
 from torchlint.semantic.windows import Window, Windows
 from torchlint.semantic.words import words
 from torchlint.source import Source
@@ -129,7 +130,8 @@ class Script:
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)
         self.steps = Steps(self.functions, self.kinds, self._loops, self._heats)
-        self.precision = Precision(self.functions, self.kinds)
+        self.vocabulary = Vocabulary(source.text)
+        self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._heats)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
