@@ -40,6 +40,8 @@ class Rule(ABC):
     """The best class that a fix of this rule can earn, None where it only reports."""
     about: ClassVar[tuple[str, ...]] = ("torch",)
     """The libraries of which a file must name at least one."""
+    articles: ClassVar[tuple[str, ...]] = ()
+    """The articles that advise it: `S0` to `S2`, and `S3.7` for the seventh tip of the last."""
     needs: ClassVar[tuple[str, ...]]
     """Words of which a file must hold at least one as well for the rule to matter."""
     since: ClassVar[tuple[int, int]] = (1, 0)

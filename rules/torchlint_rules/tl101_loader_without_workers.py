@@ -60,6 +60,7 @@ class LoaderWithoutWorkers(Rule):
     summary = "the training process loads every batch itself"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S0", "S1", "S2", "S3.2")
     needs = ("DataLoader",)
     options: ClassVar[Mapping[str, Any]] = {"workers": 4}
 

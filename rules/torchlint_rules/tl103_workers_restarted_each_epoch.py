@@ -39,6 +39,7 @@ class WorkersRestartedEachEpoch(Rule):
     summary = "every epoch starts the workers anew"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S0",)
     needs = ("num_workers",)
     since = (1, 7)
 

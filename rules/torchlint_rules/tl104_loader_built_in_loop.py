@@ -55,6 +55,7 @@ class LoaderBuiltInLoop(Rule):
     summary = "every epoch makes the same loader anew"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = ("DataLoader",)
 
     invalid = {

@@ -42,6 +42,7 @@ class CopiedNdarray(Rule):
     summary = "an ndarray is copied into a tensor"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S3.12",)
     needs = ("tensor(",)
 
     invalid = {

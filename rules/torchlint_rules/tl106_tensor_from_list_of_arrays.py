@@ -53,6 +53,7 @@ class TensorFromListOfArrays(Rule):
     summary = "a list of arrays is taken apart number by number"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S3.12",)
     needs = ("tensor(", "Tensor(")
 
     invalid = {

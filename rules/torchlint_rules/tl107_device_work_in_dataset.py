@@ -41,6 +41,7 @@ class DeviceWorkInDataset(Rule):
     summary = "loading puts tensors on the device"
     impact = "high"
     safety = None
+    articles = ("S1", "S2")
     needs = ("__getitem__", "collate", "__iter__")
 
     invalid = {

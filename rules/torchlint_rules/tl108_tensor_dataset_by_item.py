@@ -45,6 +45,7 @@ class TensorDatasetByItem(Rule):
     summary = "a batch of tensors is stacked up item by item"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S1",)
     needs = ("DataLoader",)
 
     invalid = {

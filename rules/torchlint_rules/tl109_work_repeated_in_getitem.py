@@ -52,6 +52,7 @@ class WorkRepeatedInGetitem(Rule):
     summary = "every item does the same work again"
     impact = "high"
     safety = None
+    articles = ("S1",)
     needs = ("__getitem__", "collate")
 
     invalid = {

@@ -34,6 +34,7 @@ class SyncInTrainingLoop(Rule):
     summary = "every batch waits for the device to read a value that is wanted once per epoch"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S3.7",)
     needs = ("backward", ".step")
 
     invalid = {

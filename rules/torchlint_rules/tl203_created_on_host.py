@@ -68,6 +68,7 @@ class CreatedOnHost(Rule):
     summary = "a tensor is filled on the host in every step and copied to the device"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S3.7",)
     needs = ("cuda", "device")
 
     invalid = {

@@ -43,6 +43,7 @@ class BlockingTransfer(Rule):
     summary = "the host waits while a batch is copied to the device"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S3.7",)
     needs = ("DataLoader",)
 
     invalid = {

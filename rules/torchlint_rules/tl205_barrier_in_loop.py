@@ -85,6 +85,7 @@ class BarrierInLoop(Rule):
     summary = "every step waits for the device or for the garbage collector"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = (
         "synchronize",
         "empty_cache",

@@ -50,6 +50,7 @@ class ModuleMovedInLoop(Rule):
     summary = "a network is moved, or put into its mode, in every step"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = (".to", ".cuda", ".train", ".eval")
 
     invalid = {

@@ -47,6 +47,7 @@ class LoggingEveryStep(Rule):
     summary = "every step waits for the device to log a number"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = ("backward",)
     options = {"every": 50}
 

@@ -57,6 +57,7 @@ class GraphKeptAlive(Rule):
     summary = "what is kept of each batch keeps the batch's whole graph in memory"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = ("backward", ".step", "oader", "iter", "_dl", "batch", "queue")
 
     invalid = {

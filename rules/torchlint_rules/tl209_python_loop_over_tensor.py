@@ -52,6 +52,7 @@ class PythonLoopOverTensor(Rule):
     summary = "Python walks through a tensor element by element"
     impact = "high"
     safety = Safety.CLOSE
+    articles = ("S2",)
     needs = ("sum", "+=", "range", "Cell", "LSTM", "GRU", "RNN")
 
     invalid = {

@@ -48,6 +48,7 @@ class ConstantRebuiltEachStep(Rule):
     summary = "the same constant is built on the device in every step"
     impact = "low"
     safety = None
+    articles = ("S2",)
     needs = (
         ".tensor", ".as_tensor", ".arange", ".eye", ".linspace", ".tril", ".triu", "FloatTensor",
         "LongTensor", "new_tensor",

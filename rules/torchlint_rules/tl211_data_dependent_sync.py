@@ -57,6 +57,7 @@ class DataDependentSync(Rule):
     summary = "the host waits in every step to learn what a tensor holds"
     impact = "medium"
     safety = None
+    articles = ("S3.7",)
     needs = ("backward", "forward")
     default = False
 

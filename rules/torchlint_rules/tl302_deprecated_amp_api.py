@@ -39,6 +39,7 @@ class DeprecatedAmpApi(Rule):
     summary = "mixed precision by a name that is deprecated since torch 2.4"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S0", "S1", "S3.4")
     needs = ("autocast", "GradScaler", "custom_fwd", "custom_bwd")
     since = (2, 4)
 

@@ -33,6 +33,7 @@ class MisusedGradScaler(Rule):
     summary = "a gradient scaler is not used as it has to be"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S0", "S1")
     needs = ("GradScaler", "scaler.")
     since = (1, 6)
 

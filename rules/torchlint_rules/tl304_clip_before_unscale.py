@@ -38,6 +38,7 @@ class ClipBeforeUnscale(Rule):
     summary = "gradients are clipped while they are still scaled"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S3.14",)
     needs = ("scaler.",)
     since = (1, 6)
 

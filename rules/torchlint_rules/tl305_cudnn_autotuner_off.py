@@ -65,6 +65,7 @@ class CudnnAutotunerOff(Rule):
     summary = "cuDNN guesses the algorithm for convolutions of one size"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S3.6",)
     needs = (".backward(",)
 
     invalid = {

@@ -43,6 +43,7 @@ class Tf32Off(Rule):
     summary = "float32 matrix products do not use the tensor cores"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = (".backward(",)
     since = (1, 12)
 

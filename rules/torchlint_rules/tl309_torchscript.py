@@ -55,6 +55,7 @@ class Torchscript(Rule):
     summary = "TorchScript stands where torch.compile does more"
     impact = "medium"
     safety = None
+    articles = ("S1", "S3.bonus")
     needs = ("jit.script", "jit.trace", "ScriptModule", "torch.jit import")
     since = (2, 0)
 

@@ -44,6 +44,7 @@ class HandwrittenAttention(Rule):
     summary = "attention is written out"
     impact = "high"
     safety = Safety.CLOSE
+    articles = ("S3.bonus",)
     needs = ("softmax", "Softmax")
     since = (2, 0)
 

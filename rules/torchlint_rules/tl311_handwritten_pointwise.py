@@ -40,6 +40,7 @@ class HandwrittenPointwise(Rule):
     summary = "a formula that torch computes in one function"
     impact = "medium"
     safety = Safety.CLOSE
+    articles = ("S3.bonus",)
     needs = ("sigmoid", "softplus", ".erf", "044715", ".exp", "keepdim")
 
     invalid = {

@@ -68,6 +68,7 @@ class UnalignedDimension(Rule):
     summary = "a width is no multiple of 8"
     impact = "low"
     safety = None
+    articles = ("S2",)
     needs = ("Linear", "Conv", "Embedding", "LSTM", "GRU", "RNN", "DataLoader")
     default = False
 

@@ -39,6 +39,7 @@ class CompileInLoop(Rule):
     summary = "a network is compiled again and again"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S1",)
     needs = (
         "torch.compile", "th.compile", "T.compile", "import compile", "model.compile", "net.compile",
     )  # fmt: skip

@@ -35,6 +35,7 @@ class BackwardUnderAutocast(Rule):
     summary = "the backward pass runs inside `with autocast`"
     impact = "low"
     safety = Safety.CLOSE
+    articles = ("S0", "S1")
     needs = ("autocast",)
     since = (1, 6)
 

@@ -38,6 +38,7 @@ class DiscardedAttentionWeights(Rule):
     summary = "attention weights are computed and thrown away"
     impact = "medium"
     safety = Safety.CLOSE
+    articles = ("S2",)
     needs = ("MultiheadAttention",)
     since = (2, 0)
 

@@ -51,6 +51,7 @@ class BiasBeforeBatchNorm(Rule):
     summary = "the batch norm that follows cancels this bias"
     impact = "low"
     safety = Safety.UNSAFE
+    articles = ("S3.15",)
     needs = ("BatchNorm",)
 
     invalid = {

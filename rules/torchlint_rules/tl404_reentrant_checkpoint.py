@@ -46,6 +46,7 @@ class ReentrantCheckpoint(Rule):
     summary = "the checkpoint falls back to the slower reentrant variant, with a warning"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S1", "S3.8")
     needs = ("utils.checkpoint", "utils import checkpoint")
     since = (1, 11)
 

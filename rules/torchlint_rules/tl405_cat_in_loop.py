@@ -46,6 +46,7 @@ class CatInLoop(Rule):
     summary = "every pass copies the whole tensor to make it longer"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = (".cat", "concat", "stack", "np.append", "numpy.append", "import cat")
 
     invalid = {

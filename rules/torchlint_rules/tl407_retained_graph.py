@@ -57,6 +57,7 @@ class RetainedGraph(Rule):
     summary = "the graph stays in memory after the only backward pass through it"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = ("retain_graph",)
 
     invalid = {

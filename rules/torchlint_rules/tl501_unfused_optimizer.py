@@ -61,6 +61,7 @@ class UnfusedOptimizer(Rule):
     summary = "the optimizer steps operation by operation"
     impact = "medium"
     safety = Safety.CLOSE
+    articles = ("S3.5",)
     needs = ("Adam", "SGD", "Adagrad")
     since = (2, 0)
 

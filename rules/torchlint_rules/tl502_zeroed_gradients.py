@@ -45,6 +45,7 @@ class ZeroedGradients(Rule):
     summary = "gradients are filled with zeros instead of let go"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S3.11",)
     needs = ("zero_grad", ".grad")
     since = (2, 0)
 

@@ -38,6 +38,7 @@ class AdamWithWeightDecay(Rule):
     summary = "Adam rescales its weight decay with the gradients"
     impact = "low"
     safety = None
+    articles = ("S2", "S3.5")
     needs = ("weight_decay", "Adam")
     since = (1, 2)
 

@@ -44,6 +44,7 @@ class UnnormalisedAccumulation(Rule):
     summary = "accumulated gradients are a sum where they should be a mean"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S0", "S1", "S2", "S3.9")
     needs = ("backward",)
 
     invalid = {

@@ -35,9 +35,8 @@ class MisplacedSchedulerStep(Rule):
     A step that a test on the epoch guards (`if epoch > 0:`) is in its place.
 
     ## Fix safety
-    A step that moves changes the rate of every epoch: unsafe. Taking out `verbose=`, and the
-    epoch that `ReduceLROnPlateau` only counts, is exact, and so is `get_last_lr()` where the
-    value is only shown.
+    A step that moves changes the rate of every epoch: unsafe. Taking out `verbose=` and the epoch
+    that `ReduceLROnPlateau` only counts is exact; so is `get_last_lr()` where it is only shown.
     """
 
     code = "TL505"
@@ -45,6 +44,7 @@ class MisplacedSchedulerStep(Rule):
     summary = "the learning rate does not follow its schedule"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S1", "S2", "S3.1")
     needs = ("lr_scheduler", "scheduler.step", "_schedule")
 
     invalid = {

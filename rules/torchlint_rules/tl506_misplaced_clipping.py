@@ -41,6 +41,7 @@ class MisplacedClipping(Rule):
     summary = "gradients are clipped in the wrong place or the slow way"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S3.14",)
     needs = ("clip_grad", "grad.norm", "grad.data.norm")
 
     invalid = {

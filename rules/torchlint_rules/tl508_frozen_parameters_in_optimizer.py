@@ -34,6 +34,7 @@ class FrozenParametersInOptimizer(Rule):
     summary = "the optimizer holds parameters that never learn"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = ("requires_grad", "require_grad")
 
     invalid = {

@@ -45,6 +45,7 @@ class PythonOptimizerStep(Rule):
     summary = "a Python loop over parameters does what one kernel does"
     impact = "medium"
     safety = Safety.CLOSE
+    articles = ("S3.5",)
     needs = ("foreach", "parameters", ".grad")
 
     invalid = {

@@ -42,6 +42,7 @@ class RebuiltInLoop(Rule):
     summary = "each pass of a loop makes the same thing anew"
     impact = "low"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = ("Loss", "SGD", "Adam", "RMSprop", "Adagrad", "lr_scheduler")
 
     invalid = {

@@ -46,6 +46,7 @@ class EvaluationWithGradients(Rule):
     summary = "Evaluation runs with gradients on"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S2", "S3.16")
     needs = (
         "eval", "valid", "Valid", "val_", "test_", "Test", "infer", "predict",
         "accura", "acc_", "scor", "holdout", "dev_", "volatile", "backward",

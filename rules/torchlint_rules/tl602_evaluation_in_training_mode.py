@@ -55,6 +55,7 @@ class EvaluationInTrainingMode(Rule):
     summary = "Evaluation runs with dropout and batch norm in training mode"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = (
         "eval", "valid", "Valid", "val_", "test_", "Test", "infer", "predict",
         "accura", "acc_", "scor", "holdout", "dev_", "volatile", "backward",

@@ -46,6 +46,7 @@ class TrainingModeNotRestored(Rule):
     summary = "training goes on in evaluation mode"
     impact = "high"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = (".eval",)
 
     invalid = {

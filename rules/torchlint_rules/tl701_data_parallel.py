@@ -76,6 +76,7 @@ class DataParallel(Rule):
     summary = "`nn.DataParallel` drives all GPUs from one process"
     impact = "high"
     safety = Safety.UNSAFE
+    articles = ("S0", "S1", "S2", "S3.10")
     needs = ("DataParallel",)
     since = (2, 0)
     invalid = {

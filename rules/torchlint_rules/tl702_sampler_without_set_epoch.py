@@ -41,6 +41,7 @@ class SamplerWithoutSetEpoch(Rule):
     summary = "the sampler deals out one permutation again and again"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S1",)
     needs = ("DistributedSampler",)
 
     invalid = {

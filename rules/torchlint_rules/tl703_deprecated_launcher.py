@@ -44,6 +44,7 @@ class DeprecatedLauncher(Rule):
     summary = "made for `torch.distributed.launch`, which torchrun replaces"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S1",)
     needs = ("local_rank", "local-rank", "torch.distributed.launch")
     since = (1, 10)
 

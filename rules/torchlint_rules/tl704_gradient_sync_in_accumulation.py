@@ -37,10 +37,9 @@ class GradientSyncInAccumulation(Rule):
     has to keep whole gradients in memory while it does not synchronise.
 
     ## Fix safety
-    Close. The sum of averages becomes the average of sums: they differ by rounding, and by 1.5e-8
-    as measured. The forward pass has to stand inside `no_sync()`, too, so both are moved there.
-    Where the loop does not step in the very last pass, that pass synchronises all the same, so
-    that a step behind the loop finds the same gradients in every process.
+    Close. The average of sums differs from the sum of averages by rounding, 1.5e-8 as measured.
+    The forward pass has to stand inside `no_sync()`, too. Where the loop does not step in its last
+    pass, that pass synchronises all the same, for a step behind the loop.
     """
 
     code = "TL704"
@@ -48,6 +47,7 @@ class GradientSyncInAccumulation(Rule):
     summary = "gradients are averaged over processes in passes that do not step"
     impact = "high"
     safety = Safety.CLOSE
+    articles = ("S3.9",)
     needs = ("DistributedDataParallel", "DDP")
 
     invalid = {

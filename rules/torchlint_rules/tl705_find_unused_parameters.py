@@ -44,6 +44,7 @@ class FindUnusedParameters(Rule):
     summary = "every step looks for parameters without a gradient"
     impact = "low"
     safety = Safety.UNSAFE
+    articles = ("S1",)
     needs = ("find_unused_parameters",)
     default = False
 

@@ -42,6 +42,7 @@ class UndistributedSampler(Rule):
     summary = "every process trains on all of the data"
     impact = "high"
     safety = None
+    articles = ("S1",)
     needs = ("DistributedDataParallel", "DDP")
 
     invalid = {

@@ -58,6 +58,7 @@ class CollectiveEveryStep(Rule):
     summary = "all processes wait for one another in every step, beside the gradients"
     impact = "medium"
     safety = None
+    articles = ("S1",)
     needs = (
         "barrier",
         "all_reduce",

@@ -40,6 +40,7 @@ class AnomalyDetection(Rule):
     summary = "anomaly detection is left on"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S2", "S3.13")
     needs = ("detect_anomaly",)
     about = ("torch", "lightning")
 

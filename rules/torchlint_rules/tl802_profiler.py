@@ -53,6 +53,7 @@ class Profiler(Rule):
     summary = "a profiler records the whole training"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S1", "S2", "S3.13")
     needs = ("profiler", "cProfile", "_record_memory_history")
 
     invalid = {

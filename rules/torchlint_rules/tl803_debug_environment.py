@@ -61,6 +61,7 @@ class DebugEnvironment(Rule):
     summary = "a variable for debugging is set in every run"
     impact = "high"
     safety = Safety.EXACT
+    articles = ("S3.13",)
     needs = (
         "CUDA_LAUNCH_BLOCKING",
         "TORCH_SHOW_CPP_STACKTRACES",

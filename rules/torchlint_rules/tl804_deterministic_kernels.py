@@ -48,6 +48,7 @@ class DeterministicKernels(Rule):
     summary = "torch is kept to deterministic kernels"
     impact = "medium"
     safety = Safety.UNSAFE
+    articles = ("S3.6",)
     needs = (
         "deterministic",
         "cudnn.enabled",

@@ -42,6 +42,7 @@ class Gradcheck(Rule):
     summary = "gradients are checked numerically in a script that trains"
     impact = "medium"
     safety = None
+    articles = ("S3.13",)
     needs = ("gradcheck", "gradgradcheck")
 
     invalid = {

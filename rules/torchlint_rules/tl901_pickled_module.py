@@ -38,6 +38,7 @@ class PickledModule(Rule):
     summary = "the whole network is pickled"
     impact = "low"
     safety = Safety.UNSAFE
+    articles = ("S2",)
     needs = ("save",)
 
     invalid = {

@@ -37,6 +37,7 @@ class CheckpointEveryStep(Rule):
     summary = "every step writes a checkpoint"
     impact = "high"
     safety = None
+    articles = ("S2",)
     needs = ("save",)
 
     invalid = {

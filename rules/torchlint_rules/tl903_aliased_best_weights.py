@@ -41,6 +41,7 @@ class AliasedBestWeights(Rule):
     summary = "the best weights are not copied and go on training"
     impact = "medium"
     safety = Safety.EXACT
+    articles = ("S2",)
     needs = ("best", "state_dict")
 
     invalid = {
