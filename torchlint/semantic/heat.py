@@ -36,6 +36,8 @@ _RARE: Final = re.compile(
 )
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
+_MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
+_BROKEN: Final = frozenset({"isnan", "isinf"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
@@ -77,7 +79,7 @@ class Heats:
         function = self.scopes.function(node)
         if function is not None and _TIMING.fullmatch(function.name.value):
             return Heat.COLD
-        if self._times(node):
+        if self._times(node) or (function is not None and self._remembers(function)):
             return Heat.COLD
         loop = self.batch_loop(node)
         if loop is not None:
@@ -104,6 +106,12 @@ class Heats:
             for other in beside
             for call in self.tree.within(other, cst.Call)
         )
+
+    def _remembers(self, function: cst.FunctionDef) -> bool:
+        """Whether a decorator keeps what a function returned, so that its body runs once."""
+        marks = (each.decorator for each in function.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        return any(self.functions.names.name(each) in _MEMOS for each in named)
 
     def _heat_of_callers(self, node: cst.CSTNode, function: cst.FunctionDef | None) -> Heat:
         if function is None or id(function) in self._open:
@@ -153,12 +161,27 @@ class Heats:
             return not wanted
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
             return self._rare_comparison(test, wanted)
+        if self.breaks_down(test, wanted):
+            return True
         if isinstance(test, cst.Name):
             bindings = self.scopes.reaching(test)
             value = bindings[0].value if len(bindings) == 1 else None
             if value is not None and bindings[0].how is How.ASSIGN and self.rare(value, wanted):
                 return True
         return wanted and self._speaks_of_rarity(test)
+
+    def breaks_down(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
+        """Whether a test comes out as `wanted` only once numbers became infinite or NaN."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.breaks_down(test.expression, not wanted)
+        if not isinstance(test, cst.Call):
+            return False
+        asked = {
+            func.attr.value
+            for call in self.tree.within(test, cst.Call)
+            if isinstance(func := call.func, cst.Attribute)
+        }
+        return bool(asked & _BROKEN) if wanted else "isfinite" in asked
 
     def _rare_comparison(self, test: cst.Comparison, wanted: bool) -> bool:
         operator = test.comparisons[0].operator

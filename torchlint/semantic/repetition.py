@@ -34,8 +34,8 @@ class Repetition:
         """Whether a node runs in every step: of a batch loop, of a rollout, of a network."""
         heat = self.heats.heat(node)
         if heat is not Heat.UNKNOWN:
-            return heat is Heat.HOT and not self._fills_gap(node)
-        if self._fills_gap(node):
+            return heat is Heat.HOT and not self._mends(node)
+        if self._mends(node):
             return False
         if any(
             loop.role is Role.OTHER and self._runs_network(loop) for loop in self.loops.around(node)
@@ -49,14 +49,15 @@ class Repetition:
         calls = self.functions.own(loop.node.body, cst.Call)
         return any(self.loops.module_call(call) is not None for call in calls)
 
-    def _fills_gap(self, node: cst.CSTNode) -> bool:
-        """Whether a node runs only while an attribute is None: once, what it makes is kept."""
+    def _mends(self, node: cst.CSTNode) -> bool:
+        """Whether a node runs only while an attribute is None, or once numbers broke down."""
         child = node
         for outer in self.functions.tree.ancestors(node):
             if isinstance(outer, cst.FunctionDef):
                 return False
-            if isinstance(outer, cst.If) and child is outer.body and _asks_for_none(outer.test):
-                return True
+            if isinstance(outer, cst.If) and child is outer.body:
+                if _asks_for_none(outer.test) or self.heats.breaks_down(outer.test):
+                    return True
             child = outer
         return False
 

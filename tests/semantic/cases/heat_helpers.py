@@ -1,6 +1,8 @@
 # accelerator: no
 # framework: none
 """Code of a helper is as hot as the places it is called from."""
+import functools
+
 import torch
 
 
@@ -61,3 +63,15 @@ def nested_guards(net, loader, loss_fn, optimizer, args):
             pass
         else:
             print(loss.item())  # heat: cold
+        if torch.isnan(loss).any():
+            print(loss.item())  # heat: cold
+        if not torch.isfinite(loss):
+            print(loss.item())  # heat: cold
+        if torch.isfinite(loss):
+            print(loss.item())  # heat: hot
+        threshold(loss.dtype)
+
+
+@functools.lru_cache(maxsize=None)
+def threshold(dtype):
+    return torch.tensor(1.0, dtype=dtype).item()  # heat: cold
