@@ -10,10 +10,27 @@ import libcst as cst
 
 from torchlint.api import Edits, How, Kind, Role, Script
 
-__all__ = ["imported", "in_environment", "may_be_cuda", "place", "setting", "trains"]
+__all__ = [
+    "imported",
+    "in_environment",
+    "may_be_cuda",
+    "named_convolutional",
+    "place",
+    "setting",
+    "trains",
+]
 
 _ENVIRONMENTS: Final = re.compile(
     r"(?:gym|gymnasium|procgen|pettingzoo|dm_control|unityagents|stable_baselines3|envpool)(?:\.|$)"
+)
+_CLASSIFIERS: Final = re.compile(
+    r"torchvision\.models\.(?:\w+\.)?(?:alexnet|convnext|densenet|efficientnet|googlenet|inception|"
+    r"mnasnet|mobilenet|regnet|resnet|resnext|shufflenet|squeezenet|vgg|wide_resnet)\w*"
+)
+_BY_NAME: Final = re.compile(
+    r"(?:wide_?|pre_?act_?)?resne[xs]?t\w*|vgg\w*|densenet\w*|mobilenet\w*|efficientnet\w*|alexnet\w*|"
+    r"(?:res)?u_?net\w*|lenet\w*|\w*convnet\w*|\w*cnn",
+    re.IGNORECASE,
 )
 _SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
 
@@ -50,6 +67,16 @@ def in_environment(script: Script) -> bool:
         if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
             return True
     return False
+
+
+def named_convolutional(script: Script) -> bool:
+    """Whether a network is made whose name says that it is convolutional."""
+    return any(
+        _CLASSIFIERS.fullmatch(name)
+        or (not name.startswith("torch") and _BY_NAME.fullmatch(name.rpartition(".")[2]))
+        for call in script.all(cst.Call)
+        if (name := script.name(call.func)) is not None
+    )
 
 
 def trains(script: Script) -> bool:

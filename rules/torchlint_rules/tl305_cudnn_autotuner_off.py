@@ -9,21 +9,19 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, State
-from torchlint_rules._cuda import in_environment, may_be_cuda, place, setting, trains
+from torchlint_rules._cuda import (
+    in_environment,
+    may_be_cuda,
+    named_convolutional,
+    place,
+    setting,
+    trains,
+)
 
 _SWITCH: Final = "torch.backends.cudnn.benchmark"
 _LINE: Final = "{torch}.backends.cudnn.benchmark = True"
 _CONVOLUTIONS: Final = frozenset(
     f"torch.nn.{word}" for word in ("Conv2d", "Conv3d", "ConvTranspose2d", "ConvTranspose3d")
-)
-_CLASSIFIERS: Final = re.compile(
-    r"torchvision\.models\.(?:\w+\.)?(?:alexnet|convnext|densenet|efficientnet|googlenet|inception|"
-    r"mnasnet|mobilenet|regnet|resnet|resnext|shufflenet|squeezenet|vgg|wide_resnet)\w*"
-)
-_BY_NAME: Final = re.compile(
-    r"(?:wide_?|pre_?act_?)?resne[xs]?t\w*|vgg\w*|densenet\w*|mobilenet\w*|efficientnet\w*|alexnet\w*|"
-    r"(?:res)?u_?net\w*|lenet\w*|\w*convnet\w*|\w*cnn",
-    re.IGNORECASE,
 )
 _VARYING: Final = re.compile(
     r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
@@ -352,13 +350,9 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 
 def _convolves(script: Script) -> bool:
-    """Whether the networks of a file are convolutional, by their layers or by their names."""
-    return any(
-        name in _CONVOLUTIONS
-        or _CLASSIFIERS.fullmatch(name)
-        or (not name.startswith("torch") and _BY_NAME.fullmatch(name.rpartition(".")[2]))
-        for call in script.all(cst.Call)
-        if (name := script.name(call.func)) is not None
+    """Whether the networks of a file are convolutional, by their names or by their layers."""
+    return named_convolutional(script) or any(
+        script.name(call.func) in _CONVOLUTIONS for call in script.all(cst.Call)
     )
 
 

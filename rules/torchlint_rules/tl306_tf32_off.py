@@ -9,11 +9,23 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Safety, Script
-from torchlint_rules._cuda import in_environment, may_be_cuda, place, setting, trains
+from torchlint_rules._cuda import (
+    in_environment,
+    may_be_cuda,
+    named_convolutional,
+    place,
+    setting,
+    trains,
+)
 
 _SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
 _PRODUCTS: Final = re.compile(
-    r"Linear|Attention|Transformer|LSTM|GRU|RNN|matmul|bmm|einsum|\bmm\b|addmm|dot_product"
+    r"Attention|Transformer(?!_?[Nn]et)|LSTM|GRU|RNN|MLP|Mixer|GPT|[Bb]ert\b|BERT|(?:\b|_)vit|ViT|[Ss]win|"
+    r"matmul|bmm|einsum|\bmm\b|addmm|dot_product|torch_geometric|\bdgl\b"
+)
+_IMAGES: Final = re.compile(
+    r"torchvision|image|\bimgs?\b|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|yolo|ssd|"
+    r"segment|style_?gan|super_?res|upscale|\btcn\b"
 )
 _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 
@@ -81,6 +93,22 @@ class Tf32Off(Rule):
 
               if __name__ == "__main__":
                   main(None, None)
+            """,
+        "a patch embedding convolves, and attention multiplies": """
+              import torch
+              from torch import nn
+            +
+            + torch.set_float32_matmul_precision("high")
+
+            - patches = nn.Conv2d(3, 8, 4, stride=4).cuda()
+            + patches = nn.Conv2d(3, 8, 4, stride=4).cuda()
+              model = nn.MultiheadAttention(8, 2).cuda()
+              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+              for x, y in loader:
+                  seen = patches(x.cuda()).flatten(2).permute(2, 0, 1)
+                  loss = (model(seen, seen, seen)[0] - y.cuda()).square().mean()
+                  loss.backward()
+                  optimizer.step()
             """,
         "the network moves out of sight: told at the loop": """
               import torch
@@ -192,6 +220,39 @@ class Tf32Off(Rule):
                 loss.backward()
                 optimizer.step()
             """,
+        "a linear layer behind convolutions is the least of the work": """
+            import torch
+            from torch import nn
+            model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 10)).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "a network out of sight that reads images convolves, as far as anyone can tell": """
+            import torch
+            import torchvision
+            from models import build_model
+            model = build_model().cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
+        "a new head on a convolutional network": """
+            import torch
+            import torchvision
+            model = torchvision.models.resnet50()
+            model.fc = torch.nn.Linear(2048, 2)
+            model.cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = (model(x.cuda()) - y.cuda()).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
         "an attack changes pictures, it trains nothing": """
             import torch
             model = torch.nn.Linear(4, 4).cuda()
@@ -256,14 +317,16 @@ class Tf32Off(Rule):
 
 
 def _only_convolves(script: Script) -> bool:
-    """Whether the networks of the file have convolutions and no other products."""
-    makes = {(script.name(call.func) or "").rpartition(".")[2] for call in script.all(cst.Call)}
-    convolves = any(name.startswith("Conv") for name in makes)
-    return (
-        convolves
-        and not script.vocabulary.has(_PRODUCTS)
-        and not any(
-            isinstance(each.operator, cst.MatrixMultiply)
-            for each in script.all(cst.BinaryOperation)
-        )
-    )
+    """Whether convolutions do the work of the networks, which are told by their data if need be."""
+    if script.vocabulary.has(_PRODUCTS) or any(
+        isinstance(each.operator, cst.MatrixMultiply) for each in script.all(cst.BinaryOperation)
+    ):
+        return False
+    if named_convolutional(script):
+        return True
+    makes = [(script.name(call.func) or "").rpartition(".")[2] for call in script.all(cst.Call)]
+    convolutions = sum(name.startswith("Conv") for name in makes)
+    linear = makes.count("Linear")
+    if convolutions or linear:
+        return convolutions >= linear
+    return script.vocabulary.has_lowered(_IMAGES)
