@@ -61,3 +61,8 @@ def test_a_file_that_is_checked_needs_neither_torch_nor_rich(shell: Shell) -> No
 @pytest.mark.parametrize("command", ["rules", "config"])
 def test_the_other_commands_need_neither_torch_nor_rich(shell: Shell, command: str) -> None:
     assert not {"torch", "numpy", "rich"} & imported(shell, command)
+
+
+def test_an_audit_needs_neither_torch_nor_rich(shell: Shell) -> None:
+    shell.write("a.py", "import torch\n")
+    assert not {"torch", "numpy", "rich", "libcst.matchers"} & imported(shell, "audit", "a.py")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Ask, cannot_tell, in_use, missing, not_applicable
 from torchlint.semantic.values import State
@@ -15,15 +17,22 @@ __all__ = [
     "kept_at_training",
     "keyword",
     "lacking",
+    "layered",
     "loader_option",
     "loading",
+    "looped",
     "method",
     "optimized",
     "owned",
+    "shown",
     "trained",
     "unless",
+    "whole",
     "words",
 ]
+
+_HANDS: Final = frozenset({"accelerate", "deepspeed"})
+"""The frameworks that leave the loop to the script and change what is called in it."""
 
 
 def calls(pattern: str) -> Ask:
@@ -66,6 +75,17 @@ def keyword(pattern: str) -> Ask:
     return ask
 
 
+def layered(pattern: str, why: str) -> Ask:
+    """Not applicable where the file makes its network and no identifier matches."""
+
+    def ask(survey: Survey) -> Answer | None:
+        if survey.word(pattern):
+            return None
+        return shown(survey) or not_applicable(why)
+
+    return ask
+
+
 def unless(pattern: str, why: str) -> Ask:
     """Not applicable where no identifier matches."""
 
@@ -84,16 +104,32 @@ def owned(survey: Survey) -> Answer | None:
     """Not applicable where a framework owns the training loop."""
     if survey.framework is None:
         return None
+    if survey.script.framework in _HANDS:
+        return not_applicable(f"{survey.framework} sees to it")
     return not_applicable(f"{survey.framework} runs the training")
+
+
+def looped(survey: Survey) -> Answer | None:
+    """Not applicable where a framework has the training loop, not only a hand in it."""
+    return None if survey.script.framework in _HANDS else owned(survey)
 
 
 def trained(survey: Survey) -> Answer | None:
     """Nothing to say where the file trains; else why not."""
     if survey.training is not None:
         return None
+    if survey.framework is not None:
+        return owned(survey)
     if survey.script.evaluations():
         return not_applicable("this file evaluates and does not train")
     return cannot_tell("there is no training loop in this file")
+
+
+def whole(survey: Survey) -> Answer | None:
+    """Nothing to say where the file is a program; else that the rest of it is out of sight."""
+    if survey.is_program:
+        return None
+    return cannot_tell("the rest of the program is not in this file")
 
 
 def evaluated(survey: Survey) -> Answer | None:
@@ -119,6 +155,11 @@ def loading(survey: Survey) -> Answer | None:
     if survey.word("get_batch|next_batch|make_batch"):
         return not_applicable("batches are made by a function, not by a DataLoader")
     return cannot_tell("no DataLoader is made in this file")
+
+
+def shown(survey: Survey) -> Answer | None:
+    """Nothing to say where the file makes a network; else what is not in it."""
+    return None if survey.has_layers else cannot_tell("the network is not in this file")
 
 
 def optimized(survey: Survey) -> Answer | None:

@@ -6,31 +6,49 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, keyword, method, owned, trained
+from torchlint.audit.asking import calls, keyword, looped, method, trained, whole
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, missing, not_applicable
+from torchlint.audit.technique import (
+    Answer,
+    Technique,
+    cannot_tell,
+    in_use,
+    missing,
+    not_applicable,
+)
 
 __all__ = ["CHECKPOINTS"]
 
 
+_SAVERS: Final = ("save_state", "save_pretrained", "save_checkpoint", "save_model")
+
+
 def _saves(survey: Survey) -> cst.Call | None:
-    return survey.called(r"torch\.save|torch\.distributed\.checkpoint\.save\w*")
+    saved = survey.called(r"torch\.save|torch\.distributed\.checkpoint\.save\w*")
+    return saved or survey.method(*_SAVERS)
 
 
 def _saves_nothing(survey: Survey) -> Answer | None:
-    return None if _saves(survey) else not_applicable("nothing is saved in this file")
+    if _saves(survey):
+        return None
+    saver = survey.word(r"save_?(?:checkpoint|model|state|weight|network|ckpt)\w*")
+    if saver is not None:
+        return cannot_tell(f"what {survey.quoted(saver)} saves, and how often")
+    return not_applicable("nothing is saved in this file")
 
 
 def _states(survey: Survey) -> Answer | None:
-    call = survey.method("state_dict")
+    call = survey.method("state_dict", *_SAVERS)
     return in_use(survey.line(call), survey.quoted(call)) if call else None
 
 
 def _saved_now_and_then(survey: Survey) -> Answer | None:
     call = _saves(survey)
-    return (
-        in_use(survey.line(call), f"{survey.quoted(call)} is not run every step") if call else None
-    )
+    if call is None:
+        return None
+    if survey.script.each_step(call):
+        return cannot_tell(f"how often line {survey.line(call)} saves")
+    return in_use(survey.line(call), f"{survey.quoted(call)} is not run in every step")
 
 
 def _copied(survey: Survey) -> Answer | None:
@@ -64,13 +82,13 @@ CHECKPOINTS: Final = (
     Technique(
         "state dicts saved, not modules",
         ("S2",),
-        (_saves_nothing, _states),
+        (looped, _saves_nothing, _states),
         ("TL901",),
     ),
     Technique(
         "checkpoints now and then",
         ("S2",),
-        (_saves_nothing, _saved_now_and_then),
+        (looped, _saves_nothing, _saved_now_and_then),
         ("TL902",),
         "measured: saving 4 MB takes as long as two steps of a small network",
     ),
@@ -83,8 +101,9 @@ CHECKPOINTS: Final = (
     Technique(
         "resuming from checkpoints",
         ("S2",),
-        (_restored, keyword(r"resume_from_checkpoint|ckpt_path"), method("load_checkpoint"),
-         calls(r"torch\.distributed\.checkpoint\.load\w*"), owned, trained, _never_loaded),
+        (_restored, keyword(r"resume_from_checkpoint|ckpt_path"),
+         method("load_checkpoint", "load_state"),
+         calls(r"torch\.distributed\.checkpoint\.load\w*"), looped, trained, whole, _never_loaded),
         gain="saves the time of a run that was interrupted",
     ),
 )  # fmt: skip

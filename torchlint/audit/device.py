@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import libcst as cst
@@ -13,22 +14,55 @@ from torchlint.audit.asking import (
     evaluated,
     kept_at_training,
     keyword,
+    layered,
     method,
     owned,
     trained,
-    unless,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.semantic.heat import Heat
+from torchlint.semantic.loops import Role
 
 __all__ = ["DEVICE"]
 
-_FACTORIES: Final = r"torch\.(?:zeros|ones|full|arange|eye|empty|linspace|rand|randn|tensor)"
+_FACTORY: Final = re.compile(
+    r"torch\.(?:zeros|ones|full|arange|eye|empty|linspace|rand|randn|tensor)"
+)
+
+
+def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
+    for reading in survey.script.readings(region):
+        if survey.script.heat(reading.node) is Heat.HOT:
+            place = f"{survey.quoted(reading.node)} on line {survey.line(reading.node)}"
+            return cannot_tell(f"whether each pass needs {place}")
+    for call in survey.script.method_calls("item", "tolist", "numpy", "cpu"):
+        if survey.script.tree.inside(call, region) and survey.script.heat(call) is Heat.HOT:
+            return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} waits")
+    return None
+
+
+def _read_in_training(survey: Survey) -> Answer | None:
+    for loop in survey.script.loops(Role.TRAIN_BATCH):
+        answer = _reads(survey, loop.node.body)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _read_in_evaluation(survey: Survey) -> Answer | None:
+    for place in survey.script.evaluations():
+        answer = _reads(survey, place.body)
+        if answer is not None:
+            return answer
+    return None
 
 
 def _kept_in_evaluation(survey: Survey) -> Answer | None:
     place = survey.script.evaluations()[0]
-    return in_use(survey.line(place.node), "no value is read off the device batch by batch")
+    return in_use(
+        survey.line(place.node), "no rule found a value that each batch reads off the device"
+    )
 
 
 def _made_there(survey: Survey) -> Answer | None:
@@ -42,10 +76,18 @@ def _made_there(survey: Survey) -> Answer | None:
     return None
 
 
-def _no_factories(survey: Survey) -> Answer | None:
-    if survey.called(_FACTORIES) is None:
-        return not_applicable("no tensor is made from scratch here")
-    return None
+def _made_on_host(survey: Survey) -> Answer:
+    reading = [code.node for code in survey.script.items()]
+    for name, call in survey.named_calls:
+        if _FACTORY.fullmatch(name):
+            if not any(survey.script.tree.inside(call, each) for each in reading):
+                place = f"{survey.quoted(call)} on line {survey.line(call)}"
+                return cannot_tell(f"whether {place} belongs on the device")
+    return not_applicable("no tensor is made from scratch outside of datasets")
+
+
+def _nothing_joined(survey: Survey) -> Answer:
+    return not_applicable("nothing is concatenated in this file")
 
 
 def _moves_nothing(survey: Survey) -> Answer | None:
@@ -67,29 +109,28 @@ DEVICE: Final = (
     Technique(
         "no waiting in the training loop",
         ("S2", "S3.7"),
-        (accelerated, owned, trained,
-         kept_at_training("no value is read off the device step by step")),
-        ("TL201", "TL205", "TL211"),
+        (accelerated, owned, trained, _read_in_training,
+         kept_at_training("no rule found a value that each step reads off the device")),
+        ("TL201", "TL205", "TL207", "TL211"),
         "cited: the host can launch ahead again; how much that is depends on the kernels",
     ),
     Technique(
         "no waiting in evaluation",
         ("S3.7",),
-        (accelerated, owned, evaluated, _kept_in_evaluation),
+        (accelerated, owned, evaluated, _read_in_evaluation, _kept_in_evaluation),
         ("TL202",),
         "cited: the host can launch ahead again; how much that is depends on the kernels",
     ),
     Technique(
         "logging now and then",
         ("S2",),
-        (owned, trained, kept_at_training("nothing is logged in every step")),
+        (owned, trained, kept_at_training("no rule found a log line in each step")),
         ("TL207",),
     ),
     Technique(
         "tensors made on the device",
         ("S3.7",),
-        (_made_there, accelerated, _no_factories,
-         decided("whether the tensors made here belong on the device")),
+        (_made_there, accelerated, _made_on_host),
         ("TL203",),
     ),
     Technique(
@@ -104,29 +145,29 @@ DEVICE: Final = (
         "networks moved once",
         ("S2",),
         (accelerated, owned, _moves_nothing, trained,
-         kept_at_training("no network is moved in the loop")),
+         kept_at_training("no rule found a network that moves in the loop")),
         ("TL206",),
         "measured x1.5 of a forward pass saved each step, two CPU cores",
     ),
     Technique(
         "graphs let go after each step",
         ("S2",),
-        (owned, trained, kept_at_training("no sum or list keeps a graph alive")),
+        (owned, trained, kept_at_training("no rule found a sum or list that keeps a graph alive")),
         ("TL208",),
         "measured 104 MB less for 40 losses that were kept",
     ),
     Technique(
         "whole tensors, no Python loop over elements",
         ("S2",),
-        (trained, kept_at_training("no loop over the elements of a tensor was found")),
+        (trained, kept_at_training("no rule found a loop over the elements of a tensor")),
         ("TL209",),
         "measured x25 to x40 for a linear layer, x380 and more for sums, two CPU cores",
     ),
     Technique(
         "constants made once",
         ("S2",),
-        (method("register_buffer"), trained, unless("forward", "no network is written here"),
-         kept_at_training("nothing constant is made anew in a step")),
+        (method("register_buffer"), trained, layered("forward", "no network is written here"),
+         kept_at_training("no rule found a constant that each step makes anew")),
         ("TL210",),
         "measured x1.1 on two CPU cores",
     ),
@@ -134,7 +175,7 @@ DEVICE: Final = (
         "concatenation once, behind the loop",
         ("S2",),
         (calls(r"torch\.(?:cat|concat|concatenate|stack)"),
-         decided("nothing is concatenated in this file")),
+         _nothing_joined),
         ("TL405",),
         "measured x265 to x347 for 300 pieces, two CPU cores",
     ),

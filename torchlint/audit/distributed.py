@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import accelerated, calls, decided, owned, trained
+from torchlint.audit.asking import accelerated, calls, decided, keyword, owned, trained, whole
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.semantic.values import State
 
 __all__ = ["DISTRIBUTED"]
 
@@ -19,7 +20,12 @@ _WRAPS: Final = (
 def _one_process(survey: Survey) -> Answer | None:
     if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
         return None
-    return not_applicable("this file trains in one process")
+    return whole(survey) or not_applicable("this file trains in one process")
+
+
+def _spawned(survey: Survey) -> Answer | None:
+    call = survey.called(r"torch\.multiprocessing\.(?:spawn|start_processes)")
+    return not_applicable(f"{survey.quoted(call)} starts the processes") if call else None
 
 
 def _sampler(survey: Survey) -> Answer | None:
@@ -44,8 +50,8 @@ def _used_alone(survey: Survey) -> Answer | None:
     if not calls_of:
         return not_applicable("no DistributedDataParallel in this file")
     wrap = calls_of[0]
-    arg = survey.script.call(wrap).argument("find_unused_parameters")
-    if arg.node is None or survey.is_off(arg):
+    asked = survey.script.call(wrap).argument("find_unused_parameters")
+    if asked.state is State.ABSENT or survey.is_off(asked):
         return in_use(survey.line(wrap), f"{survey.quoted(wrap)} looks for no unused parameters")
     return None
 
@@ -56,6 +62,9 @@ def _collectives(survey: Survey) -> Answer | None:
     )
     if call is None:
         return not_applicable("no collective of one's own in this file")
+    if survey.script.each_step(call):
+        place = f"{survey.quoted(call)} on line {survey.line(call)}"
+        return cannot_tell(f"whether each step needs {place}")
     return in_use(survey.line(call), f"{survey.quoted(call)} is not called in every step")
 
 
@@ -66,9 +75,9 @@ def _reads_rank(survey: Survey) -> Answer | None:
 
 DISTRIBUTED: Final = (
     Technique(
-        "several GPUs: DistributedDataParallel",
+        "DistributedDataParallel on several GPUs",
         ("S0", "S1", "S2", "S3.10"),
-        (calls(_WRAPS), owned, accelerated, trained,
+        (calls(_WRAPS), keyword("strategy|num_nodes"), owned, accelerated, trained,
          decided("how many GPUs there are: this file uses one")),
         ("TL701",),
         "cited: near the number of GPUs, where DataParallel stays behind on more than one",
@@ -76,7 +85,7 @@ DISTRIBUTED: Final = (
     Technique(
         "torchrun starts the processes",
         ("S1",),
-        (_reads_rank, owned, _one_process,
+        (_reads_rank, owned, _one_process, _spawned,
          decided("how the processes of this file are started")),
         ("TL703",),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import calls, decided, evaluated, owned
+from torchlint.audit.asking import calls, decided, evaluated, looped
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 from torchlint.semantic.gradient import Grad
@@ -42,7 +42,7 @@ EVALUATION: Final = (
     Technique(
         "evaluation without gradients",
         ("S2", "S3.16"),
-        (_unrecorded, owned, evaluated,
+        (_unrecorded, looped, evaluated,
          decided("whether autograd records where the networks are evaluated")),
         ("TL601",),
         "measured x1.8 to x2.0 for a network with batch norm on two CPU cores",
@@ -50,14 +50,14 @@ EVALUATION: Final = (
     Technique(
         "evaluation mode, and back",
         ("S2",),
-        (_in_modes, owned, evaluated, _same_in_both,
+        (_in_modes, looped, evaluated, _same_in_both,
          decided("the mode of the networks that are evaluated")),
         ("TL602", "TL604"),
     ),
     Technique(
         "inference mode",
         ("S3.16",),
-        (calls(r"torch\.inference_mode"), owned, evaluated,
+        (calls(r"torch\.inference_mode"), looped, evaluated,
          decided("whether a tensor made here is used by autograd later")),
         ("TL603",),
         "measured x0.98 to x1.06 on two CPU cores",

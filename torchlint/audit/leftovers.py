@@ -31,7 +31,7 @@ LEFTOVERS: Final = (
     Technique(
         "nothing of debugging left on",
         ("S2", "S3.13"),
-        (trained, kept_at_training("no anomaly detection, debug variable or gradient check")),
+        (trained, kept_at_training("no rule found debugging that was left on")),
         ("TL801", "TL803", "TL805"),
         "measured x3.2 to x8.8 for anomaly detection on two CPU cores",
     ),
@@ -45,7 +45,7 @@ LEFTOVERS: Final = (
     Technique(
         "kernels free to choose",
         ("S3.6",),
-        (_asked_for, trained, kept_at_training("no deterministic kernels are asked for")),
+        (_asked_for, trained, kept_at_training("no rule found a wish for deterministic kernels")),
         ("TL804",),
         "measured x1.05 to x1.07 on a CPU",
     ),

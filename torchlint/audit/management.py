@@ -6,9 +6,16 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, evaluated, lacking, owned, trained, words
+from torchlint.audit.asking import calls, evaluated, lacking, looped, trained, whole, words
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import (
+    Answer,
+    Technique,
+    cannot_tell,
+    in_use,
+    missing,
+    not_applicable,
+)
 from torchlint.semantic.loops import Role
 
 __all__ = ["MANAGEMENT"]
@@ -32,6 +39,18 @@ def _leaves_early(survey: Survey) -> Answer | None:
     return None
 
 
+def _to_the_end(survey: Survey) -> Answer:
+    line = survey.line(survey.script.loops(Role.EPOCH)[0].node)
+    return missing(line, "every epoch runs, whatever validation says")
+
+
+def _own_logger(survey: Survey) -> Answer | None:
+    node = survey.word(r"(?:\w+_)?(?:logger|writer|tracker|visuali[sz]er)|\w+(?:Logger|Writer)")
+    if node is None or survey.called(r"logging\.getLogger"):
+        return None
+    return cannot_tell(f"what {survey.quoted(node)} keeps")
+
+
 def _no_epochs(survey: Survey) -> Answer | None:
     if survey.script.loops(Role.EPOCH):
         return None
@@ -42,20 +61,21 @@ MANAGEMENT: Final = (
     Technique(
         "early stopping",
         ("S1", "S2"),
-        (words(r"\w*early_?stop\w*|patience"), _leaves_early, owned, trained, _no_epochs,
-         evaluated, lacking("the loop over epochs runs to its end whatever validation says")),
+        (words(r"\w*early_?stop\w*|patience"), _leaves_early, looped, trained, _no_epochs,
+         evaluated, _to_the_end),
         gain="saves the epochs that no longer help",
     ),
     Technique(
         "measuring where the time goes",
         ("S1", "S2"),
-        (calls(_TIMERS), owned, trained, lacking("nothing here measures the time of a step")),
+        (calls(_TIMERS), looped, trained, whole, lacking("nothing measures the time of a step")),
         gain="tells which of these rows is worth the work",
     ),
     Technique(
         "experiment tracking",
         ("S1", "S2"),
-        (calls(_TRACKERS), words("SummaryWriter|wandb|mlflow|report_to"), owned, trained,
+        (calls(_TRACKERS), words("SummaryWriter|wandb|mlflow|report_to|log_with|init_trackers"),
+         _own_logger, looped, trained, whole,
          lacking("losses go to the terminal only")),
         gain="tells which change made a run better",
     ),

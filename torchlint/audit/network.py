@@ -7,7 +7,16 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, decided, kept_at_training, keyword, method, trained, words
+from torchlint.audit.asking import (
+    calls,
+    decided,
+    kept_at_training,
+    keyword,
+    method,
+    shown,
+    trained,
+    words,
+)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
@@ -29,6 +38,13 @@ _NORMS: Final = (
 _LIBRARIES: Final = re.compile(
     r"(?:torchvision\.models|timm|transformers|segmentation_models_pytorch|torch\.hub)\..*"
 )
+_NO_NETWORK: Final = re.compile(
+    r"Tokenizer|Config|Processor|Extractor|Scheduler|Vocab|load_state_dict|url"
+)
+_LOADED: Final = re.compile(
+    r"torchvision\.models\.(?:\w+\.)?[a-z]\w*|timm\.(?:models\.)?create_model|torch\.hub\.load|"
+    r"transformers\..*\.from_pretrained"
+)
 _MADE: Final = re.compile(
     r"torchvision\.models\.(?:\w+\.)?[a-z]\w*|timm\.(?:models\.)?create_model"
 )
@@ -39,13 +55,6 @@ _DEEP: Final = 3
 
 def _convolutions(survey: Survey) -> list[cst.Call]:
     return [call for name, call in survey.named_calls if _CONVOLUTION.fullmatch(name)]
-
-
-def _network(survey: Survey) -> Answer | None:
-    layers = survey.called(r"torch\.nn\.(?:Conv\w+|Linear|LSTM|GRU|RNN|Sequential|Embedding)")
-    if survey.networks or layers:
-        return None
-    return cannot_tell("the network is not in this file")
 
 
 def _bias_or_norm(survey: Survey) -> Answer | None:
@@ -64,13 +73,16 @@ def _loss_on_logits(survey: Survey) -> Answer | None:
         r"torch\.nn\.(?:functional\.)?(?:CrossEntropyLoss|cross_entropy|BCEWithLogitsLoss|"
         r"binary_cross_entropy_with_logits)"
     )
-    if call is None:
-        return not_applicable("no loss on logits in this file")
-    return in_use(survey.line(call), survey.quoted(call))
+    if call is not None:
+        return in_use(survey.line(call), survey.quoted(call))
+    if survey.called(r"torch\.nn\.(?:\w+Loss|functional\.\w*loss)"):
+        return not_applicable("no loss in this file takes logits")
+    return cannot_tell("the loss is not in this file")
 
 
 def _called(survey: Survey) -> Answer | None:
-    for call in survey.script.all(cst.Call):
+    forwards = [call for step in survey.script.steps.all for call in step.forwards]
+    for call in (*forwards, *survey.script.all(cst.Call)):
         if survey.script.module_call(call) is not None:
             return in_use(survey.line(call), survey.quoted(call))
     return None
@@ -102,7 +114,7 @@ def _normalised(survey: Survey) -> Answer | None:
     if call is not None:
         return in_use(survey.line(call), survey.quoted(call))
     for name, made in survey.named_calls:
-        if _LIBRARIES.fullmatch(name):
+        if _LOADED.fullmatch(name) and _NO_NETWORK.search(name) is None:
             return cannot_tell(f"the layers of {survey.quoted(made)} are not in this file")
     return None
 
@@ -143,6 +155,13 @@ def _pointwise(survey: Survey, call: cst.Call) -> bool:
     return survey.script.call(call).argument("kernel_size", 2).equals(1)
 
 
+def _from_hub(survey: Survey) -> Answer | None:
+    for call in survey.script.method_calls("from_pretrained"):
+        if _NO_NETWORK.search(survey.script.code(call.func)) is None:
+            return in_use(survey.line(call), survey.quoted(call))
+    return None
+
+
 def _pretrained(survey: Survey) -> Answer | None:
     arg = survey.keyword("pretrained|weights")
     made = survey.script.parent(arg) if arg else None
@@ -159,14 +178,27 @@ def _is_of_library(survey: Survey, call: cst.Call) -> bool:
     return _LIBRARIES.fullmatch(survey.script.name(call.func) or "") is not None
 
 
+def _has_new_head(survey: Survey) -> bool:
+    """Whether the last layer of a network is put in anew, as for data of one's own."""
+    return any(
+        isinstance(each.target, cst.Attribute)
+        and each.target.attr.value in ("fc", "classifier", "head", "heads")
+        and isinstance(line.value, cst.Call)
+        and survey.script.name(line.value.func) in ("torch.nn.Linear", "torch.nn.Sequential")
+        and survey.script.scopes.class_of(line) is None
+        for line in survey.script.all(cst.Assign)
+        for each in line.targets
+    )
+
+
 def _from_scratch(survey: Survey) -> Answer | None:
     for name, call in survey.named_calls:
         if _MADE.fullmatch(name):
-            return missing(survey.line(call), f"{survey.quoted(call)} starts from scratch")
-    if survey.networks:
-        return not_applicable(
-            f"`{survey.networks[0].name.value}` is a network of one's own: there are no weights"
-        )
+            if _has_new_head(survey):
+                return missing(survey.line(call), f"{survey.quoted(call)} starts from scratch")
+            return cannot_tell(f"whether weights would suit {survey.quoted(call)}")
+    if survey.networks and survey.has_layers:
+        return not_applicable("the network is this file's own, there are no weights for it")
     return None
 
 
@@ -174,7 +206,7 @@ NETWORK: Final = (
     Technique(
         "no bias before batch norm",
         ("S3.15",),
-        (_network, _bias_or_norm),
+        (shown, _bias_or_norm),
         ("TL401",),
         "measured x0.98 to x1.07 on two CPU cores; cited: relatively small",
     ),
@@ -194,7 +226,7 @@ NETWORK: Final = (
         "activation checkpointing",
         ("S1", "S3.8"),
         (_checkpointed, method("gradient_checkpointing_enable"),
-         keyword(r"\w*gradient_checkpointing|use_checkpoint|use_checkpointing"), _network,
+         keyword(r"\w*gradient_checkpointing|use_checkpoint|use_checkpointing"), shown,
          decided("whether memory is short: it costs a step twice its time and saves memory")),
         ("TL404",),
         "measured x1.03 to x1.33 against reentrant checkpointing on two CPU cores",
@@ -209,7 +241,7 @@ NETWORK: Final = (
     Technique(
         "graphs freed by their only backward pass",
         ("S2",),
-        (trained, kept_at_training("no graph is kept after its last backward pass")),
+        (trained, kept_at_training("no rule found a graph that is kept for nothing")),
         ("TL407",),
         "measured x1.03 to x1.09 on two CPU cores; memory is what it saves",
     ),
@@ -222,13 +254,13 @@ NETWORK: Final = (
     Technique(
         "batch or layer normalisation",
         ("S3.17",),
-        (_normalised, _network, _deep_without),
+        (_normalised, shown, _deep_without),
         gain="cited: fewer epochs to the same loss",
     ),
     Technique(
         "depthwise-separable convolutions, small models",
         ("S0", "S1", "S2"),
-        (words(_LIGHT), _depthwise, _network, _wide_convolution,
+        (words(_LIGHT), _depthwise, shown, _wide_convolution,
          decided("whether a smaller model is accurate enough")),
         gain="measured x1.9 to x2.6 for a convolution of 64 channels on a CPU, with a seventh of"
         " the parameters",
@@ -236,7 +268,7 @@ NETWORK: Final = (
     Technique(
         "pretrained weights",
         ("S1",),
-        (method("from_pretrained"), calls(r"torch\.hub\.load"), _pretrained, _from_scratch,
+        (_from_hub, calls(r"torch\.hub\.load"), _pretrained, _from_scratch,
          decided("the network is not in this file")),
         gain="cited: fewer epochs to the same accuracy",
     ),

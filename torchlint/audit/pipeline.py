@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import libcst as cst
@@ -14,15 +15,17 @@ from torchlint.audit.asking import (
     loader_option,
     loading,
     owned,
-    unless,
     words,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 from torchlint.semantic.datasets import Trait
+from torchlint.semantic.kind import Kind
+from torchlint.semantic.values import State
 
 __all__ = ["PIPELINE"]
 
+_TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
 _NO_WORKERS: Final = {
     Trait.IN_MEMORY: "only indexes what is in memory: workers would slow it down",
     Trait.FEW: "has so few items that starting workers costs more",
@@ -48,9 +51,10 @@ def _label(survey: Survey) -> str:
 
 
 def _no_workers(survey: Survey) -> Answer | None:
-    value = [site.argument("num_workers", 5) for site in survey.loaders]
-    idle = all(each.node is None or survey.is_off(each) for each in value)
-    return not_applicable("no loader here surely has workers") if idle else None
+    counts = [site.argument("num_workers", 5) for site in survey.loaders]
+    if all(each.state is State.ABSENT or survey.is_off(each) for each in counts):
+        return not_applicable("no loader here has workers")
+    return None
 
 
 def _one_pass(survey: Survey) -> Answer | None:
@@ -112,23 +116,37 @@ def _arrays(survey: Survey) -> Answer | None:
     return not_applicable("this file has no arrays of NumPy")
 
 
+def _prepared(survey: Survey) -> Answer:
+    if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
+        return cannot_tell("whether the images are normalised where they are prepared")
+    if survey.script.items():
+        return not_applicable("no images are read in this file")
+    return cannot_tell("how the data is prepared: not in this file")
+
+
 def _shared_memory(survey: Survey) -> Answer | None:
     call = survey.called(r"torch\.(?:from_numpy|as_tensor)")
     return in_use(survey.line(call), survey.quoted(call)) if call else None
 
 
 def _copying(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
+    call = survey.called(_TENSOR.pattern)
     if call is None:
         return not_applicable("no array becomes a tensor here")
     return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} gets an array")
 
 
-def _no_lists(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
-    if call is None:
-        return not_applicable("no tensor is made from a list here")
-    return cannot_tell(f"what is listed for {survey.quoted(call)} on line {survey.line(call)}")
+def _listed(survey: Survey) -> Answer:
+    for name, call in survey.named_calls:
+        if _TENSOR.fullmatch(name) and call.args:
+            given = call.args[0].value
+            value = survey.script.value_of(given).node or given
+            if isinstance(value, (cst.List, cst.ListComp)) or (
+                survey.script.kind(given) is Kind.SEQUENCE
+            ):
+                place = f"{survey.quoted(call)} on line {survey.line(call)}"
+                return cannot_tell(f"whether the list for {place} holds arrays")
+    return not_applicable("no tensor is made from a list in this file")
 
 
 def _divided_by_deviation(survey: Survey) -> Answer | None:
@@ -169,7 +187,7 @@ PIPELINE: Final = (
     Technique(
         "loaders made once",
         ("S2",),
-        (loading, kept_at_loader("no loader is made anew in a loop")),
+        (loading, kept_at_loader("no rule found a loader that a loop makes anew")),
         ("TL104",),
         "measured x3.5 an epoch together with workers that are kept, x1.0 alone, two CPU cores",
     ),
@@ -183,7 +201,7 @@ PIPELINE: Final = (
     Technique(
         "arrays stacked before they become tensors",
         ("S3.12",),
-        (calls(r"(?:numpy|torch)\.stack"), _arrays, _no_lists),
+        (calls(r"(?:numpy|torch)\.stack"), _arrays, _listed),
         ("TL106",),
         "measured x205 to x280 for the conversion of 64 arrays, two CPU cores",
     ),
@@ -201,7 +219,7 @@ PIPELINE: Final = (
         "measured x1.8 for a whole script on two CPU cores",
     ),
     Technique(
-        "caching: nothing done again for each item",
+        "caching of what every item repeats",
         ("S1",),
         (calls(r"functools\.(?:lru_cache|cache)|numpy\.memmap|joblib\.Memory"),
          words(r"\w*_?cached?(?:_\w+)?|memmap|mmap_mode"), _reads_items, _nothing_repeated),
@@ -212,8 +230,6 @@ PIPELINE: Final = (
         ("S3.17",),
         (calls(r"(?:torchvision\.transforms|albumentations)\.(?:\w+\.)*Normalize"),
          words("Normalize|normalize|StandardScaler|MinMaxScaler|standardi[sz]e"),
-         _divided_by_deviation, owned,
-         unless("transforms|ToTensor|Image|cv2|imread", "no images are read in this file"),
-         decided("whether the images are normalised where they are prepared")),
+         _divided_by_deviation, owned, _prepared),
     ),
 )  # fmt: skip

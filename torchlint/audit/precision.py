@@ -12,9 +12,10 @@ from torchlint.audit.asking import (
     calls,
     decided,
     keyword,
+    layered,
+    looped,
     owned,
     trained,
-    unless,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
@@ -34,7 +35,9 @@ def _wide(survey: Survey) -> Answer | None:
 
 def _other_low(survey: Survey) -> Answer | None:
     if survey.script.precision.speaks_of_low:
-        return cannot_tell("the file speaks of low precision, in a way that is not torch's own")
+        return cannot_tell(
+            "whether the low precision that this file speaks of is that of its training"
+        )
     return None
 
 
@@ -149,7 +152,7 @@ PRECISION: Final = (
     Technique(
         "cuDNN's autotuner",
         ("S3.6",),
-        (_tuned, accelerated, owned, unless(_CONVOLUTIONS, "no convolution in this file"),
+        (_tuned, accelerated, looped, layered(_CONVOLUTIONS, "no convolution in this file"),
          _deterministic, trained, decided("whether every batch has the same shape")),
         ("TL305",),
         "cited: 27 % more steps a second for one convolution",
@@ -157,16 +160,16 @@ PRECISION: Final = (
     Technique(
         "TF32 for matrix products",
         ("S2",),
-        (_tf32, accelerated, owned, _wide, _covered, trained,
+        (_tf32, accelerated, looped, _wide, _covered, trained,
          decided("whether matrix products take a share of the time")),
         ("TL306",),
-        "not measured; matrix products of float32 on Ampere and later GPUs",
+        "no figure yet; for float32 products on Ampere and later GPUs",
     ),
     Technique(
         "images with channels last",
         ("S2",),
-        (keyword("memory_format"), accelerated, owned,
-         unless(_CONVOLUTIONS, "no convolution in this file"),
+        (keyword("memory_format"), accelerated, looped,
+         layered(_CONVOLUTIONS, "no convolution in this file"),
          decided("whether every layer keeps this layout")),
         ("TL307",),
         "measured x1.10 to x1.23 for four convolutions on two CPU cores; cited: 22 % for a"
@@ -175,7 +178,7 @@ PRECISION: Final = (
     Technique(
         "compiled networks",
         ("S1", "S3 bonus"),
-        (_compiled, keyword("torch_compile|compile_model"), accelerated, owned, trained,
+        (_compiled, keyword("torch_compile|compile_model"), accelerated, looped, trained,
          decided("whether the run is long enough to pay for the compilation")),
         ("TL308", "TL309", "TL313"),
         "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
@@ -185,7 +188,7 @@ PRECISION: Final = (
         ("S2", "S3 bonus"),
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
                r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
-         unless(_ATTENTION, "no attention in this file"),
+         layered(_ATTENTION, "no attention in this file"),
          decided("whether this attention is what the fused kernel computes")),
         ("TL310", "TL315"),
         "measured x1.8 to x1.95 for a causal step on two CPU cores",
@@ -193,7 +196,7 @@ PRECISION: Final = (
     Technique(
         "torch's own functions for pointwise mathematics",
         ("S3 bonus",),
-        (_pointwise, unless("forward", "no network is written here"),
+        (_pointwise, layered("forward", "no network is written here"),
          decided("no activation of torch's own is used in this file")),
         ("TL311",),
         "measured x13.7 to x16.6 for GELU, forward and backward, on a CPU",
@@ -201,7 +204,7 @@ PRECISION: Final = (
     Technique(
         "sizes that fill the tensor cores",
         ("S2",),
-        (accelerated, unless("Linear|Conv[123]d|Embedding", "no layer is made in this file"),
+        (accelerated, layered("Linear|Conv[123]d|Embedding", "no layer is made in this file"),
          _aligned),
         ("TL312",),
         "measured x1.1 for a product of bfloat16 matrices on a CPU",

@@ -24,6 +24,10 @@ _FRAMEWORKS: Final = {
     "deepspeed": "DeepSpeed",
 }
 _LOADER: Final = "torch.utils.data.DataLoader"
+_LAYERS: Final = (
+    r"torch\.nn\.(?:(?:Lazy)?(?:Conv\w+|Linear)|LSTM\w*|GRU\w*|RNN\w*|Embedding\w*|Parameter|"
+    r"Transformer\w*|MultiheadAttention)"
+)
 _LONGEST: Final = 48
 
 
@@ -41,6 +45,8 @@ class Survey:
 
     def quoted(self, node: cst.CSTNode) -> str:
         """Give the code of a node between backquotes, a call without its arguments."""
+        if isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param)):
+            return f"`{node.name.value}`"
         if isinstance(node, cst.Call):
             return f"`{self._short(node.func)}({'…' if node.args else ''})`"
         return f"`{self._short(node)}`"
@@ -69,8 +75,8 @@ class Survey:
         """The calls that make optimizers."""
         return [
             self.script.call(call)
-            for name, call in self.named_calls
-            if call.args and self.script.kind(call) is Kind.OPTIMIZER and "scheduler" not in name
+            for call in self.script.all(cst.Call)
+            if call.args and self.script.kind(call) is Kind.OPTIMIZER
         ]
 
     @cached_property
@@ -81,6 +87,19 @@ class Survey:
             for each in self.script.all(cst.ClassDef)
             if any((self.script.name(base.value) or "").endswith("Module") for base in each.bases)
         ]
+
+    @cached_property
+    def has_layers(self) -> bool:
+        """Whether the file makes a network of layers."""
+        return self.called(_LAYERS) is not None
+
+    @cached_property
+    def is_program(self) -> bool:
+        """Whether the file runs by itself: it guards its start, or trains when imported."""
+        guard = self.script.guard
+        if guard.guards():
+            return True
+        return self.training is not None and guard.at_import(self.training)
 
     @property
     def framework(self) -> str | None:
@@ -124,6 +143,9 @@ class Survey:
         found += [(each.value, each) for each in self.script.all(cst.Name)]
         found += [(each.attr.value, each) for each in self.script.all(cst.Attribute)]
         found += [(each.keyword.value, each) for each in self.script.all(cst.Arg) if each.keyword]
+        found += [(each.name.value, each) for each in self.script.all(cst.FunctionDef)]
+        found += [(each.name.value, each) for each in self.script.all(cst.ClassDef)]
+        found += [(each.name.value, each) for each in self.script.all(cst.Param)]
         return sorted(found, key=lambda pair: self.script.tree.order(pair[1]))
 
     def word(self, pattern: str) -> cst.CSTNode | None:

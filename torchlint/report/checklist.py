@@ -29,7 +29,8 @@ def checklist(audit: Audit, paint: Paint) -> str:
     for family, rows in groupby(audit.rows, key=lambda row: row.family):
         lines += ["", paint.strong(family)]
         lines += [line for row in rows for line in _lines(row, paint, width)]
-    return "\n".join([*lines, "", *_counted(audit, paint, width)]) + "\n"
+    last = textwrap.wrap(_next(audit), width, break_on_hyphens=False, break_long_words=False)
+    return "\n".join([*lines, "", paint.strong(_counted(audit)), *last]) + "\n"
 
 
 def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
@@ -50,18 +51,14 @@ def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _aside(row: Row) -> str:
-    parts = [*row.rules, *([row.gain] if row.gain else [])]
-    if not parts:
-        return ""
-    head = ", ".join(row.rules)
-    return f" [{head + '; ' if head and row.gain else head}{row.gain}]"
+    parts = [part for part in (", ".join(row.rules), row.gain) if part]
+    return f" [{'; '.join(parts)}]" if parts else ""
 
 
-def _counted(audit: Audit, paint: Paint, width: int) -> Iterator[str]:
+def _counted(audit: Audit) -> str:
     counts = Counter(row.state for row in audit.rows)
     told = [f"{counts[state]} {state.value}" for state in State]
-    yield paint.strong(f"{plural(len(audit.rows), 'technique')}: {', '.join(told)}.")
-    yield from textwrap.wrap(_next(audit), width, break_on_hyphens=False, break_long_words=False)
+    return f"{plural(len(audit.rows), 'technique')}: {', '.join(told)}."
 
 
 def _next(audit: Audit) -> str:
@@ -114,7 +111,7 @@ def checklist_markdown(audit: Audit) -> str:
             f"| {', '.join(row.rules)} | {row.gain} |"
             for row in rows
         ]
-    return "\n".join([*lines, "", *_counted(audit, Paint(), _BROAD)]) + "\n"
+    return "\n".join([*lines, "", _counted(audit), "", _next(audit)]) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -1,0 +1,114 @@
+"""Audits of whole scripts: chosen rows by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from audit_rows import rows_of
+
+from torchlint.audit import State
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+IN_USE, MISSING = State.IN_USE, State.MISSING
+NOT_APPLICABLE, CANNOT_TELL = State.NOT_APPLICABLE, State.CANNOT_TELL
+
+CHOSEN = {
+    "scripts/image_classifier/before.py": {
+        "workers load batches": NOT_APPLICABLE,
+        "batches in pinned memory": MISSING,
+        "inputs normalised": IN_USE,
+        "mixed precision": MISSING,
+        "no bias before batch norm": MISSING,
+        "learning-rate schedule and warm-up": IN_USE,
+        "evaluation without gradients": MISSING,
+        "evaluation mode, and back": IN_USE,
+        "state dicts saved, not modules": IN_USE,
+        "resuming from checkpoints": MISSING,
+        "torchrun starts the processes": NOT_APPLICABLE,
+    },
+    "scripts/character_gpt/before.py": {
+        "workers load batches": NOT_APPLICABLE,
+        "fused attention": MISSING,
+    },
+    "scripts/dataparallel_classifier/before.py": {
+        "DistributedDataParallel on several GPUs": MISSING,
+    },
+    "scripts/tabular_mlp/before.py": {
+        "cuDNN's autotuner": NOT_APPLICABLE,
+    },
+    "scripts/vae/before.py": {
+        "nothing of debugging left on": MISSING,
+    },
+    "quiet/nanogpt_style.py": {
+        "mixed precision": IN_USE,
+        "TF32 for matrix products": IN_USE,
+        "fused attention": IN_USE,
+        "fused optimizer": IN_USE,
+        "gradient accumulation": IN_USE,
+        "gradient clipping": IN_USE,
+        "learning-rate schedule and warm-up": IN_USE,
+        "torchrun starts the processes": IN_USE,
+        "gradients averaged once per accumulation": IN_USE,
+        "arrays become tensors without a copy": IN_USE,
+        "early stopping": NOT_APPLICABLE,
+    },
+    "quiet/ddp_torchrun.py": {
+        "DistributedDataParallel on several GPUs": IN_USE,
+        "each process its own share, shuffled anew": IN_USE,
+        "no bias before batch norm": IN_USE,
+        "copies that do not block": IN_USE,
+        "gradients averaged once per accumulation": NOT_APPLICABLE,
+        "no search for unused parameters": IN_USE,
+    },
+    "quiet/amp_accumulation_clipping.py": {
+        "mixed precision": IN_USE,
+        "autocast and scaler used as they are meant": IN_USE,
+        "gradient accumulation": IN_USE,
+        "gradient clipping": IN_USE,
+    },
+    "quiet/lightning_module.py": {
+        "gradients cleared to None, each step": NOT_APPLICABLE,
+        "DistributedDataParallel on several GPUs": NOT_APPLICABLE,
+    },
+    "quiet/accelerate_loop.py": {
+        "networks moved once": NOT_APPLICABLE,
+        "gradients cleared to None, each step": IN_USE,
+    },
+    "quiet/transformers_trainer.py": {
+        "no waiting in the training loop": NOT_APPLICABLE,
+    },
+    "quiet/cpu_only.py": {
+        "mixed precision": NOT_APPLICABLE,
+        "copies that do not block": NOT_APPLICABLE,
+        "batches in pinned memory": NOT_APPLICABLE,
+    },
+    "quiet/inference_only.py": {
+        "nothing of debugging left on": NOT_APPLICABLE,
+        "evaluation without gradients": IN_USE,
+        "early stopping": NOT_APPLICABLE,
+    },
+    "quiet/lbfgs_closure.py": {
+        "learning-rate schedule and warm-up": NOT_APPLICABLE,
+        "fused optimizer": NOT_APPLICABLE,
+    },
+}
+
+
+@pytest.mark.parametrize("script", CHOSEN)
+def test_chosen_rows(script: str) -> None:
+    rows = rows_of((FIXTURES / script).read_text(encoding="utf-8"))
+    expected = CHOSEN[script]
+    assert {name: rows[name].state for name in expected} == expected
+
+
+OFF_BY_DEFAULT = {"TL211", "TL307", "TL308", "TL312", "TL603", "TL705", "TL804"}
+
+
+@pytest.mark.parametrize(
+    "script", sorted((FIXTURES / "quiet").glob("*.py")), ids=lambda path: path.stem
+)
+def test_no_rule_that_is_on_finds_anything_in_well_tuned_code(script: Path) -> None:
+    rows = rows_of(script.read_text(encoding="utf-8"))
+    told = {code for row in rows.values() for code in row.rules}
+    assert told <= OFF_BY_DEFAULT

@@ -1,0 +1,151 @@
+"""Every technique in every state that it can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from audit_rows import catalogue, rows_of
+from audit_scripts import SMALL
+
+from torchlint.audit import Row, State
+from torchlint.audit.catalogue import FAMILIES
+from torchlint.config import Settings
+from torchlint.registry import RuleHead
+from torchlint.testing.examples import Example, examples_of
+
+OWNED: Final = {
+    code: technique.name
+    for techniques in FAMILIES.values()
+    for technique in techniques
+    for code in technique.rules
+}
+UNOWNED: Final = {"TL001", "TL002"}
+"""What these two speak of is no technique: a file that does not parse, a comment of torchlint's."""
+HEADS: Final = [head for head in catalogue().rules if head.code in OWNED]
+NEVER: Final = {
+    State.NOT_APPLICABLE: {
+        "activation checkpointing",
+        "caching of what every item repeats",
+        "choice of optimizer",
+        "networks called, not their forward",
+    },
+    State.CANNOT_TELL: {
+        "autocast and scaler used as they are meant",
+        "concatenation once, behind the loop",
+        "profilers off",
+        "tensors detached the safe way",
+    },
+    State.MISSING: {"inputs normalised"},
+    State.IN_USE: set[str](),
+}
+"""The techniques that cannot have a state, whatever the script."""
+
+
+def first_example(head: RuleHead) -> Example:
+    return next(each for each in examples_of(head.load()) if not each.valid)
+
+
+def example_rows(head: RuleHead) -> dict[str, Row]:
+    example = first_example(head)
+    return rows_of(example.before, example.settings)
+
+
+def test_every_rule_belongs_to_a_technique() -> None:
+    assert {head.code for head in catalogue().rules} - set(OWNED) == UNOWNED
+
+
+def test_no_technique_stands_twice() -> None:
+    names = [technique.name for techniques in FAMILIES.values() for technique in techniques]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.code)
+def test_what_a_rule_finds_is_missing(head: RuleHead) -> None:
+    told = [row for row in example_rows(head).values() if head.code in row.rules]
+    assert told
+    for row in told:
+        assert row.state is State.MISSING
+        assert row.line is not None
+        assert row.why
+
+
+def reached() -> Iterator[tuple[str, State]]:
+    for text in SMALL.values():
+        for name, row in rows_of(text).items():
+            yield name, row.state
+    for head in HEADS:
+        for name, row in example_rows(head).items():
+            yield name, row.state
+
+
+def test_every_technique_is_seen_in_every_state_that_it_can_have() -> None:
+    seen = set(reached())
+    unwritten = {
+        name for name in set(OWNED.values()) if not any(OWNED[head.code] == name for head in HEADS)
+    }
+    names = [technique.name for techniques in FAMILIES.values() for technique in techniques]
+    able = {
+        name: {
+            state
+            for state in State
+            if name not in NEVER[state] and not (state is State.MISSING and name in unwritten)
+        }
+        for name in names
+    }
+    assert {name: {state for each, state in seen if each == name} for name in names} == able
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_row_says_where_or_why(name: str) -> None:
+    for row in rows_of(SMALL[name]).values():
+        assert row.why
+        assert (row.line is not None) == (row.state in (State.IN_USE, State.MISSING))
+        assert bool(row.gain) <= (row.state is State.MISSING)
+
+
+def test_a_tuned_script_lacks_nothing() -> None:
+    rows = rows_of(SMALL["everything tuned"])
+    assert {name: row.why for name, row in rows.items() if row.state is State.MISSING} == {}
+
+
+SLOW: Final = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
+DEBUGGING: Final = "nothing of debugging left on"
+
+
+def test_a_comment_that_silences_a_rule_is_heard() -> None:
+    assert rows_of(SLOW)[DEBUGGING].state is State.MISSING
+    row = rows_of(SLOW.rstrip() + "  # noqa: TL801\n")[DEBUGGING]
+    assert (row.state, row.why) == (State.NOT_APPLICABLE, "a comment silences TL801 on line 3")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(ignore=("TL8",)), Settings(per_file_ignores={"*.py": ("anomaly-detection",)})],
+)
+def test_settings_that_ignore_a_rule_are_heard(settings: Settings) -> None:
+    row = rows_of(SLOW, settings)[DEBUGGING]
+    assert (row.state, row.why) == (State.NOT_APPLICABLE, "your settings ignore TL801")
+
+
+def test_rules_run_that_are_not_selected() -> None:
+    assert rows_of(SLOW, Settings(select=("TL1",)))[DEBUGGING].state is State.MISSING
+
+
+def test_a_rule_that_needs_a_newer_torch_does_not_speak() -> None:
+    text = first_example(catalogue().find("TL310")).before
+    assert rows_of(text)["fused attention"].state is State.MISSING
+    row = rows_of(text, Settings(target_torch=(1, 13)))[
+        "torch's own functions for pointwise mathematics"
+    ]
+    assert row.state is not State.MISSING
+    row = rows_of(text, Settings(target_torch=(1, 13)))["fused attention"]
+    assert row.state is State.NOT_APPLICABLE
+
+
+def test_the_device_in_use_decides() -> None:
+    text = SMALL["everything plain"]
+    assert rows_of(text)["mixed precision"].state is State.MISSING
+    row = rows_of(text, Settings(target_device="cpu"))["mixed precision"]
+    assert (row.state, row.why) == (State.NOT_APPLICABLE, "the target device is the CPU")
