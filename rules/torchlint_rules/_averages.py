@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -13,8 +12,7 @@ _BARE: Final = ("data", "detach")
 _ROUNDING: Final = 1e-12
 
 
-@dataclass(frozen=True)
-class Average:
+class Average(NamedTuple):
     """`old` moves towards `new` by `weight`, written as source text."""
 
     node: cst.CSTNode
@@ -23,8 +21,7 @@ class Average:
     weight: str
 
 
-@dataclass(frozen=True)
-class _Term:
+class _Term(NamedTuple):
     """One product of a sum: a tensor and the number that weighs it."""
 
     tensor: cst.BaseExpression

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -23,8 +22,7 @@ _FEW: Final = 200
 """Milestones below this are over before a loader has run a few times."""
 
 
-@dataclass(frozen=True)
-class _Message:
+class _Message(NamedTuple):
     text: str
     edits: Edits | None = None
     title: str = ""

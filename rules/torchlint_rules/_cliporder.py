@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -12,8 +12,7 @@ from torchlint_rules._steporder import line_of, whole
 __all__ = ["Clip", "into_closing", "misplaced", "without_effect"]
 
 
-@dataclass(frozen=True, eq=False)
-class Clip:
+class Clip(NamedTuple):
     """A clipping that has no effect: it comes before `backward()`, or after the step."""
 
     call: cst.Call

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -28,8 +27,7 @@ _OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 _DEPTH: Final = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
+class Walk(NamedTuple):
     """A loop over the first dimension of a tensor, by element or by index."""
 
     tensor: cst.BaseExpression

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -39,8 +38,7 @@ _SAME: Final = frozenset(
 _DEPTH: Final = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Growth:
+class Growth(NamedTuple):
     """An assignment that copies `target` in every pass of `loop` to put `added` behind it.
 
     `own` is where the call reads the target; `starts_inside`: a branch of the loop fills it in the
@@ -57,8 +55,7 @@ class Growth:
     starts_inside: bool
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """What a list holds on to when it keeps a value instead of copying it."""
 
     roots: tuple[cst.BaseExpression, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -12,8 +12,7 @@ from torchlint.api import Edits, Script
 __all__ = ["Leftover", "taken_out"]
 
 
-@dataclass(frozen=True)
-class Leftover:
+class Leftover(NamedTuple):
     """A context or a line that goes, and the edits that take it out."""
 
     gone: cst.WithItem | cst.SimpleStatementLine

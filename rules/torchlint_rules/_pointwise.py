@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -22,8 +22,7 @@ _ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
 _CLIMB: Final = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Formula:
+class Formula(NamedTuple):
     """One formula: the whole expression, the function that computes it, and its arguments.
 
     `fixed` is False where the call needs more than this expression shows.

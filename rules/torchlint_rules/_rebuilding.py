@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -29,8 +28,7 @@ _COLLECTING: Final = frozenset({
 _DEPTH: Final = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Rebuilt:
+class Rebuilt(NamedTuple):
     """A thing that each pass of `often` makes, through `runs` perhaps; `whole` is all of it.
 
     `loop` is the outermost one in which it stays the same.

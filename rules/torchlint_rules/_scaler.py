@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -15,8 +14,7 @@ __all__ = ["Misuse", "misuses"]
 _BUG: Final = "the step it repairs fails or goes wrong today"
 
 
-@dataclass(frozen=True)
-class Misuse:
+class Misuse(NamedTuple):
     """One place where a scaler is not used as it has to be."""
 
     node: cst.CSTNode

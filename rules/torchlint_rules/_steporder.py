@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -18,8 +17,7 @@ _COUNTERS: Final = frozenset("epoch step i it iteration n_iter global_step".spli
 _SAVES: Final = ("state_dict", "save", "checkpoint")
 
 
-@dataclass(frozen=True, eq=False)
-class Early:
+class Early(NamedTuple):
     """A step of a scheduler with the steps of its optimizer that follow in the same passes."""
 
     region: cst.BaseSuite

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -252,8 +251,7 @@ class TensorFromListOfArrays(Rule):
                 yield Finding(self.code, script.span(site.node), message, fix)
 
 
-@dataclass(frozen=True)
-class _Members:
+class _Members(NamedTuple):
     """What a list holds, empty where that is not shown."""
 
     elements: tuple[cst.BaseExpression, ...]

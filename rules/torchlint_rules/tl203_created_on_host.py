@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -341,8 +340,7 @@ class CreatedOnHost(Rule):
             yield Finding(self.code, span, message, _fix(script, move, made, where))
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(NamedTuple):
     """The call that makes a tensor, and whether it or a method behind it draws random numbers."""
 
     site: CallSite

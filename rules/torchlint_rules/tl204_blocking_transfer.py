@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -410,8 +409,7 @@ class BlockingTransfer(Rule):
         return Finding(self.code, span, message, _fix(script, waits))
 
 
-@dataclass(frozen=True)
-class _Wait:
+class _Wait(NamedTuple):
     """A move that the host waits for, and the value of `non_blocking` that ends it."""
 
     move: Move

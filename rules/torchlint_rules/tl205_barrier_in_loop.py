@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.api import CallSite, Edits, Finding, Fix, Heat, Rule, Safety, Script
 
 
-@dataclass(frozen=True)
-class _Barrier:
+class _Barrier(NamedTuple):
     """What a call does to every step, and what may be missed without it."""
 
     cost: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -16,8 +15,7 @@ _LEAVING: Final = frozenset("to cuda cpu xpu half float double bfloat16 to_empty
 _KINDS: Final = (Kind.MODULE, Kind.CRITERION)
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     """A statement of a loop that calls `method` of a network: `net = net.to(device)`, `net.train()`."""
 
     line: cst.SimpleStatementLine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -33,8 +32,7 @@ _TAKERS: Final = {
 _RECURRENT: Final = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 
 
-@dataclass(frozen=True, eq=False)
-class _Width:
+class _Width(NamedTuple):
     """A number that is written down as the width of a layer."""
 
     number: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -68,16 +67,14 @@ _DEPTH: Final = 8
 Path = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Activation:
+class Activation(NamedTuple):
     """An activation that ends what a loss gets; `node` is the call or the layer."""
 
     kind: str
     node: cst.Call
 
 
-@dataclass(frozen=True, eq=False)
-class Loss:
+class Loss(NamedTuple):
     """A call of a loss."""
 
     kind: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -25,8 +24,7 @@ _AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the l
 _DEPTH: Final = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
+class Product(NamedTuple):
     """One-hot vectors times a matrix: the whole, both sides, and the call that made the left."""
 
     node: cst.BaseExpression

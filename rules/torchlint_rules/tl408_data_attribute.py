@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Grad, How, Kind, Rule, Safety, Script, Span
+from torchlint.api import (
+    Binding,
+    Edit,
+    Edits,
+    Finding,
+    Fix,
+    Grad,
+    How,
+    Kind,
+    Rule,
+    Safety,
+    Script,
+    Span,
+)
 
 _VARIABLE: Final = "torch.autograd.Variable"
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
@@ -29,6 +43,8 @@ _SAME: Final = frozenset(
 _METADATA: Final = frozenset(
     "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
 )
+_TYPES: Final = ("builtins.isinstance", "builtins.type")
+_INITIAL: Final = re.compile(r"_*(init|reset_parameters)")
 _DEPTH: Final = 8
 
 
@@ -143,6 +159,34 @@ class DataAttribute(Rule):
             !         total = loss.data[0]
             !         print(total, out.data.max(1))
             """,
+        "looked at, cut out of a longer expression: reported": """
+              import torch
+              def report(model, loader, criterion):
+                  for x, y in loader:
+                      loss = criterion(model(x), y)
+                      loss.backward()
+            !         print(loss.data.item())
+            !         worst = torch.cat((model(x).flatten(), loss.view(1))).data
+            """,
+        "an attribute that would be assigned to itself goes": """
+              import torch
+            - from torch.autograd import Variable
+              class Grid:
+                  def __init__(self):
+                      self.grid = torch.zeros(3, 3)
+                  def prepare(self, rows: torch.Tensor):
+                      self.grid[0] = rows
+            -         self.grid = Variable(self.grid)
+                      return self.grid
+            """,
+        "a tensor that wants gradients is no plain one: unsafe": """
+              import torch
+            - from torch.autograd import Variable
+              x = torch.zeros(3)
+              x.requires_grad_(True)
+            - print(Variable(x), Variable(torch.zeros(3, requires_grad=True)))
+            + print(x, torch.zeros(3, requires_grad=True))
+            """,
         "written to through data: reported": """
               import torch
               def attack(model, x, criterion, y):
@@ -150,6 +194,8 @@ class DataAttribute(Rule):
                   criterion(model(x + delta), y).backward()
             !     delta.data.add_(delta.grad.sign())
             !     delta.data = delta.data.clamp(-1, 1)
+            !     delta.data[:, 0] += 1
+            !     delta.data[0] = 0
                   return delta
             """,
     }
@@ -188,6 +234,36 @@ class DataAttribute(Rule):
             def evaluate(model, loader):
                 for x, y in loader:
                     print(model(x).data.max(1))
+            """,
+        "what was computed without gradients has no graph": """
+            import torch
+            def act(model, state):
+                with torch.no_grad():
+                    values = model(state)
+                model.train()
+                return values.cpu().data.numpy().argmax()
+            """,
+        "a method that initialises sets weights through views of them": """
+            import torch
+            from torch import nn
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.head = nn.Linear(3, 4)
+                    self._initialize_biases()
+                def _initialize_biases(self):
+                    b = self.head.bias.view(2, -1)
+                    b.data[:, 0] += 0.5
+                    b.data[:, 1].fill_(1)
+            """,
+        "only its type is asked for": """
+            import torch
+            import torch.nn.functional as F
+            def pad(x, zeros):
+                out = F.avg_pool3d(x, 1)
+                if isinstance(out.data, torch.cuda.FloatTensor) or type(out.data) is torch.Tensor:
+                    zeros = zeros.cuda()
+                return torch.cat([out, zeros])
             """,
         "a batch, or a tensor made on the spot, has no graph": """
             import torch
@@ -300,16 +376,23 @@ def _self_assigned(script: Script, line: cst.CSTNode) -> list[cst.Call]:
         pairs = [(t.value, v.value) for t, v in zip(target.elements, value.elements, strict=False)]
     found = []
     for left, right in pairs:
-        if not isinstance(left, cst.Name) or not isinstance(right, cst.Call):
+        if not _is_own_name(left) or not isinstance(right, cst.Call):
             return []
         if script.name(right.func) != _VARIABLE or not right.args or not _wraps(script, right):
             return []
         if script.call(right).given("volatile", 2) is not None:
             return []
-        if script.code(right.args[0].value) != left.value:
+        if script.code(right.args[0].value) != script.code(left):
             return []
         found.append(right)
     return found if script.rewrite.stands_alone(line) else []
+
+
+def _is_own_name(target: cst.BaseExpression) -> bool:
+    """Whether a target is a name or an attribute of `self`."""
+    if isinstance(target, cst.Attribute):
+        return isinstance(target.value, cst.Name) and target.value.value == "self"
+    return isinstance(target, cst.Name)
 
 
 def _dropped(script: Script, call: cst.Call) -> Edits | None:
@@ -340,13 +423,9 @@ def _without_graph(script: Script, node: cst.BaseExpression, depth: int) -> bool
         return _without_graph(script, node.expression, depth - 1)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        return bool(bindings) and all(
-            _loaded(script, b.value, b.path)
-            if b.how is How.LOOP
-            else b.value is not None
-            and b.how in (How.ASSIGN, How.UNPACKED)
-            and _without_graph(script, b.value, depth - 1)
-            for b in bindings
+        wants = f"{node.value}.requires_grad" in script.source.text
+        return (
+            bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
         )
     if isinstance(node, cst.Subscript):
         return _without_graph(script, node.value, depth - 1)
@@ -356,13 +435,25 @@ def _without_graph(script: Script, node: cst.BaseExpression, depth: int) -> bool
     if name == _VARIABLE:
         return _wraps(script, node)
     if name is not None:
-        return name.startswith("torch.") and name.rpartition(".")[2] in _FACTORIES
+        made = name.startswith("torch.") and name.rpartition(".")[2] in _FACTORIES
+        return made and script.call(node).given("requires_grad") is None
     if isinstance(node.func, cst.Name):
         return _is_type(script, node.func)
     func = node.func
     if not isinstance(func, cst.Attribute) or func.attr.value not in _SAME:
         return False
     return _without_graph(script, func.value, depth - 1)
+
+
+def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
+    """Whether what a name was bound to has no graph."""
+    value = binding.value
+    if binding.how is How.LOOP:
+        return _loaded(script, value, binding.path)
+    if value is None or binding.how not in (How.ASSIGN, How.UNPACKED):
+        return False
+    unrecorded = isinstance(value, cst.Call) and script.grad(value) is Grad.OFF
+    return unrecorded or _without_graph(script, value, depth - 1)
 
 
 def _loaded(script: Script, value: cst.BaseExpression | None, path: tuple[int, ...]) -> bool:
@@ -397,23 +488,42 @@ def _hidden(script: Script, node: cst.Attribute) -> str:
     if _is_parameter(script, tensor) or _without_graph(script, tensor, _DEPTH):
         return ""
     what, holder = " ".join(script.code(tensor).split()), script.parent(node)
-    if isinstance(holder, cst.Attribute) and holder.attr.value in _METADATA:
+    if _asks_only(script, holder):
         return ""
-    if len(what) > 40:
-        what = "the tensor"
-    if isinstance(holder, cst.Subscript) and kind is Kind.LOSS:
-        return f"`{what}.data[0]` fails since torch 0.5: use `{what}.item()`"
-    if _writes(script, node, holder):
+    writes = _writes(script, node, holder)
+    if writes and _initialises(script, node):
+        return ""
+    short = len(what) <= 40
+    data, what = (f"`{what}.data`", f"`{what}`") if short else ("this `.data`", "the tensor")
+    if writes:
         return (
-            f"autograd does not see that `{what}.data` is written to, and gradients may be wrong: "
-            f"write to `{what}` under `torch.no_grad()`"
+            f"autograd does not see that {data} is written to, and gradients may be wrong: "
+            f"write to {what} under `torch.no_grad()`"
         )
+    item = f"`{what[1:-1]}.item()`" if short else "`.item()`"
+    if isinstance(holder, cst.Subscript) and kind is Kind.LOSS:
+        first = f"`{what[1:-1]}.data[0]`" if short else "`.data[0]`"
+        return f"{first} fails since torch 1.0: use {item}"
     if script.is_integral(tensor):
         return ""
-    return (
-        f"autograd would not notice a change to `{what}.data`: `{what}.detach()` is the same, "
-        "and is checked"
-    )
+    if isinstance(holder, cst.Attribute) and holder.attr.value == "item":
+        return f"{data} is one more tensor for nothing: use {item}"
+    detached = f"`{what[1:-1]}.detach()`" if short else "`.detach()`"
+    return f"autograd would not notice a change to {data}: {detached} is the same, and is checked"
+
+
+def _asks_only(script: Script, holder: cst.CSTNode | None) -> bool:
+    """Whether nothing but the type, the shape or the place of a tensor is asked for."""
+    if isinstance(holder, cst.Attribute):
+        return holder.attr.value in _METADATA
+    call = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    return isinstance(call, cst.Call) and script.name(call.func) in _TYPES
+
+
+def _initialises(script: Script, node: cst.Attribute) -> bool:
+    """Whether a function sets weights before anything is recorded, as its name says."""
+    function = script.function(node)
+    return function is not None and _INITIAL.match(function.name.value) is not None
 
 
 def _is_parameter(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -424,8 +534,13 @@ def _is_parameter(script: Script, tensor: cst.BaseExpression) -> bool:
 
 def _writes(script: Script, node: cst.Attribute, holder: cst.CSTNode | None) -> bool:
     """Whether a line changes a tensor through its `.data`."""
-    if script.scopes.stored(node) is not None or isinstance(holder, cst.AssignTarget):
+    if script.scopes.stored(node) is not None:
         return True
+    written: cst.CSTNode = node
+    while isinstance(holder, cst.Subscript):
+        written, holder = holder, script.parent(holder)
     if isinstance(holder, cst.Attribute):
         return holder.attr.value.endswith("_")
-    return False
+    if isinstance(holder, cst.AugAssign):
+        return holder.target is written
+    return isinstance(holder, cst.AssignTarget)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -449,8 +448,7 @@ def _in_closing(script: Script, window: Window, node: cst.CSTNode) -> bool:
     return window.closing is not None and script.tree.inside(node, window.closing)
 
 
-@dataclass(frozen=True)
-class _Region:
+class _Region(NamedTuple):
     """The lines of a pass that go under `no_sync()`, and those up to the step."""
 
     lines: list[cst.BaseStatement]

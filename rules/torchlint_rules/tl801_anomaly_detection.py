@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -319,8 +318,7 @@ class AnomalyDetection(Rule):
             yield Finding(self.code, script.span(place.call), message, fix)
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """One call or argument that switches anomaly detection on.
 
     `gone` is the code that the fix takes out, for which the imports are judged; None where there

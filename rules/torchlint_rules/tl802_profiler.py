@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -301,8 +300,7 @@ class Profiler(Rule):
             yield Finding(self.code, script.span(place.site.node), _message(script, place), fix)
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """One profiler, and the context or statement that goes where nothing reads it."""
 
     site: CallSite

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -212,8 +211,7 @@ class DebugEnvironment(Rule):
             yield Finding(self.code, script.span(each.node), _message(each), fix)
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(NamedTuple):
     """One variable that a statement or a part of it sets."""
 
     node: cst.CSTNode

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -29,8 +28,7 @@ class Adding(Enum):
     METER = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Accumulation:
+class Accumulation(NamedTuple):
     """A hot place of a batch loop that adds `values` to `target`."""
 
     node: AccumulationNode
@@ -40,8 +38,7 @@ class Accumulation:
     loop: Loop
 
 
-@dataclass(frozen=True, eq=False)
-class Accumulator:
+class Accumulator(NamedTuple):
     """A name that a loop only adds to: it may hold something else until `loop` has ended.
 
     `start` is what it holds before the loop (`0`, `0.0` or `[]`), `reads` are the rare places of

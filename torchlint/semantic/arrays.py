@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -18,8 +17,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Array", "Arrays"]
 
 
-@dataclass(frozen=True)
-class Array:
+class Array(NamedTuple):
     """What is known of an ndarray."""
 
     rank: int | None = None
@@ -139,7 +137,7 @@ class Arrays:
             return Array() if annotated is Kind.NDARRAY else None
         given = self.functions.given(parameter)
         found = _agreed([self.array(value) for value in given]) if given else None
-        return replace(found, fresh=False) if found is not None else None
+        return found._replace(fresh=False) if found is not None else None
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Array | None:
         """Give an array that is taken out of what a call returns."""
@@ -203,7 +201,7 @@ class Arrays:
     def _item(self, node: cst.Subscript) -> Array | None:
         base = self.array(node.value)
         if base is None or any(self._is_key(element.slice) for element in node.slice):
-            return replace(base, fresh=True) if base is not None else None
+            return base._replace(fresh=True) if base is not None else None
         taken = kept = 0
         for element in node.slice:
             index = element.slice
@@ -211,14 +209,14 @@ class Arrays:
                 kept += 1
             elif isinstance(index, cst.Index):
                 if isinstance(index.value, cst.Ellipsis) or _nothing(index.value):
-                    return replace(base, rank=None, sure=base.least > 0, fresh=False)
+                    return base._replace(rank=None, sure=base.least > 0, fresh=False)
                 if self._picks_many(index.value):
-                    return replace(base, rank=None, least=1, sure=True, fresh=True, frozen=False)
+                    return base._replace(rank=None, least=1, sure=True, fresh=True, frozen=False)
                 taken += 1
         found = _without_dimensions(base, taken)
         if found is None or not kept:
             return found
-        return replace(found, least=max(found.least, kept), sure=True)
+        return found._replace(least=max(found.least, kept), sure=True)
 
     def _is_key(self, index: cst.BaseSlice) -> bool:
         """Whether an index is a string: the name of an array in an `.npz` file."""
@@ -324,7 +322,7 @@ class Arrays:
             changed = bool(dtype) and dtype != inner.dtype and inner.dtype != ""
             fresh = copies or changed or inner.fresh
             frozen = inner.frozen and not (copies or changed)
-            return replace(inner, dtype=dtype or inner.dtype, sure=True, fresh=fresh, frozen=frozen)
+            return inner._replace(dtype=dtype or inner.dtype, sure=True, fresh=fresh, frozen=frozen)
         listed = isinstance(first, (cst.List, cst.Tuple, cst.ListComp))
         if not copies and not listed and self.kinds.kind(first) is not Kind.SEQUENCE:
             return None
@@ -339,11 +337,11 @@ class Arrays:
         if word in _VIEWS:
             if word == "reshape":
                 rank = self._rank_of_shape(args[0].value) if len(args) == 1 else len(args)
-                return replace(base, rank=rank, least=rank or 0, sure=True)
+                return base._replace(rank=rank, least=rank or 0, sure=True)
             same = word in ("transpose", "swapaxes", "moveaxis", "rollaxis", "view")
-            return base if same else replace(base, rank=None, least=0, sure=True)
+            return base if same else base._replace(rank=None, least=0, sure=True)
         if word in _ELEMENTWISE:
-            return replace(_made(base) or base, dtype="") if base.least else None
+            return (_made(base) or base)._replace(dtype="") if base.least else None
         if word in _REDUCED:
             axis = self.values.argument(node, "axis", len(node.args) - len(args))
             less = _without_dimensions(base, 1) if type(axis.literal) is int else None
@@ -369,7 +367,7 @@ class Arrays:
             given = self.values.argument_node(node, "dtype", 0) if method == "astype" else None
             dtype = self._dtype(given) if method == "astype" else base.dtype
             copies = not self.values.argument(node, "copy", 4).equals(False)
-            return replace(base, dtype=dtype, fresh=copies or base.fresh, frozen=False)
+            return base._replace(dtype=dtype, fresh=copies or base.fresh, frozen=False)
         if method == "flatten":
             return Array(1, 1, base.dtype, fresh=True)
         return self._of_array(method, base, node, node.args)
@@ -423,23 +421,23 @@ def _nothing(node: cst.BaseExpression | None) -> bool:
 
 def _made(array: Array | None) -> Array | None:
     """Give an array of the same shape in new memory."""
-    return replace(array, fresh=True, frozen=False) if array is not None else None
+    return array._replace(fresh=True, frozen=False) if array is not None else None
 
 
 def _shared(array: Array | None) -> Array | None:
     """Give the same array as others hold it too."""
-    return replace(array, fresh=False) if array is not None else None
+    return array._replace(fresh=False) if array is not None else None
 
 
 def _without_dimensions(array: Array, taken: int) -> Array | None:
     """Give a part of an array by so many indices; None where that is a NumPy scalar."""
     if not taken:
-        return replace(array, fresh=False)
+        return array._replace(fresh=False)
     if array.rank is not None and array.rank <= taken:
         return None
     rank = array.rank - taken if array.rank is not None else None
     least = max(array.least - taken, 0)
-    return replace(array, rank=rank, least=least, sure=least > 0, fresh=False)
+    return array._replace(rank=rank, least=least, sure=least > 0, fresh=False)
 
 
 def _agreed(found: Iterable[Array | None]) -> Array | None:

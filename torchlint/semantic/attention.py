@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -26,8 +26,7 @@ _TRANSPOSES: Final = ("transpose", "swapaxes", "swapdims")
 _Product = tuple[cst.BaseExpression, cst.BaseExpression]
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreMask:
+class ScoreMask(NamedTuple):
     """What keeps scores out: filled where `condition` holds (kept there with `keeps`).
 
     `fill` is None for a term that is added to the scores; `test` is the `if` around the line.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -27,8 +26,7 @@ _VARIABLE: Final = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES: Final = (":4096:8", ":16:8")
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
+class Setting(NamedTuple):
     """One statement or call that asks for determinism; `name` is what it sets."""
 
     node: cst.Assign | cst.Call

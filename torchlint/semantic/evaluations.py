@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -21,8 +20,7 @@ from torchlint.semantic.words import says_evaluation, says_training, words
 __all__ = ["Evaluation", "Evaluations", "Forward"]
 
 
-@dataclass(frozen=True, eq=False)
-class Forward:
+class Forward(NamedTuple):
     """One call that runs a network; `records` says whether autograd does."""
 
     call: cst.Call
@@ -30,8 +28,7 @@ class Forward:
     records: Grad
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(NamedTuple):
     """Code that measures networks: a loop over batches, or a function with all data at once."""
 
     node: LoopNode | cst.FunctionDef

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -18,8 +17,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Freeze", "Freezing"]
 
 
-@dataclass(frozen=True, eq=False)
-class Freeze:
+class Freeze(NamedTuple):
     """One place that sets `requires_grad`.
 
     `path` is the dotted way to the network or the part of it; `learns` is True where it is set to
@@ -32,8 +30,7 @@ class Freeze:
     partial: bool
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(NamedTuple):
     """A freeze as the function around an optimizer sees it."""
 
     freeze: Freeze
@@ -167,7 +164,7 @@ class Freezing:
             if not _holds(whole, each.path) or self._is_elsewise(each.freeze.node, place):
                 continue
             if not self._is_undone(each, seen) and self._leaves_some(each, seen, whole, place):
-                return replace(each.freeze, path=each.path)
+                return each.freeze._replace(path=each.path)
         return None
 
     def _is_elsewise(self, node: cst.CSTNode, place: cst.CSTNode) -> bool:

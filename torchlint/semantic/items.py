@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -31,8 +30,7 @@ class Per(Enum):
     """The items of a batch, to put them together."""
 
 
-@dataclass(frozen=True, eq=False)
-class ItemCode:
+class ItemCode(NamedTuple):
     """A function that loading runs; `label` is what the user calls it."""
 
     node: cst.FunctionDef | cst.Lambda

@@ -90,9 +90,7 @@ class Kinds:
         if type(node) is cst.BinaryOperation:
             return _combined(self.kind(node.left), self.kind(node.right))
         if type(node) is cst.UnaryOperation:
-            return (
-                Kind.UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
-            )
+            return Kind.UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
         if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
         if type(node) is cst.IfExp:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -25,8 +24,7 @@ _POOL_CALLS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
+class Layer(NamedTuple):
     """A layer where it is made: the call, the qualified name of its class, its own name if any."""
 
     call: cst.Call
@@ -34,8 +32,7 @@ class Layer:
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class LayerPair:
+class LayerPair(NamedTuple):
     """A layer whose output goes to `after`, perhaps through a pooling, and nowhere else."""
 
     layer: Layer

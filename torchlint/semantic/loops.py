@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -29,8 +28,7 @@ class Role(Enum):
     OTHER = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Loop:
+class Loop(NamedTuple):
     """A `for` or `while` statement; `loader` is the expression its batches come from."""
 
     node: LoopNode

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -29,8 +28,7 @@ class Mode(Enum):
     UNKNOWN = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Switch:
+class Switch(NamedTuple):
     """One call that puts networks into a mode, through a function of this file perhaps."""
 
     call: cst.Call

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -25,8 +24,7 @@ _INDEX_WORDS: Final = re.compile(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)
 _ACCELERATORS: Final = "torch.accelerator.current_accelerator"
 
 
-@dataclass(frozen=True, eq=False)
-class Move:
+class Move(NamedTuple):
     """A call that moves `moved`; `device` is None where it goes to the current GPU (`x.cuda()`)."""
 
     call: cst.Call

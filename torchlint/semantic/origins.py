@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -24,8 +24,7 @@ _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sort
 _ADDING: Final = frozenset("append insert extend".split())
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The expressions that a value can be; not complete where one of them is out of sight."""
 
     values: tuple[cst.BaseExpression, ...]

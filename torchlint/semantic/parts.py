@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -26,8 +25,7 @@ _VIEWS: Final = frozenset(
 _DEPTH: Final = 12
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """What the batches of a loader hold at the end of a way into them; no way: the whole batch."""
 
     loader: cst.Call

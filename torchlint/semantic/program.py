@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -21,8 +20,7 @@ _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
 _DEPTH: Final = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
+class Start(NamedTuple):
     """The statements with which a script starts: the module's own or those of its main guard."""
 
     block: cst.Module | cst.BaseSuite
@@ -30,8 +28,7 @@ class Start:
     """The statement of the block that runs what was asked about."""
 
 
-@dataclass(frozen=True, eq=False)
-class Total:
+class Total(NamedTuple):
     """A number that a batch loop adds up; `mean` when what is added is the mean of a batch."""
 
     name: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -28,8 +27,7 @@ class Form(Enum):
     TENSOR = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
+class Reading(NamedTuple):
     """An expression that brings `tensor` to the host, `detach()` and `data` left out of it."""
 
     node: cst.Call

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -18,8 +17,7 @@ from torchlint.semantic.scopes import dotted
 __all__ = ["Rounds", "Stuck"]
 
 
-@dataclass(frozen=True, eq=False)
-class Stuck:
+class Stuck(NamedTuple):
     """A network that a loop trains while it is still in evaluation mode.
 
     `trains` is the loop over training batches, `rounds` the loop that brings the mode back to it
@@ -34,8 +32,7 @@ class Stuck:
     at: cst.Call
 
 
-@dataclass(frozen=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A change of mode as one region sees it; `path` is empty for a network out of sight."""
 
     at: cst.Call

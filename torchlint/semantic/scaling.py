@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -23,8 +22,7 @@ _METHODS: Final = frozenset("scale unscale_ step update state_dict load_state_di
 _HARMLESS: Final = frozenset({"builtins.print", "builtins.isinstance", "builtins.hasattr"})
 
 
-@dataclass(frozen=True, eq=False)
-class ScalerCall:
+class ScalerCall(NamedTuple):
     """One call of a scaler's method; `optimizer` is what it is handed."""
 
     node: cst.Call

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -19,8 +18,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Schedule", "SchedulerStep", "Schedulers"]
 
 
-@dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(NamedTuple):
     """One way in which a scheduler is made.
 
     `name` is the class of torch (`StepLR`), empty for a class of this file that derives from
@@ -33,8 +31,7 @@ class Schedule:
     in_sight: bool
 
 
-@dataclass(frozen=True, eq=False)
-class SchedulerStep:
+class SchedulerStep(NamedTuple):
     """One call of a scheduler's `step`, with the ways in which the scheduler can be made."""
 
     call: cst.Call

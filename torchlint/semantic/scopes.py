@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -31,8 +31,7 @@ class How(Enum):
     OTHER = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Binding:
+class Binding(NamedTuple):
     """One place that gives a name a value.
 
     `value` is the expression that the name gets (for `UNPACKED` and `LOOP` the one that is taken

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -30,8 +29,7 @@ _NO_FORWARD: Final = frozenset(
 _BACKWARDS: Final = ("backward", "manual_backward")
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """One backward pass of a training loop.
 
     `forwards` are the calls of networks (or of functions that run them) that the loss is made of;

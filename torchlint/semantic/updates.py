@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -29,8 +28,7 @@ class Act(Enum):
     CLEAR = auto()
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
+class Update(NamedTuple):
     """One act; `at` is the call in the asked region that leads to it, `call` the act itself.
 
     `optimizer` is what is stepped or cleared, as it is written there.

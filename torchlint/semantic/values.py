@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
@@ -27,8 +26,7 @@ class State(Enum):
     UNKNOWN = auto()
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """What an expression or an argument is: one expression, a decision made elsewhere, or nothing.
 
     DECIDED: somebody chose it where this file does not show one expression (argparse, a

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -22,8 +21,7 @@ _CLEARING: Final = frozenset("zero_grad clear_grad".split())
 _LOOPS: Final = (cst.For, cst.While)
 
 
-@dataclass(frozen=True, eq=False)
-class Window:
+class Window(NamedTuple):
     """A loop that sends a loss backward in each pass and steps an optimizer after several.
 
     `test` says in which passes it steps: of `closing`, the `if` around the step, or handed to a

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -68,8 +67,7 @@ class ObstacleError(Exception):
         return f"line {row}, `{short}`: {self.why}"
 
 
-@dataclass(frozen=True, eq=False)
-class Wrap:
+class Wrap(NamedTuple):
     """The statement that wraps a network: `model = nn.DataParallel(model).cuda()`."""
 
     call: cst.Call
@@ -84,8 +82,7 @@ class Wrap:
         return self.call.args[0].value
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
+class Shape(NamedTuple):
     """A training script of the common shape, with the parts that change."""
 
     wrap: Wrap
