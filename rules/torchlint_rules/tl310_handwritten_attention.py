@@ -521,4 +521,4 @@ def _hint(script: Script, attention: Attention) -> str | None:
         hint = " with one `attn_mask` that joins both masks"
     if not attention.heads_apart:
         return " on tensors whose last dimensions are positions and width"
-    return hint or ("" if attention.plain else " with its `scale` and `attn_mask`")
+    return hint or ("" if attention.plain else " with its `scale` or `attn_mask`")

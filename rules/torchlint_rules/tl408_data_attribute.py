@@ -493,23 +493,23 @@ def _hidden(script: Script, node: cst.Attribute) -> str:
     writes = _writes(script, node, holder)
     if writes and _initialises(script, node):
         return ""
-    short = len(what) <= 40
-    data, what = (f"`{what}.data`", f"`{what}`") if short else ("this `.data`", "the tensor")
+    text = what if len(what) <= 40 else ""
     if writes:
+        tensor_itself = f"`{text}`" if text else "the tensor"
         return (
-            f"autograd does not see that {data} is written to, and gradients may be wrong: "
-            f"write to {what} under `torch.no_grad()`"
+            f"autograd does not see that `{text}.data` is written to, and gradients may be wrong: "
+            f"write to {tensor_itself} under `torch.no_grad()`"
         )
-    item = f"`{what[1:-1]}.item()`" if short else "`.item()`"
     if isinstance(holder, cst.Subscript) and kind is Kind.LOSS:
-        first = f"`{what[1:-1]}.data[0]`" if short else "`.data[0]`"
-        return f"{first} fails since torch 1.0: use {item}"
+        return f"`{text}.data[0]` fails since torch 1.0: use `{text}.item()`"
     if script.is_integral(tensor):
         return ""
     if isinstance(holder, cst.Attribute) and holder.attr.value == "item":
-        return f"{data} is one more tensor for nothing: use {item}"
-    detached = f"`{what[1:-1]}.detach()`" if short else "`.detach()`"
-    return f"autograd would not notice a change to {data}: {detached} is the same, and is checked"
+        return f"`{text}.data` is one more tensor for nothing: use `{text}.item()`"
+    return (
+        f"autograd would not notice a change to `{text}.data`: `{text}.detach()` is the same, "
+        "and is checked"
+    )
 
 
 def _asks_only(script: Script, holder: cst.CSTNode | None) -> bool:
