@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -36,6 +37,7 @@ _RARE: Final = re.compile(
 )
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
+_TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
 _TIMING: Final = re.compile(
@@ -53,6 +55,15 @@ class Heats:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self._open: set[int] = set()
+
+    @cached_property
+    def _is_tests(self) -> bool:
+        """Whether a file holds tests, whose loops are short and whose waits are meant."""
+        return any(
+            binding.how is How.IMPORT and _TEST_RUNNERS.match(binding.qualified)
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+        )
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Give the innermost batch loop of the same function around a node."""
@@ -76,6 +87,8 @@ class Heats:
 
     def heat(self, node: cst.CSTNode) -> Heat:
         """Say how often a node runs; UNKNOWN outside batch loops and what they call."""
+        if self._is_tests:
+            return Heat.COLD
         function = self.scopes.function(node)
         if function is not None and _TIMING.fullmatch(function.name.value):
             return Heat.COLD
