@@ -1,4 +1,4 @@
-"""What the rules on torch-wide settings for NVIDIA GPUs share."""
+"""What the rules for programs that train on NVIDIA GPUs share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, How, Kind, Role, Script
+from torchlint.api import Edits, How, Kind, Move, Role, Script
 
 __all__ = [
     "imported",
     "in_environment",
+    "makers",
     "may_be_cuda",
+    "moved_networks",
     "named_convolutional",
     "place",
+    "regions",
     "setting",
     "trains",
 ]
@@ -87,12 +90,18 @@ def trains(script: Script) -> bool:
     )
 
 
-def place(script: Script) -> cst.CSTNode | None:
-    """Give the call that moves a network to its device, else what the first training loop draws."""
+def moved_networks(script: Script) -> Iterator[Move]:
+    """Yield the moves of networks to a device."""
     for call in script.method_calls("cuda", "to"):
         move = script.moves.move(call)
         if move is not None and _is_network(script, move.moved, script.parent(call)):
-            return call
+            yield move
+
+
+def place(script: Script) -> cst.CSTNode | None:
+    """Give the call that moves a network to its device, else what the first training loop draws."""
+    for move in moved_networks(script):
+        return move.call
     for loop in script.loops(Role.TRAIN_BATCH):
         return loop.node.iter if isinstance(loop.node, cst.For) else loop.node.test
     return None
@@ -110,6 +119,35 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
         for name in script.all(cst.Name)
         if name.value == named and script.scopes.reads(name)
     )
+
+
+def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
+    """Give the calls that make a network; nothing where some are out of sight."""
+    origin = script.origins.of(node)
+    calls = [_unmoved(each) for each in origin.values if isinstance(each, cst.Call)]
+    return tuple(calls) if origin.complete and len(calls) == len(origin.values) else ()
+
+
+def _unmoved(call: cst.Call) -> cst.Call:
+    """Look through `Net().to(device)`."""
+    while (
+        isinstance(call.func, cst.Attribute)
+        and call.func.attr.value in ("to", "cuda", "train", "float")
+        and isinstance(call.func.value, cst.Call)
+    ):
+        call = call.func.value
+    return call
+
+
+def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
+    """Give the code that makes a network: the call itself, and what of the file it leads to."""
+    found: list[cst.CSTNode] = [made]
+    for region in found:
+        for named in script.within(region, cst.Name):
+            inner = script.definition(named) if script.scopes.reads(named) else None
+            if inner is not None and inner not in found:
+                found.append(inner)
+    return found
 
 
 def setting(script: Script, line: str) -> Edits | None:

@@ -10,7 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, State
-from torchlint_rules._cuda import in_environment, may_be_cuda, trains
+from torchlint_rules._cuda import in_environment, makers, may_be_cuda, regions, trains
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _LAYOUT: Final = re.compile(
@@ -385,27 +385,9 @@ def _networks(script: Script) -> Iterator[_Network]:
         move = script.moves.move(call)
         if move is None or script.call(call).has_splat:
             continue
-        made = _makers(script, move.moved)
+        made = makers(script, move.moved)
         if made and all(_is_open(script, each) for each in made):
             yield _Network(call, move.moved, made)
-
-
-def _makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
-    """Give the calls that make a network; nothing where some are out of sight."""
-    origin = script.origins.of(node)
-    calls = [_unmoved(each) for each in origin.values if isinstance(each, cst.Call)]
-    return tuple(calls) if origin.complete and len(calls) == len(origin.values) else ()
-
-
-def _unmoved(call: cst.Call) -> cst.Call:
-    """Look through `Net().to(device)`."""
-    while (
-        isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in ("to", "cuda", "train", "float")
-        and isinstance(call.func.value, cst.Call)
-    ):
-        call = call.func.value
-    return call
 
 
 # -- what a network is made of ----------------------------------------------------
@@ -416,8 +398,7 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     name = script.name(made.func)
     if name is not None and _ZOO.fullmatch(name):
         return True
-    regions = _regions(script, made)
-    calls = [call for region in regions for call in script.within(region, cst.Call)]
+    calls = [call for region in regions(script, made) for call in script.within(region, cst.Call)]
     names = {name for call in calls if (name := script.name(call.func)) is not None}
     zoo = {each for each in names if _ZOO.fullmatch(each)}
     if not names & set(_CONVOLUTIONS) and not zoo:
@@ -430,17 +411,6 @@ def _is_open(script: Script, made: cst.Call) -> bool:
         for call in calls
         if (name := script.name(call.func)) in _GROUPS
     )
-
-
-def _regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
-    """Give the code that makes a network: the call itself, and what of the file it leads to."""
-    regions: list[cst.CSTNode] = [made]
-    for region in regions:
-        for named in script.within(region, cst.Name):
-            inner = script.definition(named) if script.scopes.reads(named) else None
-            if inner is not None and inner not in regions:
-                regions.append(inner)
-    return regions
 
 
 def _convolves_first(script: Script, made: cst.Call) -> bool:
@@ -504,7 +474,7 @@ def _images_moved(script: Script, network: _Network, word: str) -> Edits:
     moves: dict[int, cst.Call] = {}
     for call in script.all(cst.Call):
         runs = script.module_call(call) if call.args else None
-        if runs is None or not set(_makers(script, runs)) & set(network.made):
+        if runs is None or not set(makers(script, runs)) & set(network.made):
             continue
         for move in _moves_of(script, call.args[0].value):
             moves[id(move)] = move
