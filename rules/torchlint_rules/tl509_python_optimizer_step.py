@@ -311,9 +311,12 @@ class PythonOptimizerStep(Rule):
 
     def _average(self, script: Script, average: Average, unsure: bool) -> Finding:
         written = f"{average.old}.lerp_({average.new}, {average.weight})"
+        call = average.node
+        copies = isinstance(call, cst.Call) and script.code(call.func).endswith(".copy_")
+        passes = "four" if copies else "three"
         message = (
-            f"`{average.old}` is averaged in three passes over memory: `{written}` takes one, and is "
-            "about 4 times as fast"
+            f"`{average.old}` is averaged in {passes} passes over memory: `{written}` takes one, and "
+            "is about 4 times as fast"
         )
         fix = None
         if not unsure and script.framework == "none":
