@@ -32,6 +32,7 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m torchlint.docs --check
 
 clean:
 	rm -rf $(VENV) dist build

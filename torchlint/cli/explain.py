@@ -10,6 +10,7 @@ from torchlint.cli.options import color_option
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.registry import load_registry
+from torchlint.report.measurement import measurements_of
 from torchlint.report.page import page
 
 __all__ = ["explain"]
@@ -26,4 +27,4 @@ def explain(rule: str, color: str) -> None:
     paint = paint_for(color, sys.stdout)
     with refused():
         found = load_registry().find(rule).load()
-    click.echo(page(found, paint), nl=False, color=paint.color)
+    click.echo(page(found, paint, measurements_of(found)), nl=False, color=paint.color)

@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "audit": "Go through every known technique for one script.",
     "rules": "List the catalogue of rules.",
     "explain": "Print the page of one rule.",
+    "new": "Write a new rule into the source tree of torchlint.",
     "config": "Print the settings in force and where each came from.",
 }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchlint.report.card import card_of
+from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
+from torchlint.report.toml import toml
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
@@ -15,29 +17,31 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 
-def page(rule: type[Rule], paint: Paint) -> str:
-    """Give the page in Markdown: what, why, when not, how safe, and examples."""
-    return "\n".join(_lines(rule, paint)) + "\n"
+def page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
+    """Give the page in Markdown: what, why, when not, how safe, what it gained, and examples."""
+    return "\n".join(_lines(rule, paint, measured)) + "\n"
 
 
-def _lines(rule: type[Rule], paint: Paint) -> Iterator[str]:
+def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
     card = card_of(rule)
     yield paint.strong(f"# {card.code} {card.name}")
     yield ""
     yield card.summary
     yield ""
-    yield f"Impact {card.impact}, {_fixes(card.safety)}, {_default(card.default)}."
+    default = "on by default" if card.default else "off by default"
+    yield f"Impact {card.impact}, {_fixes(card.safety)}, {default}, {_versions(card.since)}."
     yield ""
     for line in card.page.splitlines():
         yield paint.strong(line) if line.startswith("## ") else line
-    yield ""
-    yield paint.strong("## Reported")
+    yield from _measured(measured, paint)
+    if rule.options:
+        yield from _options(rule.name, rule.options, paint)
+    yield from ("", paint.strong("## Reported"))
     for sentence, snippet in rule.invalid.items():
-        yield from ("", f"{sentence}:", "", *_snippet(snippet, paint))
-    yield ""
-    yield paint.strong("## Not reported")
+        yield from ("", f"{sentence}:", "", *_diff(snippet, paint))
+    yield from ("", paint.strong("## Not reported"))
     for sentence, snippet in rule.valid.items():
-        yield from ("", f"{sentence}:", "", *_snippet(snippet, paint))
+        yield from ("", f"{sentence}:", "", "```python", *_code(snippet), "```")
 
 
 def _fixes(safety: str | None) -> str:
@@ -46,13 +50,31 @@ def _fixes(safety: str | None) -> str:
     return f"{'an' if safety[0] in 'aeiou' else 'a'} {safety} fix at best"
 
 
-def _default(default: bool) -> str:
-    return "on by default" if default else "off by default"
+def _versions(since: tuple[int, int]) -> str:
+    if since == (1, 0):
+        return "for every version of torch"
+    return f"for torch {since[0]}.{since[1]} and newer"
 
 
-def _snippet(snippet: str, paint: Paint) -> Iterator[str]:
+def _measured(measured: Sequence[Measurement], paint: Paint) -> Iterator[str]:
+    yield from ("", paint.strong("## Measured"))
+    if not measured:
+        yield "Not measured yet."
+    for each in measured:
+        yield f"- {each.words}"
+
+
+def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    yield from ("", paint.strong("## Options"))
+    yield from ("With their defaults:", "", "```toml", f"[tool.torchlint.rules.{name}]")
+    for key, value in options.items():
+        yield f"{key} = {toml(value)}"
+    yield "```"
+
+
+def _diff(snippet: str, paint: Paint) -> Iterator[str]:
     yield "```diff"
-    for line in textwrap.dedent(snippet).strip("\n").splitlines():
+    for line in _code(snippet):
         if line.startswith("+ "):
             yield paint.added(line)
         elif line.startswith(("- ", "! ")):
@@ -60,3 +82,7 @@ def _snippet(snippet: str, paint: Paint) -> Iterator[str]:
         else:
             yield line
     yield "```"
+
+
+def _code(snippet: str) -> list[str]:
+    return textwrap.dedent(snippet).strip("\n").splitlines()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, Final
+from typing import Final
 
 from torchlint.config import Settings
 from torchlint.report.paint import Paint
+from torchlint.report.toml import toml
 
 __all__ = ["settings_in_force"]
 
@@ -38,7 +38,7 @@ def _lines(settings: Settings, paint: Paint) -> Iterator[str]:
         yield ""
         yield f"[rules.{rule}]{source}"
         for key, value in options.items():
-            yield f"{key} = {_toml(value)}"
+            yield f"{key} = {toml(value)}"
 
 
 def _option(settings: Settings, name: str, paint: Paint) -> Iterator[str]:
@@ -49,18 +49,7 @@ def _option(settings: Settings, name: str, paint: Paint) -> Iterator[str]:
         yield paint.gutter(f"# {key}: {_UNSET[name]}")
     elif isinstance(value, tuple) and name not in _VERSIONS and len(value) > _SHORT:
         yield f"{key} = [{source}"
-        yield from (f"    {_toml(each)}," for each in value)
+        yield from (f"    {toml(each)}," for each in value)
         yield "]"
     else:
-        yield f"{key} = {_toml('.'.join(map(str, value)) if name in _VERSIONS else value)}{source}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        pairs = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
-        return f"{{ {pairs} }}" if pairs else "{}"
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        yield f"{key} = {toml('.'.join(map(str, value)) if name in _VERSIONS else value)}{source}"

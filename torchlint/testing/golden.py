@@ -18,7 +18,7 @@ from torchlint.finding import Finding
 from torchlint.registry import Registry
 from torchlint.source import Source
 
-__all__ = ["Golden", "goldens", "refresh"]
+__all__ = ["Golden", "golden_of_rule", "goldens", "refresh"]
 
 FINDINGS: Final = "findings.txt"
 
@@ -49,6 +49,19 @@ class Golden:
         """Give the fixed file as a second run leaves it."""
         return self._fixed(self.fixed(registry), registry).after.to_bytes()
 
+    def write(self, registry: Registry) -> list[Path]:
+        """Write the files anew and give those that changed."""
+        made = {
+            self.folder / FINDINGS: self.findings(registry).encode(),
+            self.after: self.fixed(registry),
+        }
+        changed = [
+            path for path, data in made.items() if not path.exists() or path.read_bytes() != data
+        ]
+        for path in changed:
+            path.write_bytes(made[path])
+        return changed
+
     def _checked(self, registry: Registry) -> FileResult:
         rules = registry.select(self.settings)
         return check_bytes(self.before.read_bytes(), self.before.name, rules, self.settings)
@@ -61,27 +74,22 @@ class Golden:
 def goldens(root: Path) -> Iterator[Golden]:
     """Yield the golden folders of `root/rules` and `root/scripts`, in the order of their names."""
     for before in sorted(root.glob("rules/*/slow.py")):
-        code = before.parent.name.partition("_")[0].upper()
-        settings = Settings(root=before.parent, select=(code,), unsafe_fixes=True)
-        yield Golden(before.parent, before, before.with_name("fast.py"), settings)
+        yield golden_of_rule(before.parent)
     for before in sorted(root.glob("scripts/*/before.py")):
         settings = Settings(root=before.parent)
         yield Golden(before.parent, before, before.with_name("after.py"), settings)
 
 
+def golden_of_rule(folder: Path) -> Golden:
+    """Give the golden files of one rule by their folder, whose name begins with the code."""
+    code = folder.name.partition("_")[0].upper()
+    settings = Settings(root=folder, select=(code,), unsafe_fixes=True)
+    return Golden(folder, folder / "slow.py", folder / "fast.py", settings)
+
+
 def refresh(root: Path, registry: Registry) -> list[Path]:
     """Write the golden files anew and give those that changed: read the diff before a commit."""
-    changed = []
-    for golden in goldens(root):
-        made = {
-            golden.folder / FINDINGS: golden.findings(registry).encode(),
-            golden.after: golden.fixed(registry),
-        }
-        for path, data in made.items():
-            if not path.exists() or path.read_bytes() != data:
-                path.write_bytes(data)
-                changed.append(path)
-    return changed
+    return [path for golden in goldens(root) for path in golden.write(registry)]
 
 
 def _line(source: Source, finding: Finding) -> str:

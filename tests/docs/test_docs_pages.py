@@ -1,0 +1,117 @@
+"""The generated pages: what stands on them, and how they are kept fresh."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from checkouts import ROOT, Copy
+
+from torchlint.docs.links import anchor
+from torchlint.docs.site import files
+from torchlint.registry import load_registry
+from torchlint.testing.checkout import Checkout
+
+DOCS = ("-m", "torchlint.docs")
+MEASURED = [
+    {
+        "device": "NVIDIA H200",
+        "torch": "2.11.0",
+        "verdict": "FASTER",
+        "speedup": {"ratio": 1.472, "low": 1.401, "high": 1.553},
+    },
+    {
+        "device": "CPU",
+        "torch": "2.13.0",
+        "verdict": "SAME",
+        "speedup": {"ratio": 1.0, "low": 0.99, "high": 1.01},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """Give the pages by their path below docs/."""
+    tree = Checkout(ROOT)
+    made = files(tree)
+    return {
+        path.relative_to(tree.docs).as_posix(): text
+        for path, text in made.items()
+        if path.suffix == ".md"
+    }
+
+
+def test_every_rule_has_a_page_and_its_place_in_the_index(pages: dict[str, str]) -> None:
+    for head in load_registry().rules:
+        assert f"# {head.code} {head.name}\n" in pages[f"rules/{head.code}.md"]
+        assert f"| [{head.code}]({head.code}.md) | {head.name} |" in pages["rules/index.md"]
+
+
+def test_links_lead_somewhere(pages: dict[str, str]) -> None:
+    headings = {
+        name: {anchor(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")}
+        for name, text in pages.items()
+    }
+    for name, text in pages.items():
+        for page, place in re.findall(r"\]\(([\w./]+\.md)(?:#([^)]+))?\)", text):
+            target = (ROOT / "docs" / name).parent.joinpath(page).resolve()
+            linked = target.relative_to(ROOT.resolve() / "docs").as_posix()
+            assert linked in pages
+            assert not place or place in headings[linked]
+
+
+def test_a_page_has_versions_options_and_examples(pages: dict[str, str]) -> None:
+    page = pages["rules/TL101.md"]
+    assert "[tool.torchlint.rules.loader-without-workers]\nworkers = 4\n" in page
+    assert "for every version of torch." in page
+    assert "\n```diff\n" in page
+    assert "for torch 1.7 and newer." in pages["rules/TL103.md"]
+
+
+def test_articles_name_the_rules_that_they_advise(pages: dict[str, str]) -> None:
+    tips = pages["articles.md"].partition("### 16. ")[2].partition("### 17. ")
+    assert "(rules/TL601.md)" in tips[0]
+    assert "`torchlint audit`" in tips[2]
+
+
+def test_no_page_names_a_place_on_this_machine(pages: dict[str, str]) -> None:
+    assert not [
+        name for name, text in pages.items() if str(ROOT) in text or str(Path.home()) in text
+    ]
+
+
+def test_a_stale_page_is_named_and_written_anew(tmp_path: Path) -> None:
+    tree = Copy.made_in(tmp_path)
+    tree.passes(*DOCS)
+    tree.passes(*DOCS, "--check")
+    page, gone = tmp_path / "docs/rules/TL101.md", tmp_path / "docs/rules/TL199.md"
+    fresh = page.read_text(encoding="utf-8")
+    assert "Not measured yet.\n" in fresh
+    page.write_text(fresh + "More.\n", encoding="utf-8")
+    gone.write_text("# TL199\n", encoding="utf-8")
+    done = tree.python(*DOCS, "--check")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[:2] == [
+        "docs/rules/TL101.md is stale",
+        "docs/rules/TL199.md is stale",
+    ]
+    tree.passes(*DOCS)
+    assert page.read_text(encoding="utf-8") == fresh
+    assert not gone.exists()
+
+
+def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None:
+    tree = Copy.made_in(tmp_path)
+    evidence = tmp_path / "fixtures/rules/tl101_loader_without_workers/evidence.json"
+    evidence.parent.mkdir(parents=True)
+    evidence.write_text(json.dumps(MEASURED), encoding="utf-8")
+    tree.passes(*DOCS)
+    measured = (
+        "## Measured\n"
+        "- 1.47 times as fast (1.40 to 1.55) on NVIDIA H200, torch 2.11.0\n"
+        "- no measurable difference on CPU, torch 2.13.0\n"
+    )
+    assert measured in (tmp_path / "docs/rules/TL101.md").read_text(encoding="utf-8")
+    assert measured in tree.python("-m", "torchlint", "explain", "TL101").stdout

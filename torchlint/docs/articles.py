@@ -1,0 +1,52 @@
+"""The four articles that the rules grew from, and the tips of the last one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ARTICLES", "BONUS", "TIPS", "article_of", "tip_of"]
+
+ARTICLES: Final = {
+    "S0": "How can I accelerate deep learning model training in PyTorch?",
+    "S1": "Performance Boost: Advanced Training Techniques",
+    "S2": "Best Practices for Efficient Deep Learning Model Training",
+    "S3": "What can you do to make your training finish faster?",
+}
+"""The titles, by the keys that rules use."""
+
+TIPS: Final = (
+    "Learning-rate schedule",
+    "Workers and pinned memory",
+    "Batch size",
+    "Mixed precision",
+    "Choice of optimizer",
+    "cuDNN autotuner",
+    "Transfers between host and device",
+    "Activation checkpointing",
+    "Gradient accumulation",
+    "Training on several GPUs",
+    "Gradients set to None",
+    "Tensors that share memory with arrays",
+    "Debugging tools switched off",
+    "Gradient clipping",
+    "No bias before batch norm",
+    "No gradients in evaluation",
+    "Normalised inputs and batch norm",
+)
+"""What the seventeen tips of the last article are about, in its order."""
+
+BONUS: Final = "bonus"
+"""The word after the key of the last article for what it advises beside its tips."""
+
+
+def article_of(source: str) -> str:
+    """Give the title of `S0` or of the article of `S3.7`."""
+    return ARTICLES[source.partition(".")[0]]
+
+
+def tip_of(source: str) -> str:
+    """Give the heading of the tip of `S3.7`, empty for a whole article."""
+    number = source.partition(".")[2]
+    if not number:
+        return ""
+    return "Beside the tips" if number == BONUS else f"{number}. {TIPS[int(number) - 1]}"

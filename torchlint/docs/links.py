@@ -1,0 +1,21 @@
+"""Links between the pages."""
+
+from __future__ import annotations
+
+import re
+
+from torchlint.docs.articles import article_of, tip_of
+
+__all__ = ["anchor", "article_link"]
+
+
+def anchor(heading: str) -> str:
+    """Give the anchor that Markdown renderers make of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def article_link(source: str, page: str) -> str:
+    """Give a link to `S0` or to the tip of `S3.7` on the page of articles."""
+    tip = tip_of(source)
+    title = f"{article_of(source)} {tip}".rstrip()
+    return f"[{title}]({page}#{anchor(tip or article_of(source))})"

@@ -1,0 +1,68 @@
+"""What the fix of a rule gained where it was measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from torchlint.rule import Rule
+
+__all__ = ["EVIDENCE", "Measurement", "measurements", "measurements_of"]
+
+EVIDENCE: Final = "evidence.json"
+"""The file beside the rules of a pack: a list of measurements for each code."""
+
+_UNCHANGED: Final = {
+    "SAME": "no measurable difference",
+    "DIFFERENT": "the numbers are others",
+    "UNSURE": "too noisy to tell",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One comparison of a script with what the fix makes of it, on one device."""
+
+    device: str
+    torch: str
+    verdict: str
+    ratio: float
+    """The step time of the original over that of the fixed one: above 1 is faster."""
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """The result in a line, with its device."""
+        times = f"{self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
+        result = _UNCHANGED.get(self.verdict, times)
+        return f"{result} on {self.device}, torch {self.torch}"
+
+
+def measurements(written: Sequence[Mapping[str, Any]]) -> tuple[Measurement, ...]:
+    """Read a list of measurements as JSON has them, with the field names of `verify --json`."""
+    return tuple(
+        Measurement(
+            device=each["device"],
+            torch=each["torch"],
+            verdict=each["verdict"],
+            ratio=each["speedup"]["ratio"],
+            low=each["speedup"]["low"],
+            high=each["speedup"]["high"],
+        )
+        for each in written
+    )
+
+
+def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
+    """Give what the pack of a rule says of it, nothing where it has no evidence."""
+    module = getattr(sys.modules.get(rule.__module__), "__file__", None)
+    file = Path(module).with_name(EVIDENCE) if module else None
+    if file is None or not file.is_file():
+        return ()
+    return measurements(json.loads(file.read_text(encoding="utf-8")).get(rule.code, ()))

@@ -1,0 +1,21 @@
+"""Values as TOML writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["toml"]
+
+
+def toml(value: Any) -> str:
+    """Give a value as TOML writes it, on one line."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else str(value)
