@@ -36,7 +36,7 @@ _FACTORIES: Final = frozenset(
 _SAME: Final = frozenset(
     (
         "cuda cpu to type type_as float double half long int bool view reshape squeeze unsqueeze "
-        "expand transpose permute t contiguous clone detach fill_ normal_ uniform_ zero_ repeat "
+        "expand transpose permute t contiguous clone fill_ normal_ uniform_ zero_ bernoulli_ repeat "
         "random_ pin_memory to_dense flatten"
     ).split()
 )
@@ -44,6 +44,7 @@ _METADATA: Final = frozenset(
     "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
 )
 _TYPES: Final = ("builtins.isinstance", "builtins.type")
+_CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
 _INITIAL: Final = re.compile(r"_*(init|reset_parameters)")
 _DEPTH: Final = 8
 
@@ -95,6 +96,15 @@ class DataAttribute(Rule):
                       loss = model(x, y)
                       loss.backward()
                       optimizer.step()
+            """,
+        "what was cut off before has no graph": """
+              import torch
+            - from torch.autograd import Variable
+              def start(memory: torch.Tensor, state: torch.Tensor):
+            -     first = Variable(memory.new(3, 4).zero_()), Variable(state.data)
+            -     return first, Variable(state.detach()), Variable(memory.new_ones(3))
+            +     first = memory.new(3, 4).zero_(), state.data
+            +     return first, state.detach(), memory.new_ones(3)
             """,
         "made on the spot, by constructors of types too": """
               import numpy as np
@@ -224,6 +234,7 @@ class DataAttribute(Rule):
                     nn.init.xavier_uniform_(self.w.data)
             def init(module):
                 for m in module.modules():
+                    nn.init.zeros_(m.scale.mean(0).data)
                     if isinstance(m, nn.Linear):
                         m.weight.data.normal_(0, 0.02)
                         m.bias.data.zero_()
@@ -429,6 +440,8 @@ def _without_graph(script: Script, node: cst.BaseExpression, depth: int) -> bool
         )
     if isinstance(node, cst.Subscript):
         return _without_graph(script, node.value, depth - 1)
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "data" and script.kind(node.value) in (Kind.TENSOR, Kind.LOSS)
     if not isinstance(node, cst.Call):
         return False
     name = script.name(node.func)
@@ -440,9 +453,11 @@ def _without_graph(script: Script, node: cst.BaseExpression, depth: int) -> bool
     if isinstance(node.func, cst.Name):
         return _is_type(script, node.func)
     func = node.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _SAME:
+    if not isinstance(func, cst.Attribute):
         return False
-    return _without_graph(script, func.value, depth - 1)
+    if _CUT.fullmatch(func.attr.value):
+        return script.call(node).given("requires_grad") is None
+    return func.attr.value in _SAME and _without_graph(script, func.value, depth - 1)
 
 
 def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
@@ -488,7 +503,9 @@ def _hidden(script: Script, node: cst.Attribute) -> str:
     if _is_parameter(script, tensor) or _without_graph(script, tensor, _DEPTH):
         return ""
     what, holder = " ".join(script.code(tensor).split()), script.parent(node)
-    if _asks_only(script, holder):
+    if _asks_only(script, holder) or _spoken_of(script, node):
+        return ""
+    if _receiver(script, holder).startswith("torch.nn.init."):
         return ""
     writes = _writes(script, node, holder)
     if writes and _initialises(script, node):
@@ -516,8 +533,24 @@ def _asks_only(script: Script, holder: cst.CSTNode | None) -> bool:
     """Whether nothing but the type, the shape or the place of a tensor is asked for."""
     if isinstance(holder, cst.Attribute):
         return holder.attr.value in _METADATA
+    return _receiver(script, holder) in _TYPES
+
+
+def _receiver(script: Script, holder: cst.CSTNode | None) -> str:
+    """Give the qualified name of the function that a tensor is handed to."""
     call = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    return isinstance(call, cst.Call) and script.name(call.func) in _TYPES
+    return (script.name(call.func) or "") if isinstance(call, cst.Call) else ""
+
+
+def _spoken_of(script: Script, node: cst.Attribute) -> bool:
+    """Whether the same line writes to the same data, where it is spoken of."""
+    line = script.statement(node)
+    if not isinstance(line, cst.SimpleStatementLine) or not isinstance(line.body[0], cst.Assign):
+        return False
+    target: cst.BaseExpression = line.body[0].targets[0].target
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target is not node and script.code(target) == script.code(node)
 
 
 def _initialises(script: Script, node: cst.Attribute) -> bool:
