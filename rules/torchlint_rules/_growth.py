@@ -35,6 +35,7 @@ _SAME: Final = frozenset(
         "unsqueeze squeeze reshape permute transpose flatten movedim as_tensor from_numpy"
     ).split()
 )
+_PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
 _DEPTH: Final = 6
 
 
@@ -148,9 +149,11 @@ def _loop(
 
 
 def _few(script: Script, loop: cst.For | cst.While) -> bool:
-    """Whether a loop surely has a handful of passes."""
+    """Whether a loop has a handful of passes, such as one over the layers of a network."""
     if not isinstance(loop, cst.For):
         return False
+    if _PARTS.search(script.code(loop.iter)):
+        return True
     value = script.value_of(loop.iter).node
     if isinstance(value, (cst.List, cst.Tuple)):
         return len(value.elements) <= _FEW

@@ -307,6 +307,20 @@ class CatInLoop(Rule):
                     out = torch.cat([out, x])
                 return out
             """,
+        "so does a loop over the parts of a network": """
+            import torch
+            from torch import nn
+            class Net(nn.Module):
+                def forward(self, x):
+                    merged = torch.tensor([], device=x.device)
+                    for i in range(len(self.conv_kernel)):
+                        merged = torch.cat((merged, self.convs[i](x)), dim=1)
+                    for block in self.blocks:
+                        merged = torch.cat((merged, block(x)), dim=1)
+                    for i in range(self.num_layers):
+                        merged = torch.cat((merged, self.gates[i](x)), dim=1)
+                    return merged
+            """,
         "now and then, or once an epoch, is rare": """
             import torch
             def train(model, loader, optimizer, criterion):
