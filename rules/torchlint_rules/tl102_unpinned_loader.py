@@ -188,6 +188,20 @@ class UnpinnedLoader(Rule):
             """,
     }
     valid = {
+        "the items are already where the framework's object says": """
+            from accelerate import Accelerator
+            from torch.utils.data import DataLoader, Dataset
+            from mine import model, rows
+            def main():
+                accelerator = Accelerator()
+                device = accelerator.device
+                class Rows(Dataset):
+                    def __getitem__(self, index):
+                        return rows[index].to(device)
+                loader = DataLoader(Rows())
+                for batch in loader:
+                    model(batch.cuda())
+            """,
         "the script runs on the CPU": """
             from torch.utils.data import DataLoader
             from mine import Images, model

@@ -190,6 +190,18 @@ class BiasBeforeBatchNorm(Rule):
             """,
     }
     valid = {
+        "a class that walks through the layers may put something in between": """
+            from torch import nn
+            class Masked(nn.Module):
+                def __init__(self, layers):
+                    super().__init__()
+                    self.layers = layers
+                def forward(self, x, mask):
+                    for layer in self.layers:
+                        x = layer(x).masked_fill(mask, 0)
+                    return x
+            block = Masked(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))
+            """,
         "the activation in between makes the bias matter": """
             from torch import nn
             block = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))

@@ -52,7 +52,10 @@ _CHEAP_METHODS: Final = frozenset(
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
 _SETTINGS: Final = frozenset(
-    "self cls args opt opts cfg config conf hparams params options flags settings".split()
+    (
+        "self cls args opt opts cfg config conf hparams params options flags settings "
+        "accelerator fabric trainer"
+    ).split()
 )
 
 

@@ -59,13 +59,24 @@ class Layers:
 
     def _listed_pairs(self) -> Iterator[LayerPair]:
         for call in self.tree.all(cst.Call):
-            if self.names.name(call.func) == "torch.nn.Sequential":
+            if self.names.name(call.func) == "torch.nn.Sequential" and not self._is_taken_apart(call):
                 yield from self._neighbours([arg.value for arg in call.args if not arg.star])
                 for arg in call.args:
                     if arg.star == "*":
                         yield from self._splat(arg.value)
                     elif isinstance(arg.value, cst.Call):
                         yield from self._ordered(arg.value)
+
+    def _is_taken_apart(self, call: cst.Call) -> bool:
+        """Whether layers are handed to a class of this file that walks through what it holds."""
+        holder = self.tree.parent(call)
+        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        owner = self.functions.definition(outer.func) if isinstance(outer, cst.Call) else None
+        return isinstance(owner, cst.ClassDef) and any(
+            dotted(name).startswith("self.")
+            for loop in self.tree.within(owner, cst.For)
+            for name in (loop.iter, *(a.value for a in getattr(loop.iter, "args", ())))
+        )
 
     def _ordered(self, call: cst.Call) -> Iterator[LayerPair]:
         """Read `OrderedDict([("conv", nn.Conv2d(…)), …])`."""
