@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+import libcst as cst
 
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Ask, cannot_tell, in_use, missing, not_applicable
@@ -26,11 +29,14 @@ __all__ = [
     "owned",
     "shown",
     "trained",
+    "trainer_option",
     "unless",
     "whole",
     "words",
 ]
 
+_TRAINERS: Final = re.compile(r"(?:Trainer|Fabric|Accelerator|TrainingArguments|\.fit|\.train)$")
+_LEFT_ALONE: Final = (32, "32", "32-true", "no", 1)
 _HANDS: Final = frozenset({"accelerate", "deepspeed"})
 """The frameworks that leave the loop to the script and change what is called in it."""
 
@@ -82,6 +88,24 @@ def layered(pattern: str, why: str) -> Ask:
         if survey.word(pattern):
             return None
         return shown(survey) or not_applicable(why)
+
+    return ask
+
+
+def trainer_option(pattern: str) -> Ask:
+    """In use where a framework is given an option and not told to leave it."""
+
+    def ask(survey: Survey) -> Answer | None:
+        for call in survey.script.all(cst.Call):
+            for arg in call.args:
+                if arg.keyword is None or re.fullmatch(pattern, arg.keyword.value) is None:
+                    continue
+                value = survey.script.value_of(arg.value)
+                if _TRAINERS.search(survey.script.code(call.func)) is None:
+                    continue
+                if not survey.is_off(value) and not any(map(value.equals, _LEFT_ALONE)):
+                    return in_use(survey.line(arg.value), survey.quoted(arg))
+        return None
 
     return ask
 

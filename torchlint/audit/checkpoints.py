@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, keyword, looped, method, trained, whole
+from torchlint.audit.asking import calls, looped, method, trained, trainer_option, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
@@ -52,19 +52,22 @@ def _saved_now_and_then(survey: Survey) -> Answer | None:
 
 
 def _copied(survey: Survey) -> Answer | None:
-    call = survey.called(r"copy\.(?:deepcopy|copy)")
-    if call is not None and survey.word(r"best\w*|\w*_best"):
-        return in_use(survey.line(call), survey.quoted(call))
+    for call in survey.script.calls("copy.deepcopy"):
+        if "state_dict" in survey.script.code(call.node):
+            return in_use(survey.line(call.node), survey.quoted(call.node))
     if survey.word(r"best\w*(?:state|weight|model|wts|param)\w*") is None:
         return not_applicable("no best weights are kept in memory")
     return None
 
 
 def _restored(survey: Survey) -> Answer | None:
-    if survey.called(r"torch\.load"):
-        call = survey.method("load_state_dict")
-        return in_use(survey.line(call), survey.quoted(call)) if call else None
-    return None
+    restores = survey.script.optimizers.restores
+    if restores:
+        return in_use(survey.line(restores[0]), survey.quoted(restores[0]))
+    call = survey.method("load_state_dict") if survey.called(r"torch\.load") else None
+    if call is None:
+        return None
+    return in_use(survey.line(call), f"{survey.quoted(call)}; the optimizer starts anew")
 
 
 def _never_loaded(survey: Survey) -> Answer | None:
@@ -101,7 +104,7 @@ CHECKPOINTS: Final = (
     Technique(
         "resuming from checkpoints",
         ("S2",),
-        (_restored, keyword(r"resume_from_checkpoint|ckpt_path"),
+        (_restored, trainer_option("resume_from_checkpoint|ckpt_path"),
          method("load_checkpoint", "load_state"),
          calls(r"torch\.distributed\.checkpoint\.load\w*"), looped, trained, whole, _never_loaded),
         gain="saves the time of a run that was interrupted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import accelerated, calls, decided, keyword, owned, trained, whole
+from torchlint.audit.asking import accelerated, calls, decided, owned, trained, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 from torchlint.semantic.values import State
@@ -13,7 +13,7 @@ __all__ = ["DISTRIBUTED"]
 
 _WRAPS: Final = (
     r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
-    r"(?:deepspeed\.initialize|horovod\.torch\.init)|apex\.parallel\.\w+"
+    r"(?:deepspeed\.initialize|horovod\.torch\.init)|apex\.parallel\.DistributedDataParallel"
 )
 
 
@@ -77,7 +77,7 @@ DISTRIBUTED: Final = (
     Technique(
         "DistributedDataParallel on several GPUs",
         ("S0", "S1", "S2", "S3.10"),
-        (calls(_WRAPS), keyword("strategy|num_nodes"), owned, accelerated, trained,
+        (calls(_WRAPS), owned, accelerated, trained,
          decided("how many GPUs there are: this file uses one")),
         ("TL701",),
         "cited: near the number of GPUs, where DataParallel stays behind on more than one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import libcst as cst
@@ -24,17 +25,26 @@ _TRACKERS: Final = (
     r"(?:torch\.utils\.tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|clearml|aim|swanlab|"
     r"visdom|dvclive|trackio)\.(?:\w+\.)*\w+"
 )
+_OTHER_REASONS: Final = re.compile(r"dry|debug|fast|(?<![a-z])kl|step|iter|nan", re.IGNORECASE)
 _TIMERS: Final = (
     r"time\.(?:time|perf_counter|monotonic|process_time)|timeit\.default_timer|"
     r"torch\.cuda\.Event|torch\.profiler\.\w+|torch\.utils\.benchmark\.\w+"
 )
 
 
+def _patient(survey: Survey) -> Answer | None:
+    for name in survey.script.all(cst.Name):
+        if name.value.lower().endswith("patience"):
+            return in_use(survey.line(name), survey.quoted(name))
+    return None
+
+
 def _leaves_early(survey: Survey) -> Answer | None:
     for leave in survey.script.all(cst.Break):
         loop = next(survey.script.loops_around(leave), None)
         if loop is not None and loop.role is Role.EPOCH:
-            if any(True for _ in survey.script.tests_around(leave)):
+            tests = [survey.script.code(test) for test in survey.script.tests_around(leave)]
+            if tests and not any(map(_OTHER_REASONS.search, tests)):
                 return in_use(survey.line(leave), "`break` leaves the loop over epochs")
     return None
 
@@ -61,7 +71,7 @@ MANAGEMENT: Final = (
     Technique(
         "early stopping",
         ("S1", "S2"),
-        (words(r"\w*early_?stop\w*|patience"), _leaves_early, looped, trained, _no_epochs,
+        (words(r"\w*early_?stop\w*"), _patient, _leaves_early, looped, trained, _no_epochs,
          evaluated, _to_the_end),
         gain="saves the epochs that no longer help",
     ),

@@ -9,11 +9,11 @@ import libcst as cst
 from torchlint.audit.asking import (
     calls,
     decided,
-    keyword,
     lacking,
     looped,
     optimized,
     trained,
+    trainer_option,
     words,
 )
 from torchlint.audit.survey import Survey
@@ -199,7 +199,7 @@ OPTIMISATION: Final = (
     Technique(
         "gradient accumulation",
         ("S0", "S1", "S2", "S3.9"),
-        (_accumulates, keyword(r"gradient_accumulation_steps|accumulate_grad_batches"),
+        (_accumulates, trainer_option("gradient_accumulation_steps|accumulate_grad_batches"),
          _by_accelerate, looped, trained,
          decided("whether a larger batch would help that does not fit into memory")),
         ("TL504",),
@@ -207,7 +207,7 @@ OPTIMISATION: Final = (
     Technique(
         "gradient clipping",
         ("S3.14",),
-        (_clips, keyword("gradient_clip_val|max_grad_norm|clip_grad"), looped, trained,
+        (_clips, trainer_option("gradient_clip_val|max_grad_norm|clip_grad"), looped, trained,
          _seldom_clipped, lacking("recurrent layers or attention train without clipping")),
         ("TL304", "TL506"),
         "cited: steadier training, no speed of its own",
@@ -224,7 +224,7 @@ OPTIMISATION: Final = (
     Technique(
         "batch size",
         ("S3.3",),
-        (_batch_size, keyword(r"per_device_train_batch_size|train_batch_size"), trained,
+        (_batch_size, trainer_option("per_device_train_batch_size|train_batch_size"), trained,
          decided("the batch size is not set at a DataLoader of this file")),
         gain="measured x4.3 to x9.5 an epoch from 16 to 256 on two CPU cores; cited: x4 from 64"
         " to 512",

@@ -25,6 +25,7 @@ from torchlint.semantic.values import State
 
 __all__ = ["PIPELINE"]
 
+_CACHE: Final = re.compile(r"_?(?:\w+_)?cached?(?:_\w+)?")
 _TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
 _NO_WORKERS: Final = {
     Trait.IN_MEMORY: "only indexes what is in memory: workers would slow it down",
@@ -103,6 +104,18 @@ def _reads_items(survey: Survey) -> Answer | None:
 def _items_on_host(survey: Survey) -> Answer | None:
     code = survey.script.items()[0]
     return in_use(survey.line(code.node), f"`{code.label}` works on the host alone")
+
+
+def _keeps_items(survey: Survey) -> Answer | None:
+    for name in ("functools.lru_cache", "functools.cache"):
+        found = survey.named(name)
+        if found is not None:
+            return in_use(survey.line(found), survey.quoted(found))
+    for code in survey.script.items():
+        for node in survey.script.within(code.owner or code.node, cst.Attribute):
+            if _CACHE.fullmatch(node.attr.value):
+                return in_use(survey.line(node), survey.quoted(node))
+    return None
 
 
 def _nothing_repeated(survey: Survey) -> Answer | None:
@@ -221,15 +234,15 @@ PIPELINE: Final = (
     Technique(
         "caching of what every item repeats",
         ("S1",),
-        (calls(r"functools\.(?:lru_cache|cache)|numpy\.memmap|joblib\.Memory"),
-         words(r"\w*_?cached?(?:_\w+)?|memmap|mmap_mode"), _reads_items, _nothing_repeated),
+        (calls(r"numpy\.memmap|joblib\.Memory"),
+         _keeps_items, _reads_items, _nothing_repeated),
         ("TL109",),
     ),
     Technique(
         "inputs normalised",
         ("S3.17",),
         (calls(r"(?:torchvision\.transforms|albumentations)\.(?:\w+\.)*Normalize"),
-         words("Normalize|normalize|StandardScaler|MinMaxScaler|standardi[sz]e"),
+         words("(?-i:Normalize)|StandardScaler|MinMaxScaler|standardi[sz]e"),
          _divided_by_deviation, owned, _prepared),
     ),
 )  # fmt: skip

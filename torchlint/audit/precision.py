@@ -11,11 +11,11 @@ from torchlint.audit.asking import (
     accelerated,
     calls,
     decided,
-    keyword,
     layered,
     looped,
     owned,
     trained,
+    trainer_option,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
@@ -94,6 +94,11 @@ def _covered(survey: Survey) -> Answer | None:
     return None
 
 
+def _channels_last(survey: Survey) -> Answer | None:
+    found = survey.named("torch.channels_last")
+    return in_use(survey.line(found), survey.quoted(found)) if found else None
+
+
 def _compiled(survey: Survey) -> Answer | None:
     found = survey.named("torch.compile")
     if found is not None:
@@ -136,7 +141,7 @@ PRECISION: Final = (
     Technique(
         "mixed precision",
         ("S0", "S1", "S2", "S3.4"),
-        (calls(_AUTOCAST), keyword(r"precision|fp16|bf16|mixed_precision"),
+        (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
          decided("whether this training keeps its accuracy in low precision")),
         ("TL301",),
@@ -168,7 +173,7 @@ PRECISION: Final = (
     Technique(
         "images with channels last",
         ("S2",),
-        (keyword("memory_format"), accelerated, looped,
+        (_channels_last, accelerated, looped,
          layered(_CONVOLUTIONS, "no convolution in this file"),
          decided("whether every layer keeps this layout")),
         ("TL307",),
@@ -178,7 +183,7 @@ PRECISION: Final = (
     Technique(
         "compiled networks",
         ("S1", "S3 bonus"),
-        (_compiled, keyword("torch_compile|compile_model"), accelerated, looped, trained,
+        (_compiled, trainer_option("torch_compile"), accelerated, looped, trained,
          decided("whether the run is long enough to pay for the compilation")),
         ("TL308", "TL309", "TL313"),
         "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
