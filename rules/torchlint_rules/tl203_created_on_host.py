@@ -245,6 +245,31 @@ class CreatedOnHost(Rule):
                 loss = model(x, torch.zeros(8).to(device))
                 loss.backward()
             """,
+        "nothing is copied of an empty one": """
+            import torch
+            def evaluate(model, loader):
+                for x, y in loader:
+                    seen = torch.empty(0).cuda()
+                    seen = torch.cat((seen, model(x.cuda())))
+            """,
+        "numbers broke down: it hardly ever runs": """
+            import torch
+            class Model(torch.nn.Module):
+                def forward(self, x):
+                    scale = self.scale(x.cuda())
+                    if torch.isnan(scale).any():
+                        scale = torch.eye(scale.shape[0]).to(scale.device)
+                    return x @ scale
+            """,
+        "tests are not tuned": """
+            import pytest
+            import torch
+            def test_losses(model, optimizer):
+                for i in range(10):
+                    x = torch.zeros(20, 10).cuda()
+                    model(x).sum().backward()
+                    optimizer.step()
+            """,
         "these know no `device`": """
             import numpy as np
             import torch
@@ -366,7 +391,7 @@ def _made(script: Script, node: cst.BaseExpression, random: bool = False) -> _Ma
     if module != "torch" or site.has_splat or not _could_be_made(script, site, last):
         return None
     words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
-    if words & _PINNING_DOWN:
+    if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
     return _Made(site, last, random or last in _RANDOM)
 

@@ -223,6 +223,24 @@ class ConstantRebuiltEachStep(Rule):
                     return self.net(x, self.places)
             net = Net().cuda()
             """,
+        "the type comes with the batch": """
+            import torch
+            class Balance(torch.nn.Module):
+                def forward(self, x):
+                    return x + torch.tensor([0.5], device=x.device, dtype=x.dtype)
+            """,
+        "a function whose results are kept": """
+            import functools
+            import torch
+            @functools.cache
+            def smallest(device):
+                return torch.tensor(1e-6, device=device)
+            def train(model, loader, optimizer):
+                for x, y in loader:
+                    loss = model(x.cuda()).sum() + smallest("cuda")
+                    loss.backward()
+                    optimizer.step()
+            """,
         "once for each evaluation": """
             import torch
             from mine import load
@@ -272,6 +290,13 @@ def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:
     """Whether the values of a tensor are the same each time it is made."""
     given = [arg for arg in site.node.args if arg.keyword is None or arg.keyword.value in _SIZES]
     if not given or site.argument("requires_grad").state is not State.ABSENT:
+        return False
+    dtype = site.given("dtype")
+    if (
+        dtype is not None
+        and isinstance(dtype.value, cst.Attribute)
+        and script.name(dtype.value) is None
+    ):
         return False
     if not of_sizes:
         return len(given) == 1 and _is_literal(script, given[0].value, site.name)

@@ -19,6 +19,7 @@ _BINARY: Final = frozenset({"torch.nn.BCELoss", "torch.nn.functional.binary_cros
 _SECOND_ORDER: Final = frozenset({"torch.autograd.grad", "torch.autograd.functional.jacobian"})
 _PARALLEL: Final = "torch.nn.DataParallel"
 _GRAPH: Final = re.compile(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
+_WHOLE_GRAPH: Final = re.compile(r"\b(?:train_mask|idx_train|train_idx|edge_index)\b")
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 
 
@@ -346,6 +347,30 @@ class FullPrecisionTraining(Rule):
                     accelerator.backward(loss)
                     optimizer.step()
             """,
+        "a network on one whole graph: sparse work": """
+            import torch
+            import torch.nn.functional as F
+            def train(model, data, optimizer):
+                data = data.to("cuda")
+                for epoch in range(100):
+                    optimizer.zero_grad()
+                    output = model(data)
+                    loss = F.nll_loss(output[data.train_mask], data.y[data.train_mask])
+                    loss.backward()
+                    optimizer.step()
+            """,
+        "seeded for a GPU, which nothing goes to": """
+            import torch
+            if torch.cuda.is_available():
+                torch.cuda.manual_seed(42)
+            model = torch.nn.Linear(4, 4)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = (model(x) - y).square().mean()
+                loss.backward()
+                optimizer.step()
+            """,
         "an image is optimised, not a network": """
             import torch
             def dream(model, image):
@@ -439,6 +464,8 @@ def _is_plain(script: Script, step: Step) -> bool:
     if not script.steps.is_alone(step) or not script.steps.updates(step):
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
+        return False
+    if _WHOLE_GRAPH.search(script.code(home) if home is not None else script.source.text):
         return False
     made = [call for call in script.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
     return not made or "param" in script.source.text

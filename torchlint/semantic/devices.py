@@ -27,6 +27,7 @@ _ACCELERATOR_CALLS: Final = (
     "torch.cuda.synchronize",
     "torch.cuda.device",
 )
+_SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
 _FRAMEWORKS: Final = {
     "lightning": "lightning",
@@ -82,8 +83,17 @@ class Devices:
             ):
                 return True
             if name is not None and name.startswith(_ACCELERATOR_CALLS):
-                return True
+                if not self._only_seeds(call):
+                    return True
         return self._mentions_accelerator()
+
+    def _only_seeds(self, call: cst.Call) -> bool:
+        """Whether a call is the test of an `if` that does no more than to seed generators."""
+        guard = self.tree.parent(call)
+        if not isinstance(guard, cst.If) or guard.orelse is not None:
+            return False
+        done = [self.names.name(each.func) for each in self.tree.within(guard.body, cst.Call)]
+        return bool(done) and all(name in _SEEDERS for name in done)
 
     def _mentions_accelerator(self) -> bool:
         """Whether a string that names an accelerator is used as one."""
