@@ -38,6 +38,15 @@ class UnpinnedLoader(Rule):
     needs = ("DataLoader",)
 
     invalid = {
+        "the next batch goes to the device at once": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+            - batches = iter(DataLoader(Images(), batch_size=32))
+            + batches = iter(DataLoader(Images(), batch_size=32, pin_memory=torch.cuda.is_available()))
+              for step in range(100):
+                  model(next(batches).to(torch.device("cuda")))
+            """,
         "batches go to the device": """
               import torch
               from torch.utils.data import DataLoader

@@ -84,7 +84,7 @@ class Batches:
             names = {node.value for node in self._names_in(place.target)}
         else:
             for call in self.tree.within(region, cst.Call):
-                if self.names.name(call.func) == "builtins.next":
+                if self._draws(call):
                     names |= self._targets_around(call)
         for _ in range(3):
             for assign in self.tree.within(region, cst.Assign):
@@ -98,6 +98,12 @@ class Batches:
                 if any(node.value in names for node in self._names_in(inner.iter)):
                     names |= {node.value for node in self._names_in(inner.target)}
         return names
+
+    def _draws(self, call: cst.Call) -> bool:
+        """Whether a call takes the next batch from an iterator."""
+        if isinstance(call.func, cst.Attribute):
+            return call.func.attr.value in ("next", "__next__") and not call.args
+        return self.names.name(call.func) == "builtins.next"
 
     def _targets_around(self, call: cst.Call) -> set[str]:
         line = self.tree.statement(call)
@@ -117,6 +123,9 @@ class Batches:
             if _moves(call):
                 if any(node.value in names for node in self._moved(call)):
                     return True
+                if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
+                    if self._draws(call.func.value):
+                        return True
                 continue
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
