@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Heat, How, Kind, Loop, Role, Rule, Safety, Script
+from torchlint.api import Binding, Finding, Fix, Heat, How, Kind, Loop, Role, Rule, Safety, Script
 
 _METHODS: Final = frozenset(
     (
@@ -151,10 +151,20 @@ class LoggingEveryStep(Rule):
               for i, (x, y) in enumerate(loader):
                   loss = F.cross_entropy(model(x.cuda()), y.cuda())
                   loss.backward()
-                  value = loss.item()
+            -     value = loss.item()
             -     print(value)
             +     if i % 50 == 0:
+            +         value = loss.item()
             +         print(value)
+            """,
+        "a number that was read before and is needed in each step": """
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+                  value = loss.item()
+            !     print(value)
+                  history.write(value)
             """,
     }
     valid = {
@@ -385,10 +395,48 @@ def _neighbours(
 
 def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -> Fix | None:
     counter = script.counter(loop.node)
-    if counter is None or not lines:
+    moved = _with_readings(script, lines, loop) if lines else None
+    if counter is None or moved is None:
         return None
     return Fix.unsafe(
         f"Log every {every}th step",
-        script.rewrite.wrap(lines, f"if {counter} % {every} == 0:"),
+        script.rewrite.wrap(moved, f"if {counter} % {every} == 0:"),
         because="fewer records are written",
     )
+
+
+def _with_readings(
+    script: Script, lines: Sequence[cst.CSTNode], loop: Loop
+) -> Sequence[cst.CSTNode] | None:
+    """Add the lines above that read what is shown; None where other lines need their numbers."""
+    readings = _readings(script, lines, loop)
+    block = script.parent(lines[0])
+    if not isinstance(block, cst.IndentedBlock):
+        return None
+    at = next(i for i, line in enumerate(block.body) if line is lines[0])
+    above = block.body[max(at - len(readings), 0) : at]
+    if {id(line) for line in above} != set(readings):
+        return None
+    moved = [*above, *lines]
+    bound = list(readings.values())
+    for name in script.all(cst.Name) if bound else ():
+        if any(name.value == each.name for each in bound) and script.scopes.reads(name):
+            inside = any(script.tree.inside(name, line) for line in moved)
+            if not inside and not set(bound).isdisjoint(script.scopes.reaching(name)):
+                return None
+    return moved
+
+
+def _readings(script: Script, lines: Sequence[cst.CSTNode], loop: Loop) -> dict[int, Binding]:
+    """Give the statements that read a tensor for the names in some lines, by their identity."""
+    return {
+        id(script.tree.statement(binding.node)): binding
+        for line in lines
+        for name in script.within(line, cst.Name)
+        if script.scopes.reads(name)
+        for binding in script.scopes.reaching(name)
+        if binding.how is How.ASSIGN
+        and binding.value is not None
+        and script.tree.inside(binding.node, loop.node.body)
+        and next(script.readings(binding.value), None) is not None
+    }

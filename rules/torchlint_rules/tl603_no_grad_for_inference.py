@@ -25,6 +25,7 @@ _PLAIN: Final = frozenset({Kind.NUMBER, Kind.STRING, Kind.NDARRAY, Kind.NOTHING,
 _PURE: Final = frozenset(
     "eval train to cpu cuda item detach format print write flush set_postfix set_description".split()
 )
+_CONVERSIONS: Final = frozenset("to cpu cuda xpu half bfloat16 float double type".split())
 BECAUSE: Final = (
     "tensors made under inference mode can never again take part in what autograd records, nor be "
     "changed in place outside"
@@ -183,6 +184,42 @@ class NoGradForInference(Rule):
                 for x, y in val_loader:
                     memory.update(model(x), y)
             """,
+        "a meter of this file keeps what it is given": """
+            import torch
+            class Meter:
+                sum = 0
+                def update(self, value):
+                    self.sum += value
+            def validate(model, val_loader):
+                meter = Meter()
+                model.eval()
+                with torch.no_grad():
+                    for x, y in val_loader:
+                        meter.update(accuracy(model(x), y))
+                return meter.sum
+            """,
+        "a metric of torchmetrics keeps what it is called with": """
+            import torch
+            from torchmetrics.classification import Accuracy
+            metric = Accuracy(task="multiclass", num_classes=10).to("cuda")
+            model.eval()
+            with torch.no_grad():
+                for x, y in val_loader:
+                    metric(model(x), y)
+            print(metric.compute())
+            """,
+        "the network gets new parameters inside, which could not be trained": """
+            import torch
+            @torch.no_grad()
+            def validate(model, val_loader):
+                model.eval()
+                model.cpu()
+                total = 0.0
+                for x, y in val_loader:
+                    total += criterion(model(x), y).item()
+                model.cuda()
+                return total
+            """,
         "the sum is divided in place outside": """
             import torch
             def validate(model, val_loader):
@@ -300,7 +337,16 @@ def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) ->
         return False
     if any(_keeps_tensors(script, network) for network in evaluation.networks):
         return False
+    if any(_converts(script, call) for call in script.within(region, cst.Call)):
+        return False
     return not any(_escapes(script, region))
+
+
+def _converts(script: Script, call: cst.Call) -> bool:
+    """Whether a call may give a network other parameters: on another device, of another type."""
+    func = call.func
+    named = isinstance(func, cst.Attribute) and func.attr.value in _CONVERSIONS
+    return named and isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.MODULE
 
 
 def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
@@ -365,10 +411,15 @@ def _leaves_by(
 def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
     """Whether a call may keep a tensor that it is handed: a list, a meter, a bank."""
     func = call.func
+    if isinstance(func, cst.Name) and _is_metric(script, func):
+        return True
     if not isinstance(func, cst.Attribute) or func.attr.value in _PURE:
         return False
-    if script.name(func) is not None or script.functions.callee(call) is not None:
+    if script.name(func) is not None:
         return False
+    own = script.functions.callee(call)
+    if own is not None:
+        return _stores(script, own) and any(not _is_plain(script, arg.value) for arg in call.args)
     if script.kind(func) in (Kind.MODULE, Kind.CRITERION):
         return False
     owner = func.value
@@ -382,6 +433,24 @@ def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
         if any(each.how is How.IMPORT for each in bindings):
             return False
     return any(not _is_plain(script, arg.value) for arg in call.args)
+
+
+def _is_metric(script: Script, name: cst.Name) -> bool:
+    """Whether a name holds a metric of torchmetrics, which sums what it is called with."""
+    made = script.value_of(name).node
+    while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
+        if not isinstance(made.func.value, cst.Call):
+            break
+        made = made.func.value
+    maker = script.name(made.func) if isinstance(made, cst.Call) else None
+    return maker is not None and maker.startswith("torchmetrics.")
+
+
+def _stores(script: Script, method: cst.FunctionDef) -> bool:
+    """Whether a method sets attributes of its object."""
+    targets = [each.target for line in script.within(method, cst.Assign) for each in line.targets]
+    targets += [line.target for line in script.within(method, cst.AugAssign)]
+    return any(script.code(each).startswith("self.") for each in targets)
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:

@@ -186,6 +186,16 @@ class DeprecatedLauncher(Rule):
             if int(torch.__version__.split(".")[0]) == 1:
                 parser.add_argument("--local_rank", type=int, required=True)
             """,
+        "a string that stands for a comment": """
+            import torch
+            class Block(torch.nn.Module):
+                def forward(self, x):
+                    if self.split:
+                        '''The first norm is not used.
+                        cmd: `python -m torch.distributed.launch ...`
+                        '''
+                        return x
+            """,
         "another argument": """
             import argparse
             import torch
@@ -226,7 +236,7 @@ class DeprecatedLauncher(Rule):
 
 def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -> int | None:
     """Give where a text names the launcher as a command does, None where it does not."""
-    if _LAUNCH not in text.value:
+    if _LAUNCH not in text.value or _is_comment(script, text):
         return None
     found = _COMMAND.search(script.code(text))
     if found is not None:
@@ -241,6 +251,15 @@ def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -
     before = command.elements[at - 1].value if at else None
     says = isinstance(before, cst.SimpleString) and _spelled(before) == "-m"
     return script.code(text).index(_LAUNCH) if says else None
+
+
+def _is_comment(script: Script, text: cst.CSTNode) -> bool:
+    """Whether a string is a statement of its own inside a branch or a loop, a comment therefore."""
+    line = script.parent(text)
+    statement = script.parent(line) if isinstance(line, cst.Expr) else None
+    block = script.parent(statement) if statement is not None else None
+    owner = script.parent(block) if isinstance(block, cst.IndentedBlock) else None
+    return owner is not None and not isinstance(owner, (cst.FunctionDef, cst.ClassDef))
 
 
 def _is_known(script: Script) -> bool:
@@ -279,7 +298,7 @@ def _message(script: Script, site: CallSite, option: str) -> str:
     elif _is_read(script):
         kept = script.code(default.value) if default else "None"
         then = f": under torchrun every process keeps {kept}"
-    elif not _has(site.node, _DASH):
+    elif not _has(site.node, _DASH) and _is_strict(script):
         then = f", and since torch 2.0 it writes `{_DASH}`, which is refused here"
     return (
         f"`{option}` is passed by `{_LAUNCH}` alone, which is deprecated{then}; "
@@ -290,6 +309,12 @@ def _message(script: Script, site: CallSite, option: str) -> str:
 def _is_read(script: Script) -> bool:
     """Whether the file uses the rank that it was told."""
     return any(node.attr.value == "local_rank" for node in script.all(cst.Attribute))
+
+
+def _is_strict(script: Script) -> bool:
+    """Whether the parsers of the file refuse what they do not know."""
+    lenient = next(script.method_calls("parse_known_args"), None) is not None
+    return not lenient or next(script.method_calls("parse_args"), None) is not None
 
 
 def _has(call: cst.Call, option: str) -> bool:

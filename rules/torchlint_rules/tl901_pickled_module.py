@@ -15,7 +15,8 @@ _FILE: Final = ("f", 1)
 class PickledModule(Rule):
     """
     ## What it does
-    Flags `torch.save(model, …)`, which pickles the whole network, also as a part of a dictionary.
+    Flags `torch.save(model, …)`, which pickles the whole network, also as a part of a dictionary or
+    a list.
 
     ## Why it is slow
     It is fragile more than slow: the file names the network's class by module and file, so moving
@@ -109,6 +110,13 @@ class PickledModule(Rule):
               state = {"net": model, "epoch": epoch}
             ! torch.save(state, "model.pt")
             """,
+        "in a list": """
+              import torch
+              from mine import criterion
+              def model_save(model, optimizer, path):
+                  with open(path, "wb") as f:
+            !         torch.save([model, criterion, optimizer], f)
+            """,
         "loaded into a name that had no network before, so no fix": """
               import torch
               from mine import Net
@@ -146,6 +154,13 @@ class PickledModule(Rule):
             embedding = torch.zeros(3, 4)
             torch.save(embedding, "embedding.pt")
             torch.save({"x": embedding}, "x.pt")
+            """,
+        "a checkpoint under the name of a network": """
+            import sys
+            import torch
+            model = torch.load(sys.argv[1], map_location="cpu")
+            model["model"] = converted(model["model"])
+            torch.save(model, sys.argv[2])
             """,
         "a dictionary of the name": """
             import torch
@@ -216,11 +231,9 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
     if script.kind(given.value) is Kind.MODULE:
         return given.value
     value = script.value_of(given.value).node
-    parts = value.elements if isinstance(value, cst.Dict) else ()
+    parts = value.elements if isinstance(value, (cst.Dict, cst.List, cst.Tuple)) else ()
     for part in parts:
-        plain = isinstance(part, cst.DictElement) and isinstance(
-            part.value, (cst.Name, cst.Attribute)
-        )
+        plain = isinstance(part.value, (cst.Name, cst.Attribute))
         if plain and script.kind(part.value) is Kind.MODULE:
             return part.value
     return None

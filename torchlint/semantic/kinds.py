@@ -346,6 +346,19 @@ class Kinds:
                 return Kind.UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
                 return Kind.UNKNOWN
+            if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
+                return Kind.UNKNOWN
+        return found
+
+    @cached_property
+    def _keyed(self) -> dict[str, list[cst.Name]]:
+        """The names in which something is looked up by a string, as in a mapping."""
+        found: dict[str, list[cst.Name]] = {}
+        for item in self.tree.all(cst.Subscript):
+            index = item.slice[0].slice
+            if isinstance(item.value, cst.Name) and isinstance(index, cst.Index):
+                if isinstance(index.value, cst.SimpleString):
+                    found.setdefault(item.value.value, []).append(item.value)
         return found
 
     def kind_of_binding(self, binding: Binding) -> Kind:
