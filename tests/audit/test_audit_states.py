@@ -61,6 +61,14 @@ def test_no_technique_stands_twice() -> None:
     assert len(names) == len(set(names))
 
 
+def test_a_technique_names_the_articles_of_its_rules() -> None:
+    for techniques in FAMILIES.values():
+        for technique in techniques:
+            codes = set(technique.rules) & set(catalogue().known)
+            named = {each for code in codes for each in catalogue().find(code).load().articles}
+            assert named <= set(technique.articles), technique.name
+
+
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.code)
 def test_what_a_rule_finds_is_missing(head: RuleHead) -> None:
     told = [row for row in example_rows(head).values() if head.code in row.rules]

@@ -30,7 +30,6 @@ __all__ = [
     "shown",
     "trained",
     "trainer_option",
-    "unless",
     "whole",
     "words",
 ]
@@ -106,15 +105,6 @@ def trainer_option(pattern: str) -> Ask:
                 if not survey.is_off(value) and not any(map(value.equals, _LEFT_ALONE)):
                     return in_use(survey.line(arg.value), survey.quoted(arg))
         return None
-
-    return ask
-
-
-def unless(pattern: str, why: str) -> Ask:
-    """Not applicable where no identifier matches."""
-
-    def ask(survey: Survey) -> Answer | None:
-        return None if survey.word(pattern) else not_applicable(why)
 
     return ask
 

@@ -80,7 +80,7 @@ DISTRIBUTED: Final = (
         (calls(_WRAPS), owned, accelerated, trained,
          decided("how many GPUs there are: this file uses one")),
         ("TL701",),
-        "cited: near the number of GPUs, where DataParallel stays behind on more than one",
+        "cited, without a figure: DataParallel copies the network anew in every step",
     ),
     Technique(
         "torchrun starts the processes",

@@ -134,7 +134,9 @@ def _prepared(survey: Survey) -> Answer:
         return cannot_tell("whether the images are normalised where they are prepared")
     if survey.script.items():
         return not_applicable("no images are read in this file")
-    return cannot_tell("how the data is prepared: not in this file")
+    if survey.called(r"torch\.nn\.Embedding"):
+        return not_applicable("the network reads indices, not measurements")
+    return cannot_tell("the data is prepared outside of this file")
 
 
 def _shared_memory(survey: Survey) -> Answer | None:

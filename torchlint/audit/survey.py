@@ -174,12 +174,6 @@ class Survey:
             and self.script.name(each.target) == name
         ]
 
-    def classes(self, pattern: str) -> cst.ClassDef | None:
-        """Give the first class whose name matches a pattern as a whole."""
-        asked = re.compile(pattern)
-        found = self.script.all(cst.ClassDef)
-        return next((each for each in found if asked.fullmatch(each.name.value)), None)
-
     def strings(self, text: str) -> Iterator[cst.SimpleString]:
         """Yield the string literals that are a text."""
         for node in self.script.all(cst.SimpleString):
