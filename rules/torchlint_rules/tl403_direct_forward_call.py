@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Rule, Safety, Script
+from torchlint.api import Finding, Fix, How, Kind, Rule, Safety, Script
 
 _BECAUSE: Final = "hooks that were skipped until now run, as does compiled code"
 _METHODS: Final = frozenset(
@@ -16,6 +16,7 @@ _METHODS: Final = frozenset(
         "requires_grad_ apply modules children named_modules"
     ).split()
 )
+_LISTS: Final = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential")
 _FORWARDS: Final = ("forward", "__call__")
 
 
@@ -90,6 +91,24 @@ class DirectForwardCall(Rule):
             -         return self.forward(x, **options).sum()
             +         return self(x, **options).sum()
             """,
+        "one of a list of networks": """
+              import torch
+              from torch import nn
+              class Net(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.lins = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
+                  def forward(self, x):
+            -         x = self.lins[0].forward(x)
+            +         x = self.lins[0](x)
+                      for lin in self.lins[1:]:
+            -             x = x + lin.forward(x)
+            +             x = x + lin(x)
+                      for i, lin in enumerate(self.lins):
+            -             x = x + lin.forward(x) * i
+            +             x = x + lin(x) * i
+                      return x
+            """,
         "spread over lines with a comment: reported": """
               from torch import nn
               layer = nn.Linear(3, 3)
@@ -153,6 +172,16 @@ class DirectForwardCall(Rule):
             trainer = Trainer()
             trainer.forward()
             """,
+        "one of a list of other things": """
+            import torch
+            class Chain:
+                def __init__(self, steps):
+                    self.steps = [step for step in steps]
+                def run(self, x):
+                    for step in self.steps:
+                        x = step.forward(x)
+                    return self.steps[0].forward(x)
+            """,
         "only the name says that it is a network": """
             import caffe
             import torch
@@ -197,7 +226,23 @@ def _is_network(script: Script, node: cst.BaseExpression) -> bool:
     if isinstance(made, cst.Call) and script.name(made.func) is not None:
         if script.kind(made) is Kind.MODULE:
             return True
+    if isinstance(node, (cst.Name, cst.Subscript)) and _is_member(script, node):
+        return True
     return isinstance(node, (cst.Name, cst.Attribute)) and _is_treated_so(script, node)
+
+
+def _is_member(script: Script, node: cst.Name | cst.Subscript) -> bool:
+    """Whether an expression is one of a list of networks."""
+    whole: cst.BaseExpression | None = node
+    if isinstance(node, cst.Name):
+        bindings = script.scopes.reaching(node)
+        if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+            return False
+        whole, _ = script.iteration.source(bindings[0].value, bindings[0].path)
+    while isinstance(whole, cst.Subscript):
+        whole = whole.value
+    made = script.value_of(whole).node if whole is not None else None
+    return isinstance(made, cst.Call) and script.name(made.func) in _LISTS
 
 
 def _derives(script: Script, node: cst.BaseExpression) -> bool:
