@@ -113,11 +113,17 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
         return True
     if not isinstance(holder, cst.Assign) or not isinstance(moved, cst.Call):
         return False
-    named = script.code(holder.targets[0].target)
-    return any(
+    target = holder.targets[0].target
+    if isinstance(target, cst.Attribute):
+        return any(
+            script.kind(other) is Kind.MODULE
+            for other in script.all(cst.Attribute)
+            if other.attr.value == target.attr.value and script.code(other) == script.code(target)
+        )
+    return isinstance(target, cst.Name) and any(
         script.kind(name) is Kind.MODULE
         for name in script.all(cst.Name)
-        if name.value == named and script.scopes.reads(name)
+        if name.value == target.value and script.scopes.reads(name)
     )
 
 
