@@ -347,6 +347,17 @@ class FullPrecisionTraining(Rule):
                     accelerator.backward(loss)
                     optimizer.step()
             """,
+        "a cross entropy by hand: bfloat16 rounds a likely p to 1, and log(1 - p) is infinite": """
+            import torch
+            def train(model, loader, optimizer):
+                for x, y in loader:
+                    p = model(x.cuda())
+                    y = y.cuda()
+                    loss = -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            """,
         "a network on one whole graph: sparse work": """
             import torch
             import torch.nn.functional as F
@@ -448,11 +459,22 @@ def _rules_out(script: Script, call: cst.Call) -> bool:
         return True
     if name.startswith("torch.sparse") or name in ("torch.spmm", "torch.dsmm"):
         return True
+    if name == "torch.log" and call.args and _is_rest(call.args[0].value):
+        return True
     return any(
         arg.keyword is not None
         and arg.keyword.value in ("create_graph", "is_sparse")
         and script.code(arg.value) != "False"
         for arg in call.args
+    )
+
+
+def _is_rest(node: cst.BaseExpression) -> bool:
+    """Whether an expression is `1 - p`, which is 0 where bfloat16 rounds `p` to 1."""
+    return (
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, cst.Subtract)
+        and isinstance(node.left, (cst.Integer, cst.Float))
     )
 
 
