@@ -59,7 +59,8 @@ class Layers:
 
     def _listed_pairs(self) -> Iterator[LayerPair]:
         for call in self.tree.all(cst.Call):
-            if self.names.name(call.func) == "torch.nn.Sequential" and not self._is_taken_apart(call):
+            in_order = self.names.name(call.func) == "torch.nn.Sequential"
+            if in_order and not self._is_taken_apart(call):
                 yield from self._neighbours([arg.value for arg in call.args if not arg.star])
                 for arg in call.args:
                     if arg.star == "*":
