@@ -28,6 +28,7 @@ __all__ = [
     "optimized",
     "owned",
     "shown",
+    "spoken_of",
     "trained",
     "trainer_option",
     "whole",
@@ -109,6 +110,16 @@ def trainer_option(pattern: str) -> Ask:
     return ask
 
 
+def spoken_of(pattern: str, what: str) -> Ask:
+    """Cannot be told where an identifier matches, and nothing shows what stands behind it."""
+
+    def ask(survey: Survey) -> Answer | None:
+        node = survey.word(pattern)
+        return cannot_tell(f"what {survey.quoted(node)} {what}") if node else None
+
+    return ask
+
+
 def decided(why: str) -> Ask:
     """Cannot be told from a file."""
     return lambda survey: cannot_tell(why)
@@ -150,6 +161,9 @@ def evaluated(survey: Survey) -> Answer | None:
     """Nothing to say where the file evaluates; else why not."""
     if survey.script.evaluations():
         return None
+    call = survey.calling(r"(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?")
+    if call is not None and call.args:
+        return cannot_tell(f"what {survey.quoted(call)} evaluates, and how")
     return not_applicable("this file evaluates nothing")
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, looped, method, trained, trainer_option, whole
+from torchlint.audit.asking import calls, looped, method, spoken_of, trained, trainer_option, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
@@ -20,6 +20,9 @@ from torchlint.audit.technique import (
 __all__ = ["CHECKPOINTS"]
 
 
+_RESUMING: Final = (
+    r"(?:\w+_)?(?:resume|restart|restore)\w*|load_(?:checkpoint|model|ckpt|weights)\w*"
+)
 _SAVERS: Final = ("save_state", "save_pretrained", "save_checkpoint", "save_model")
 
 
@@ -31,7 +34,7 @@ def _saves(survey: Survey) -> cst.Call | None:
 def _saves_nothing(survey: Survey) -> Answer | None:
     if _saves(survey):
         return None
-    saver = survey.word(r"save_?(?:checkpoint|model|state|weight|network|ckpt)\w*")
+    saver = survey.calling(r"save_(?!image|fig|plot|path|dir)\w+|\w+_save|saver")
     if saver is not None:
         return cannot_tell(f"what {survey.quoted(saver)} saves, and how often")
     return not_applicable("nothing is saved in this file")
@@ -55,9 +58,10 @@ def _copied(survey: Survey) -> Answer | None:
     for call in survey.script.calls("copy.deepcopy"):
         if "state_dict" in survey.script.code(call.node):
             return in_use(survey.line(call.node), survey.quoted(call.node))
-    if survey.word(r"best\w*(?:state|weight|model|wts|param)\w*") is None:
+    kept = survey.word(r"best\w*(?:state|weight|model|wts|param)\w*")
+    if kept is None:
         return not_applicable("no best weights are kept in memory")
-    return None
+    return cannot_tell(f"what {survey.quoted(kept)} keeps of the best weights")
 
 
 def _restored(survey: Survey) -> Answer | None:
@@ -106,7 +110,8 @@ CHECKPOINTS: Final = (
         ("S2",),
         (_restored, trainer_option("resume_from_checkpoint|ckpt_path"),
          method("load_checkpoint", "load_state"),
-         calls(r"torch\.distributed\.checkpoint\.load\w*"), looped, trained, whole, _never_loaded),
+         calls(r"torch\.distributed\.checkpoint\.load\w*"), looped, trained, whole,
+         spoken_of(_RESUMING, "brings back"), _never_loaded),
         gain="saves the time of a run that was interrupted",
     ),
 )  # fmt: skip

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import accelerated, calls, decided, owned, trained, whole
+from torchlint.audit.asking import accelerated, calls, decided, owned, spoken_of, trained, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 from torchlint.semantic.values import State
 
 __all__ = ["DISTRIBUTED"]
 
+_PERHAPS: Final = spoken_of(
+    r"\w*distributed|ddp|\w*world_size|\w*local_rank", "makes of several GPUs"
+)
 _WRAPS: Final = (
     r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
     r"(?:deepspeed\.initialize|horovod\.torch\.init)|apex\.parallel\.DistributedDataParallel"
@@ -20,7 +23,7 @@ _WRAPS: Final = (
 def _one_process(survey: Survey) -> Answer | None:
     if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
         return None
-    return whole(survey) or not_applicable("this file trains in one process")
+    return whole(survey) or _PERHAPS(survey) or not_applicable("this file trains in one process")
 
 
 def _spawned(survey: Survey) -> Answer | None:
@@ -78,6 +81,7 @@ DISTRIBUTED: Final = (
         "DistributedDataParallel on several GPUs",
         ("S0", "S1", "S2", "S3.10"),
         (calls(_WRAPS), owned, accelerated, trained,
+         _PERHAPS,
          decided("how many GPUs there are: this file uses one")),
         ("TL701",),
         "cited, without a figure: DataParallel copies the network anew in every step",

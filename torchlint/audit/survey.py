@@ -153,6 +153,15 @@ class Survey:
         asked = re.compile(pattern, re.IGNORECASE)
         return next((node for word, node in self._words if asked.fullmatch(word)), None)
 
+    def calling(self, pattern: str) -> cst.Call | None:
+        """Give the first call of something whose last name matches, wherever it comes from."""
+        asked = re.compile(pattern)
+        for call in self.script.all(cst.Call):
+            func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+            if isinstance(func, cst.Name) and asked.fullmatch(func.value):
+                return call
+        return None
+
     def keyword(self, pattern: str) -> cst.Arg | None:
         """Give the first argument whose keyword matches a pattern and is not surely off."""
         asked = re.compile(pattern)
