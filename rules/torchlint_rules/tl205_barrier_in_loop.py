@@ -109,6 +109,19 @@ class BarrierInLoop(Rule):
             -     torch.cuda.reset_peak_memory_stats()
               gc.collect()
             """,
+        "a test that only asks for the device goes as well": """
+              import torch
+              model = torch.nn.Linear(4, 4).cuda()
+              def train(loader, optimizer, args):
+                  for x, y in loader:
+                      loss = model(x.cuda()).mean()
+                      loss.backward()
+                      optimizer.step()
+            -         if args.device == "cuda":
+            -             torch.cuda.synchronize()
+            -         if torch.cuda.is_available():
+            -             torch.cuda.empty_cache()
+            """,
         "the import goes with the last use": """
             - import gc
               import torch
@@ -152,7 +165,7 @@ class BarrierInLoop(Rule):
                   loss = model(x.cuda()).mean()
                   loss.backward()
                   optimizer.step()
-                  if use_gpu:
+                  if crowded():
             -         torch.cuda.empty_cache()
             +         pass
             """,
@@ -356,21 +369,33 @@ def _copies_to_host(script: Script, call: cst.Call) -> bool:
 
 
 def _fix(script: Script, site: CallSite, hot: list[CallSite]) -> Fix | None:
-    line = script.statement(site.node)
     if not _can_go(script, site):
         return None
-    assert isinstance(line, cst.SimpleStatementLine)
-    edits: Edits = script.rewrite.drop(line)
-    imports = script.rewrite.without_imports(line)
+    gone = _gone(script, site)
+    edits: Edits = script.rewrite.drop(gone)
+    imports = script.rewrite.without_imports(gone)
     alike = [other for other in hot if other.name == site.name and _can_go(script, other)]
     if not imports and len(alike) > 1:
-        lines = [script.statement(other.node) for other in alike]
-        imports = script.rewrite.without_imports(*lines)
+        together = [_gone(script, other) for other in alike]
+        imports = script.rewrite.without_imports(*together)
         if imports:
-            drops = [script.rewrite.drop(each) for each in lines if isinstance(each, type(line))]
-            edits = tuple(edit for drop in drops for edit in drop)
+            edits = tuple(edit for each in together for edit in script.rewrite.drop(each))
     because = _BARRIERS[str(site.name)].because
     return Fix.unsafe(f"Take out {script.code(site.node)}", edits, imports or (), because=because)
+
+
+def _gone(script: Script, site: CallSite) -> cst.BaseStatement:
+    """Give the line of a call, or the `if` that holds nothing else and only asks for a device."""
+    line = script.statement(site.node)
+    block = script.parent(line)
+    test = script.parent(block) if block is not None else None
+    alone = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
+    if not alone or not isinstance(test, cst.If) or test.orelse is not None:
+        return line
+    asks = (script.name(call.func) or "" for call in script.within(test.test, cst.Call))
+    if isinstance(script.parent(test), cst.If) or "#" in script.code(test):
+        return line
+    return test if all(name.endswith(".is_available") for name in asks) else line
 
 
 def _can_go(script: Script, site: CallSite) -> bool:
