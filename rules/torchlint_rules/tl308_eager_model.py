@@ -161,6 +161,22 @@ class EagerModel(Rule):
               if __name__ == "__main__":
                   Trainer().fit()
             """,
+        "two at once, each by what makes it": """
+              import torch
+              from mine import Block, loader
+              class Maker(torch.nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.body = Block()
+              class Critic(Maker):
+                  pass
+            ! maker, critic = Maker().cuda(), Critic().cuda()
+              optimizer = torch.optim.SGD(maker.parameters(), lr=0.1)
+              for x, y in loader:
+                  loss = (critic(maker(x.cuda())) - y.cuda()).square().mean()
+                  loss.backward()
+                  optimizer.step()
+            """,
         "two on a line have no line behind them": """
               import torch
               from mine import Net, loader
@@ -405,23 +421,29 @@ class EagerModel(Rule):
         known: set[str] = set()
         for move in moves:
             name = _named(script, move)
-            if name in known or not _is_trained(script, move, name) or _is_small(script, move):
+            if (
+                (name and name in known)
+                or not _is_trained(script, move, name)
+                or _is_small(script, move)
+            ):
                 continue
             known.add(name)
             edits = _compiled(script, move, name)
             fix = None
             if edits is not None:
                 fix = Fix.unsafe("Compile the network", edits, because=_BECAUSE)
-            yield Finding(self.code, script.span(move.call), _message(script, name), fix)
+            yield Finding(self.code, script.span(move.call), _message(script, name, move), fix)
         name = _run(script) if not moves else ""
         node = place(script) if name else None
         if node is not None:
             yield Finding(self.code, script.span(node), _message(script, name))
 
 
-def _message(script: Script, name: str) -> str:
+def _message(script: Script, name: str, move: Move | None = None) -> str:
     """Say what it costs that a network is not compiled, and how to compile it."""
     named = f"`{name}`" if name else "the network"
+    if not name and move is not None and isinstance(move.moved, cst.Call):
+        named = f"`{script.code(move.moved.func)}`"
     if script.target.has((2, 2)):
         how = f"`{name or 'model'}.compile()`"
     else:
