@@ -99,8 +99,8 @@ class HandwrittenPointwise(Rule):
               print(torch.ones(1))
             """,
         "Swish as methods, without an import of the functions": """
-            + import torch.nn.functional as F
               import torch
+            + import torch.nn.functional as F
               def swish(x):
             -     return x.mul(x.sigmoid())
             +     return F.silu(x)

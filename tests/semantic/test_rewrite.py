@@ -217,6 +217,15 @@ def test_importing_a_name_and_an_alias() -> None:
     assert (found[0], _made(script, found[1])) == ("np", "import numpy as np\nimport sys\n")
 
 
+def test_importing_a_part_of_a_package_that_is_imported() -> None:
+    script = _script("import sys\nimport torch\nimport yaml\n")
+    found = script.rewrite.importing("torch.nn.functional", alias="F")
+    assert found is not None
+    assert _made(script, found[1]) == (
+        "import sys\nimport torch\nimport torch.nn.functional as F\nimport yaml\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "words", "made"),
     [

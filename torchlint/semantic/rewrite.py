@@ -207,7 +207,8 @@ class Rewrite:
         line = f"from {module} import {name}" if name else f"import {module}"
         if alias:
             line = f"{line} as {alias}"
-        return alias or name or module, self.insert(self._import_place(), f"{line}{self.newline}")
+        place = self._import_place(module)
+        return alias or name or module, self.insert(place, f"{line}{self.newline}")
 
     def importing_names(self, module: str, *names: str) -> tuple[tuple[str, ...], Edits] | None:
         """Give how to write names of a module and the edits that import them.
@@ -339,9 +340,15 @@ class Rewrite:
         line = self.tree.parent(node)
         return line is not None and self.tree.parent(line) is self.tree.module
 
-    def _import_place(self) -> int:
-        """Find the line before which an import goes: behind docstring and `__future__`."""
+    def _import_place(self, module: str) -> int:
+        """Find where an import goes: first, but a part of a package behind the whole."""
         body = self.tree.module.body
+        package, _, part = module.partition(".")
+        for line in body:
+            if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Import):
+                whole = any(dotted(alias.name) == package for alias in line.body[0].names)
+                if part and whole and len(line.body) == 1:
+                    return self.after_line(self.tree.span(line).end)
         first = 0
         for index, line in enumerate(body):
             small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
