@@ -85,6 +85,16 @@ class LoggingEveryStep(Rule):
             +         logger.info("loss %f", loss)
             +         print("{} {}".format(i, float(loss)))
             """,
+        "a stream that a star import brought along": """
+              import torch.nn.functional as F
+              from utils import *
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+            -     sys.stdout.write("%f" % loss.item())
+            +     if i % 50 == 0:
+            +         sys.stdout.write("%f" % loss.item())
+            """,
         "a progress bar": """
               import torch.nn.functional as F
               from tqdm import tqdm
@@ -295,7 +305,7 @@ class LoggingEveryStep(Rule):
 def _logs(script: Script, call: cst.Call) -> bool:
     """Whether a call shows or records its arguments."""
     func = call.func
-    if script.name(func) in _FUNCTIONS:
+    if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
     if isinstance(func, cst.Name):
         return func.value == "progress_bar"

@@ -216,7 +216,7 @@ class PickledModule(Rule):
             name = script.code(network)
             message = (
                 f"this file pickles `{name}` with its class: only this very code can load it, and "
-                f"torch.load refuses it since 2.6; save {name}.state_dict()"
+                f"torch.load refuses it by default since 2.6; save {name}.state_dict()"
             )
             together = [one for one, other in saves if script.code(other) == name]
             fix = _fix(script, name, together, loads) if len(together) == len(saves) else None
