@@ -86,6 +86,7 @@ class EagerModel(Rule):
     summary = "the network trains without torch.compile"
     impact = "high"
     safety = Safety.UNSAFE
+    articles = ("S1", "S3.bonus")
     needs = (".backward(",)
     since = (2, 0)
     default = False
