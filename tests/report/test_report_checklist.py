@@ -35,6 +35,7 @@ AUDIT = Audit(
 )
 NOTHING_TO_FIX = Audit("train.py", AUDIT.rows[1:])
 NOTHING_MISSING = Audit("train.py", AUDIT.rows[1:3])
+NOTHING_THERE = Audit("utils.py", AUDIT.rows[2:3])
 
 
 def test_text(snapshot: SnapshotAssertion) -> None:
@@ -65,6 +66,7 @@ def test_colours_change_nothing_else() -> None:
         (AUDIT, "Next: `torchlint fix --unsafe-fixes train.py`"),
         (NOTHING_TO_FIX, "Next: what is missing is for you to decide"),
         (NOTHING_MISSING, "Next: nothing that torchlint can see is missing"),
+        (NOTHING_THERE, "Next: audit the script that trains, this one does not."),
     ],
 )
 def test_the_last_line_says_what_to_do_next(audit: Audit, words: str) -> None:

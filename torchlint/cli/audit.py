@@ -57,6 +57,9 @@ def _audited(run: Run, script: Path) -> Audit | None:
     from torchlint.audit import audit
     from torchlint.engine.parsing import UnparsableError
 
+    if script.suffix == ".ipynb":
+        run.report_errors([f"{script} is a notebook: export it as a script first"])
+        return None
     try:
         source = Source.from_bytes(script.read_bytes(), str(script))
         with refused():

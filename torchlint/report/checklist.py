@@ -71,6 +71,8 @@ def _next(audit: Audit) -> str:
         )
     if any(row.state is State.MISSING for row in audit.rows):
         return "Next: what is missing is for you to decide, no rule demands it."
+    if all(row.state is not State.IN_USE for row in audit.rows):
+        return "Next: audit the script that trains, this one does not."
     return "Next: nothing that torchlint can see is missing."
 
 
