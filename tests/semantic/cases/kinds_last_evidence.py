@@ -62,3 +62,9 @@ def nas_style(valid_queue, model, criterion):
     for step, (input, target) in enumerate(valid_queue):  # role: EVAL_BATCH
         logits = model(input.cuda())  # kind: TENSOR
         loss = criterion(logits, target.cuda())  # kind: LOSS
+
+
+def convert(path):
+    model = torch.load(path)
+    state = model  # kind: UNKNOWN
+    state["weights"] = model["weights"]
