@@ -190,7 +190,9 @@ class SoftmaxBeforeCrossEntropy(Rule):
                   def forward(self, x):
                       x = self.fc(x)
             !         return self.softmax(x)
+              from runner import fabric, optimizer
               model = nn.DataParallel(Net()).cuda()
+              model, optimizer = fabric.setup(model, optimizer)
               criterion = nn.CrossEntropyLoss()
               def train(x, y):
                   return criterion(model(x), y)

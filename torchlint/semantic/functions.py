@@ -23,6 +23,7 @@ _WRAPPERS: Final = frozenset({
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 })  # fmt: skip
 _SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
+_PREPARING: Final = ("prepare", "setup")
 
 
 class Functions:
@@ -176,9 +177,22 @@ class Functions:
                 found.add(self.instance_of(value))
             elif binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
                 found |= {self.instance_of(given) for given in self.given(binding.node)} or {None}
+            elif binding.how is How.UNPACKED and len(binding.path) == 1:
+                found.add(self._prepared(value, binding.path[0]))
             else:
                 return None
         return found.pop() if len(found) == 1 else None
+
+    def _prepared(self, call: cst.BaseExpression | None, position: int) -> cst.ClassDef | None:
+        """Look through `net, optimizer = accelerator.prepare(net, optimizer)`."""
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return None
+        plain = all(not arg.star and arg.keyword is None for arg in call.args)
+        if call.func.attr.value not in _PREPARING or self.definition(call.func) is not None:
+            return None
+        if not plain or position >= len(call.args):
+            return None
+        return self.instance_of(call.args[position].value)
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Give the bindings of an attribute of an object whose class is in this file."""
