@@ -32,7 +32,7 @@ _CLASSIFIERS: Final = re.compile(
 )
 _BY_NAME: Final = re.compile(
     r"(?:wide_?|pre_?act_?)?resne[xs]?t\w*|vgg\w*|densenet\w*|mobilenet\w*|efficientnet\w*|alexnet\w*|"
-    r"(?:res)?u_?net\w*|lenet\w*|\w*convnet\w*|\w*cnn",
+    r"(?:res)?u_?net\w*|generator(?:u_?|res)net|lenet\w*|\w*convnet\w*|\w*cnn",
     re.IGNORECASE,
 )
 _SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
@@ -78,8 +78,13 @@ def named_convolutional(script: Script) -> bool:
         _CLASSIFIERS.fullmatch(name)
         or (not name.startswith("torch") and _BY_NAME.fullmatch(name.rpartition(".")[2]))
         for call in script.all(cst.Call)
-        if (name := script.name(call.func)) is not None
+        if (name := script.name(call.func) or _bare(call.func)) is not None
     )
+
+
+def _bare(func: cst.BaseExpression) -> str | None:
+    """Give a name that nothing but `from module import *` can have brought."""
+    return func.value if isinstance(func, cst.Name) else None
 
 
 def trains(script: Script) -> bool:

@@ -26,7 +26,7 @@ _CONVOLUTIONS: Final = frozenset(
 _VARYING: Final = re.compile(
     r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
     r"pack_padded|bucket|batch_sampler|keep_ratio|torchaudio|librosa|spectrogram|"
-    r"progressive|random_?size|random_?resolution|style_?(?:image|transfer)|content_?image"
+    r"progressive|random_?size(?!dcrop)|random_?resolution|style_?(?:image|transfer)|content_?image"
 )
 _REPRODUCIBLE: Final = re.compile(
     r"deterministic|reproducib|seed_everything|set_seed|seed_all|set_random_seed|setup_seed|fix_seed"
@@ -118,6 +118,23 @@ class CudnnAutotunerOff(Rule):
               optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
               for x, y in DataLoader(images, batch_size=args.batch_size):
                   loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+                  optimizer.step()
+            """,
+        "a generator, by its name; crops are of one size": """
+              import torch
+              from models import *
+              from torch.utils.data import DataLoader
+              from torchvision import transforms
+            +
+            + torch.backends.cudnn.benchmark = True
+
+              crop = transforms.RandomSizedCrop(224)
+            - generator = GeneratorUNet().cuda()
+            + generator = GeneratorUNet().cuda()
+              optimizer = torch.optim.Adam(generator.parameters())
+              for x, y in DataLoader(images, batch_size=args.batch_size):
+                  loss = torch.nn.functional.l1_loss(generator(x.cuda()), y.cuda())
                   loss.backward()
                   optimizer.step()
             """,
