@@ -344,7 +344,7 @@ def evaluate(loader, learning):
             print(net(x))
 """
 
-BATCHES_BY_HAND: Final = '''\
+BATCHES_BY_HAND: Final = """\
 import torch
 
 data = torch.arange(1000)
@@ -353,7 +353,7 @@ data = torch.arange(1000)
 def get_batch():
     start = torch.randint(len(data) - 8, (1,)).item()
     return data[start : start + 8]
-'''
+"""
 
 SMALL: Final = {
     "everything tuned": TUNED,
