@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from torchlint import suppress
 from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.row import Row, State
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, missing, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, missing, not_applicable
 from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.engine.parsing import parse_script, syntax_tree
@@ -22,6 +23,10 @@ from torchlint.semantic.target import Target
 from torchlint.source import Source
 
 __all__ = ["Audit", "audit"]
+
+OTHERS: Final = "other rules"
+"""The family of the rules of other packs, and of those that no technique names yet."""
+_OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
     look = _Look(source, registry, settings)
     rows = tuple(
         look.row(family, technique)
-        for family, techniques in FAMILIES.items()
+        for family, techniques in look.families.items()
         for technique in techniques
     )
     return Audit(source.path, rows, look.result.errors)
@@ -58,7 +63,16 @@ class _Look:
         target = Target(settings.target_torch, settings.target_device)
         self.survey = Survey(parse_script(source, target, syntax_tree(source)))
         self.heads = {head.code: head for head in registry.rules}
+        self.families = {**FAMILIES, OTHERS: tuple(self._others())}
         self.result = self._checked()
+
+    def _others(self) -> Iterator[Technique]:
+        """Yield a technique of its own for each rule that belongs to none."""
+        owned = {code for each in FAMILIES.values() for one in each for code in one.rules}
+        for head in self.registry.rules:
+            if head.code not in owned and head.code not in _OF_THE_ENGINE:
+                articles = head.load().articles
+                yield Technique(head.name, articles, (_only_its_rule,), (head.code,))
 
     def row(self, family: str, technique: Technique) -> Row:
         """Say what the script makes of a technique."""
@@ -79,7 +93,7 @@ class _Look:
     def _checked(self) -> FileResult:
         codes = {
             code
-            for techniques in FAMILIES.values()
+            for techniques in self.families.values()
             for technique in techniques
             for code in technique.rules
         }
@@ -144,6 +158,10 @@ class _Look:
             yield not_applicable(
                 f"needs torch {needed[0]}.{needed[1]}, and {target[0]}.{target[1]} must do"
             )
+
+
+def _only_its_rule(survey: Survey) -> Answer:
+    return cannot_tell("only its rule looks for it, and found nothing")
 
 
 def _also(rows: list[int]) -> str:
