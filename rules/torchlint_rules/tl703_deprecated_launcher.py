@@ -1,3 +1,4 @@
+# torchlint: ignore-file[TL703] what it looks for stands in its page and its examples
 """TL703: what only the deprecated `torch.distributed.launch` does."""
 
 from __future__ import annotations
