@@ -207,6 +207,15 @@ def test_importing_a_module(text: str, word: str, made: str) -> None:
     assert (found[0], _made(script, found[1])) == (word, made)
 
 
+def test_an_import_made_beside_one_in_a_try_is_not_made_again() -> None:
+    script = _script("try:\n    import torch\nexcept ImportError:\n    raise\n")
+    made = script.rewrite.importing("torch")
+    assert made is not None
+    text = _made(script, made[1])
+    assert text.startswith("import torch\ntry:")
+    assert _script(text).rewrite.importing("torch") == ("torch", ())
+
+
 def test_importing_a_name_and_an_alias() -> None:
     script = _script("import sys\n")
     found = script.rewrite.importing("torch", "nn")

@@ -193,10 +193,8 @@ class Rewrite:
         """
         wanted = f"{module}.{name}" if name else module
         for bound, bindings in self.scopes.module.bindings.items():
-            if "." not in bound and all(
-                each.how is How.IMPORT and each.qualified == wanted and self._at_top(each.node)
-                for each in bindings
-            ):
+            same = all(each.how is How.IMPORT and each.qualified == wanted for each in bindings)
+            if same and "." not in bound and any(self._at_top(each.node) for each in bindings):
                 return bound, ()
         word = alias or name or module.partition(".")[0]
         bound_here = self.scopes.module.bindings.get(word, [])
