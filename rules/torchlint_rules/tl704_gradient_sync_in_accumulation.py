@@ -567,10 +567,6 @@ def _changes(script: Script, test: cst.BaseExpression, lines: list[cst.BaseState
     )
 
 
-def _only_counts(script: Script, test: cst.BaseExpression) -> bool:
-    return all(script.name(call.func) == "builtins.len" for call in script.within(test, cst.Call))
-
-
 def _last_part(script: Script, window: Window) -> str | None:
     """Say in which pass over the parts of a batch the last one comes."""
     node = window.loop.node

@@ -9,6 +9,7 @@ from typing import Any, Final
 import libcst as cst
 
 from torchlint.semantic.syntax.cursor import Cursor, UnusualError
+from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
 from torchlint.semantic.syntax.makers import maker
 
 __all__ = ["Expressions"]
@@ -63,17 +64,12 @@ _parameters = maker(
 _param = maker(cst.Param, "name", "annotation", "equal", "default", "comma", "star")
 _annotation = maker(cst.Annotation, "annotation")
 
-_COMMA: Final = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 _EQUAL: Final = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
 )
 _COLON: Final = cst.Colon()
-_NONE: Final = cst.MaybeSentinel.DEFAULT
 _param_star = maker(cst.ParamStar)
 _SLASH: Final = cst.ParamSlash()
-_ASYNC: Final = cst.Asynchronous()
-_OPEN: Final = cst.LeftParen()
-_CLOSE: Final = cst.RightParen()
 _OPERATORS: Final = {
     ast.Add: cst.Add(),
     ast.Sub: cst.Subtract(),
@@ -121,7 +117,7 @@ class Expressions(Cursor):
         made = _READERS.get(type(node))
         if made is None:
             raise UnusualError(type(node).__name__)
-        lpar, rpar = ((_OPEN,) * count, (_CLOSE,) * count) if count else ((), ())
+        lpar, rpar = ((OPEN,) * count, (CLOSE,) * count) if count else ((), ())
         found, end = made(self, node, start, lpar, rpar)
         if count:
             end = self.closed(end, count)
@@ -150,8 +146,8 @@ class Expressions(Cursor):
     def comma(self, end: int) -> Any:
         """Give the comma that follows an offset, if one does."""
         if self.text[end : end + 1] not in ", \t\f\r\n\\#":
-            return _NONE
-        return _COMMA if self.text.startswith(",", self.skipped(end)) else _NONE
+            return NONE
+        return COMMA if self.text.startswith(",", self.skipped(end)) else NONE
 
     # -- atoms ----------------------------------------------------------------
 
@@ -216,7 +212,7 @@ class Expressions(Cursor):
 
     def _argument(self, node: ast.expr | ast.keyword) -> Any:
         keyword, star, start = None, "", None
-        equal: Any = _NONE
+        equal: Any = NONE
         if isinstance(node, ast.keyword):
             start = self.start(node)
             if node.arg is None:
@@ -244,7 +240,7 @@ class Expressions(Cursor):
         for_in = self.comprehension(node.generators)
         start, end = self.spans[id(elt)][0], self.at
         value = self.placed(_generator(elt, for_in, (), ()), start, end)
-        return self.around(_arg(value, None, "", _NONE, _NONE), value)
+        return self.around(_arg(value, None, "", NONE, NONE), value)
 
     def _of_subscript(self, node: ast.Subscript, start: int, lpar: Any, rpar: Any) -> _Read:
         value = self.expression(node.value)
@@ -271,7 +267,7 @@ class Expressions(Cursor):
             for each in (node.lower, node.upper, node.step)
         ]
         colons = self.text.count(":", self.at, end) + (node.upper is not None)
-        second = _COLON if node.step is not None or colons == 2 else _NONE
+        second = _COLON if node.step is not None or colons == 2 else NONE
         part = self.placed(_slice(*bounds, second), start, end)
         self.at = end
         return self.around(_subscript_element(part, self.comma(end)), part)
@@ -348,7 +344,7 @@ class Expressions(Cursor):
 
     def _of_tuple(self, node: ast.Tuple, start: int, lpar: Any, rpar: Any) -> _Read:
         if self._is_enclosed(node):
-            lpar, rpar = (*lpar, _OPEN), (*rpar, _CLOSE)
+            lpar, rpar = (*lpar, OPEN), (*rpar, CLOSE)
             self.at = start + 1
         return _tuple(self.elements(node.elts), lpar, rpar), self.end(node)
 
@@ -411,7 +407,7 @@ class Expressions(Cursor):
         self.at = start + 1
         elt = self.expression(node.elt)
         for_in = self.comprehension(node.generators)
-        return _generator(elt, for_in, (*lpar, _OPEN), (*rpar, _CLOSE)), self.end(node)
+        return _generator(elt, for_in, (*lpar, OPEN), (*rpar, CLOSE)), self.end(node)
 
     def comprehension(self, nodes: Sequence[ast.comprehension]) -> Any:
         """Give the `for` parts of a comprehension, each inside the one before."""
@@ -423,7 +419,7 @@ class Expressions(Cursor):
             for each in node.ifs:
                 test = self.expression(each)
                 ifs.append(self.around(_comp_if(test), test))
-            read.append((start, target, iterable, ifs, _ASYNC if node.is_async else None))
+            read.append((start, target, iterable, ifs, ASYNC if node.is_async else None))
         inner = None
         for start, target, iterable, ifs, asynchronous in reversed(read):
             inner = _comp_for(target, iterable, ifs, inner, asynchronous)
@@ -445,7 +441,7 @@ class Expressions(Cursor):
         start = self.at
         read = [self._param(arg, each) for arg, each in zip(plain, values, strict=True)]
         split = len(node.posonlyargs)
-        star_arg: Any = _NONE
+        star_arg: Any = NONE
         if node.vararg is not None:
             star_arg = self._param(node.vararg, None, "*")
         elif node.kwonlyargs:
@@ -455,7 +451,7 @@ class Expressions(Cursor):
             for arg, each in zip(node.kwonlyargs, node.kw_defaults, strict=True)
         ]
         rest = self._param(node.kwarg, None, "**") if node.kwarg is not None else None
-        slash = _SLASH if split else _NONE
+        slash = _SLASH if split else NONE
         found = _parameters(read[split:], star_arg, named, rest, read[:split], slash)
         return self.placed(found, start, self.at)
 
@@ -467,7 +463,7 @@ class Expressions(Cursor):
         self.at = self.spans[id(name)][1]
         annotation = self.annotation(node.annotation) if node.annotation is not None else None
         default = self.expression(value) if value is not None else None
-        equal = _EQUAL if value is not None else _NONE
+        equal = _EQUAL if value is not None else NONE
         found = _param(name, annotation, equal, default, self.comma(self.at), star)
         return self.placed(found, start, self.spans[id(name)][1])
 

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.expressions import Expressions
+from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
 from torchlint.semantic.syntax.makers import maker
 
 __all__ = ["Statements"]
@@ -58,12 +59,7 @@ _class = maker(cst.ClassDef, "name", "body", "bases", "keywords", "decorators")
 _decorator = maker(cst.Decorator, "decorator")
 _module = maker(cst.Module, "body", "default_indent", "default_newline")
 
-_ASYNC: Final = cst.Asynchronous()
-_OPEN: Final = cst.LeftParen()
-_CLOSE: Final = cst.RightParen()
 _DOT: Final = cst.Dot()
-_COMMA: Final = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-_NONE: Final = cst.MaybeSentinel.DEFAULT
 _AUGMENTED: Final = {
     ast.Add: cst.AddAssign(),
     ast.Sub: cst.SubtractAssign(),
@@ -204,7 +200,7 @@ class Statements(Expressions):
     def _of_delete(self, node: ast.Delete) -> Any:
         if len(node.targets) == 1:
             target = self.expression(node.targets[0])
-            if self.comma(self.at) is not _NONE:
+            if self.comma(self.at) is not NONE:
                 raise UnusualError("a comma behind the one thing to delete")
             return _del(target)
         elements = self.elements(node.targets)
@@ -218,7 +214,7 @@ class Statements(Expressions):
         return _nonlocal(self._listed(node.names))
 
     def _listed(self, names: Sequence[str]) -> list[Any]:
-        commas = [_COMMA] * (len(names) - 1) + [_NONE]
+        commas = [COMMA] * (len(names) - 1) + [NONE]
         return [_name_item(_name(name), comma) for name, comma in zip(names, commas, strict=True)]
 
     # -- imports --------------------------------------------------------------
@@ -237,7 +233,7 @@ class Statements(Expressions):
             return _import_from(module, _import_star(), (_DOT,) * node.level, None, None)
         names = [self._alias(each) for each in node.names]
         enclosed = self.text.startswith("(", self.skipped(found.end()))
-        lpar, rpar = (_OPEN, _CLOSE) if enclosed else (None, None)
+        lpar, rpar = (OPEN, CLOSE) if enclosed else (None, None)
         return _import_from(module, names, (_DOT,) * node.level, lpar, rpar)
 
     def _alias(self, node: ast.alias) -> Any:
@@ -286,7 +282,7 @@ class Statements(Expressions):
     def _of_for(self, node: ast.For | ast.AsyncFor) -> Any:
         target, iterable = self.expression(node.target), self.expression(node.iter)
         body = self._body(node.body)
-        asynchronous = _ASYNC if isinstance(node, ast.AsyncFor) else None
+        asynchronous = ASYNC if isinstance(node, ast.AsyncFor) else None
         return _for(target, iterable, body, self._else(node.orelse), asynchronous)
 
     def _of_while(self, node: ast.While) -> Any:
@@ -306,8 +302,8 @@ class Statements(Expressions):
             found = _with_item(item, asname, self.comma(self.at))
             items.append(self.placed(found, start, self.at))
         body = self._body(node.body)
-        lpar, rpar = (_OPEN, _CLOSE) if opened else (_NONE, _NONE)
-        asynchronous = _ASYNC if isinstance(node, ast.AsyncWith) else None
+        lpar, rpar = (OPEN, CLOSE) if opened else (NONE, NONE)
+        asynchronous = ASYNC if isinstance(node, ast.AsyncWith) else None
         return _with(items, body, asynchronous, lpar, rpar)
 
     def _opened_for_all(self, items: Sequence[ast.withitem]) -> bool:
@@ -368,7 +364,7 @@ class Statements(Expressions):
         params = self.parameters(node.args)
         returns = self.annotation(node.returns) if node.returns is not None else None
         body = self._body(node.body)
-        asynchronous = _ASYNC if isinstance(node, ast.AsyncFunctionDef) else None
+        asynchronous = ASYNC if isinstance(node, ast.AsyncFunctionDef) else None
         return _function(name, params, body, decorators, returns, asynchronous)
 
     def _of_class(self, node: ast.ClassDef) -> Any:
