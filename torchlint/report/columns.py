@@ -28,6 +28,10 @@ class Cells:
         self.shown: list[str] = []
         self.starts: list[int] = []
         """The display column of each character, and of the end of the line."""
+        if line.isascii() and line.isprintable():
+            self.shown += line
+            self.starts += range(len(line) + 1)
+            return
         at = 0
         for character in line:
             if character == "\t":

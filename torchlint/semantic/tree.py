@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar, cast
 
@@ -76,6 +77,8 @@ class Tree:
         self._order: dict[int, int] = {}
         self._end: dict[int, int] = {}
         self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        self._ranks: dict[type[cst.CSTNode], list[int]] = {}
+        """The order of the nodes of each type that was asked for inside others."""
         self._nodes: list[cst.CSTNode] = []
         self._places: Places | None = None
         self._walk()
@@ -147,19 +150,14 @@ class Tree:
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in the order of the source."""
-        first, last = self._order[id(outer)], self._end[id(outer)]
-        found = self._by_type.get(kind, [])
-        low, high = 0, len(found)
-        while low < high:
-            middle = (low + high) // 2
-            if self._order[id(found[middle])] < first:
-                low = middle + 1
-            else:
-                high = middle
-        for at in range(low, len(found)):
-            if self._order[id(found[at])] >= last:
-                return
-            yield cast("NodeT", found[at])
+        ranks = self._ranks.get(kind)
+        if ranks is None:
+            order = self._order
+            ranks = self._ranks[kind] = [order[id(node)] for node in self._by_type.get(kind, ())]
+        low = bisect_left(ranks, self._order[id(outer)])
+        high = bisect_left(ranks, self._end[id(outer)], low)
+        found = self._by_type[kind][low:high] if low < high else ()
+        return iter(cast("Sequence[NodeT]", found))
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
         """Give the statement (a line of small statements or a compound one) around `node`."""

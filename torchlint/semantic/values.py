@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property
@@ -56,6 +57,8 @@ class Value(NamedTuple):
             return _CONSTANTS.get(self.node.value, _NOTHING)
         if isinstance(self.node, cst.Integer) and self.node.value.isdigit():
             return int(self.node.value)
+        if isinstance(self.node, cst.SimpleString) and _PLAIN.fullmatch(self.node.value):
+            return self.node.value[1:-1]
         try:
             if isinstance(self.node, (cst.SimpleString, cst.Integer, cst.Float)):
                 return ast.literal_eval(self.node.value)
@@ -69,6 +72,7 @@ class Value(NamedTuple):
         return type(found) is type(value) and found == value
 
 
+_PLAIN: Final = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
 _NOTHING: Final = object()
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
