@@ -14,7 +14,14 @@ from torchlint.harness.plan import Variant
 from torchlint.harness.promise import Comparison
 from torchlint.harness.statistics import Interval, share, speedup, step_time
 from torchlint.harness.trace import Failure, SyncSite, Trace
-from torchlint.harness.verdict import Change, Outcome, Verdict, judge_speed, speed_doubt
+from torchlint.harness.verdict import (
+    Change,
+    Curves,
+    Outcome,
+    Verdict,
+    judge_speed,
+    speed_doubt,
+)
 
 __all__ = ["Evidence", "assess", "durations", "place"]
 
@@ -98,7 +105,14 @@ def assess(
         device_memory=_change(before, after, _device_memory),
         warnings=_new_warnings(before.timed, after.timed),
         doubts=tuple(doubts),
+        before=_curves(before),
+        after=_curves(after),
     )
+
+
+def _curves(side: Evidence) -> Curves:
+    times = tuple(tuple(trace.durations for trace in traces) for traces in side.rounds)
+    return Curves(times, side.numbers.losses, side.numbers.loss_steps)
 
 
 def _judge_failure(failure: Failure | None) -> tuple[Verdict, Doubt]:

@@ -11,7 +11,7 @@ from torchlint.finding import Safety
 
 __all__ = ["ORIGINAL", "Mode", "Plan", "Task", "Variant"]
 
-Mode = Literal["numbers", "syncs", "time"]
+Mode = Literal["numbers", "syncs", "time", "record", "replay"]
 """What one run of the script is for: only `time` runs are timed."""
 
 
@@ -19,10 +19,19 @@ Mode = Literal["numbers", "syncs", "time"]
 class Variant:
     """Fixed texts to lay over the import system, by absolute path, and what they promise."""
 
-    kind: Literal["rule", "all"]
+    kind: Literal["rule", "all", "kept"]
     codes: tuple[str, ...]
     safety: Safety
     texts: Mapping[str, str]
+    because: tuple[str, ...] = ()
+    """Why its fixes are not exact, where they are not."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: its codes, or that it is all of them."""
+        if not self.codes:
+            return "the original"
+        return {"rule": " ".join(self.codes), "all": "all fixes", "kept": "kept fixes"}[self.kind]
 
 
 ORIGINAL = Variant("all", (), Safety.EXACT, {})
@@ -42,6 +51,8 @@ class Plan:
     device: str = "auto"
     timeout: float = 600.0
     verbose: bool = False
+    quick: bool = False
+    """Whether a first answer is wanted soon: all fixes together, each alone as time allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,10 @@ class Task:
     """Which optimizer counts the steps, in the order in which they first stepped."""
     reference: str = ""
     """A file of final parameters: to be written when it is missing, else compared with."""
+    recording: str = ""
+    """A folder of initial weights and batches: written by `record`, read by `replay`."""
+    shift: int = 0
+    """What is added to every seed that the script sets itself."""
 
     @property
     def trace(self) -> Path:

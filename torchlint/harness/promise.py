@@ -14,6 +14,13 @@ __all__ = ["Comparison", "Word", "compare"]
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
+Method = Literal["as-is", "aligned", "seeds", "output"]
+"""How numbers were compared.
+
+Run as they are; with weights, batches and seeds of the original given to both; over several seeds;
+or by what was printed.
+"""
+
 RTOL: Final = 1e-5
 ATOL: Final = 1e-7
 EARLY: Final = 10
@@ -34,6 +41,7 @@ class Comparison:
     differs_at: int | None = None
     """The first step whose loss is not bit for bit the original's."""
     doubt: Doubt | None = None
+    method: Method = "as-is"
 
     @property
     def tolerance(self) -> str:

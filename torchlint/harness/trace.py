@@ -39,6 +39,8 @@ class ParameterMatch:
     equal: int
     distance: float
     """The largest distance of a tensor from its reference, relative to the reference's norm."""
+    updates: float | None = None
+    """How far apart the training has moved both, relative to how far it moved the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,14 @@ class Trace:
     diverted: tuple[str, ...] = ()
     processes: bool = False
     """Whether the script started processes of its own, loader workers aside."""
+    environment: bool = False
+    """Whether the script set environment variables before it imported torch."""
+    compiler: bool = False
+    """Whether the compiler of torch was imported, be it by an optimizer."""
+    misaligned: str = ""
+    """Why weights and batches of the original could not be given to this run."""
+    output: str = ""
+    """A digest of what the script printed."""
 
     def to_json(self) -> dict[str, Any]:
         """Give the trace as plain values."""

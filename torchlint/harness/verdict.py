@@ -14,6 +14,7 @@ from torchlint.harness.trace import SyncSite
 
 __all__ = [
     "Change",
+    "Curves",
     "Decision",
     "Outcome",
     "Report",
@@ -48,6 +49,18 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Curves:
+    """What one side of a comparison did step by step."""
+
+    times: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """Seconds: rounds, in each of them the runs, in each of these the steps of the window."""
+    losses: tuple[float, ...] = ()
+    """Every loss that was sent backward in the run for numbers."""
+    loss_steps: tuple[int, ...] = ()
+    """For each loss, how many steps had been taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """All that was found out about one variant."""
 
@@ -64,6 +77,8 @@ class Outcome:
     device_memory: Change = Change()
     warnings: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    before: Curves = Curves()
+    after: Curves = Curves()
 
     @property
     def decision(self) -> Decision:
@@ -86,6 +101,12 @@ class Report:
     noise: Interval | None
     outcomes: tuple[Outcome, ...]
     doubts: tuple[Doubt, ...] = ()
+    diverted: tuple[str, ...] = ()
+    """What the script meant to write, and what was written elsewhere instead."""
+    changed: tuple[str, ...] = ()
+    """Files of the project that changed in spite of the diversion."""
+    whole: bool = False
+    """Whether whole runs were timed, for want of steps."""
 
     @property
     def failed(self) -> bool:
