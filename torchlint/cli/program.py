@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking its objects apart one by one, which takes longer than some runs."""
+    """End the process without taking its objects apart, which takes longer than some runs."""
     atexit._run_exitfuncs()
     sys.stderr.flush()
     os._exit(code)
