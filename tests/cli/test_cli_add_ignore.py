@@ -6,8 +6,8 @@ import sys
 import pytest
 from cli_shell import Shell
 
-from torchlint.cli.ignorecomments import annotate
 from torchlint.edit import Span
+from torchlint.engine.ignorecomments import annotate
 from torchlint.finding import Finding
 from torchlint.source import Source
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchlint.cli.failure import remark, warn
-from torchlint.cli.ignorecomments import Annotated, annotate
 from torchlint.cli.run import Run
 from torchlint.engine import FileResult, WriteError, write_atomic
+from torchlint.engine.ignorecomments import Annotated, annotate
 from torchlint.report.summary import plural
 from torchlint.source import Source
 
