@@ -2,6 +2,15 @@
 
 from torchlint.config.loading import load
 from torchlint.config.settings import ConfigError, Settings, nearest, target_version
-from torchlint.config.values import DEVICES, place
+from torchlint.config.values import DEVICES, place, read_values
 
-__all__ = ["DEVICES", "ConfigError", "Settings", "load", "nearest", "place", "target_version"]
+__all__ = [
+    "DEVICES",
+    "ConfigError",
+    "Settings",
+    "load",
+    "nearest",
+    "place",
+    "read_values",
+    "target_version",
+]

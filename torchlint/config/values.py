@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from torchlint.config.settings import (
 )
 from torchlint.config.toml import line_of, read_text
 
-__all__ = ["DEVICES", "place", "place_of", "read_table"]
+__all__ = ["DEVICES", "place", "place_of", "read_table", "read_values"]
 
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
@@ -24,19 +25,28 @@ DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 
 def read_table(table: Mapping[str, Any], file: Path) -> Settings:
     """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`."""
+    values = read_values(table, partial(place_of, file))
+    return Settings(**values, config_file=file, sources=dict.fromkeys(values, str(file)))
+
+
+def read_values(table: Mapping[str, Any], place_of_key: Callable[[str], str]) -> dict[str, Any]:
+    """Give the options that a table sets, by the names of their fields; raises `ConfigError`.
+
+    `place_of_key` says where a key stands, for the message.
+    """
     options = {key_of(option): option for option in option_names()}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in options:
-            place = place_of(file, key)
-            raise ConfigError(f"{place}: unknown key `{key}`{nearest(key, options)}")
+            hint = nearest(key, options)
+            raise ConfigError(f"{place_of_key(key)}: unknown key `{key}`{hint}")
         option = options[key]
         read: Callable[[Any], Any] = _READERS.get(option, _words)
         try:
             values[option] = read(value)
         except ValueError as error:
-            raise ConfigError(f"{place_of(file, key)}: `{key}`: {error}") from None
-    return Settings(**values, config_file=file, sources=dict.fromkeys(values, str(file)))
+            raise ConfigError(f"{place_of_key(key)}: `{key}`: {error}") from None
+    return values
 
 
 def place_of(file: Path, key: str, word: str | None = None) -> str:
