@@ -6,10 +6,13 @@ import bisect
 import codecs
 import io
 import tokenize
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["Position", "Source", "SourceError"]
+from torchlint.edit import Edit, Span, apply_edits
+
+__all__ = ["Part", "Position", "Source", "SourceError"]
 
 
 class SourceError(Exception):
@@ -27,6 +30,32 @@ class Position:
 
     row: int
     column: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A span in the part of its file that people look at: a cell of a notebook, else the file."""
+
+    source: Source
+    span: Span
+    cell: int | None = None
+    """The number of the cell, counted from 1 over cells of every kind."""
+
+    @property
+    def start(self) -> Position:
+        """Where the span begins."""
+        return self.source.position(self.span.start)
+
+    @property
+    def end(self) -> Position:
+        """Where the span ends: the place after its last character."""
+        return self.source.position(self.span.end)
+
+    @property
+    def place(self) -> str:
+        """Row and column as a report says them: `4:1`, in a notebook `cell 3:4:1`."""
+        place = f"{self.start.row}:{self.start.column}"
+        return place if self.cell is None else f"cell {self.cell}:{place}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +105,33 @@ class Source:
     def with_text(self, text: str) -> Source:
         """Give the same file with another text."""
         return Source(self.path, text, self.encoding, self.bom)
+
+    def edited(self, edits: Iterable[Edit]) -> Source:
+        """Give the same file with edits made; raises `ValueError` when two of them clash."""
+        return self.with_text(apply_edits(self.text, edits))
+
+    def takes(self, edits: Iterable[Edit]) -> bool:
+        """Whether edits of the text can be made in the file: those of a script can."""
+        return True
+
+    def part(self, span: Span) -> Part:
+        """Give a span as people look at it."""
+        return Part(self, span)
+
+    def parts(self) -> list[tuple[int | None, Source]]:
+        """Give what people look at, one after the other: the number of a cell, and its text."""
+        return [(None, self)]
+
+    def edits_by_part(
+        self, edits: Iterable[Edit]
+    ) -> list[tuple[int | None, Source, tuple[Edit, ...]]]:
+        """Give edits as edits of the parts that they are in."""
+        return [(None, self, tuple(edits))]
+
+    @property
+    def compile_flags(self) -> int:
+        """What Python is told beside the text to compile it."""
+        return 0
 
     @cached_property
     def newline(self) -> str:

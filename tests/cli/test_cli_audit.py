@@ -51,11 +51,13 @@ def test_a_file_that_is_not_there(quick: Shell) -> None:
     assert "gone.py" in done.stderr
 
 
-def test_a_notebook_is_one_line(quick: Shell) -> None:
+def test_a_broken_notebook_is_one_line(quick: Shell) -> None:
     quick.write("a.ipynb", "{}")
     done = quick.run("audit", "a.ipynb")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: a.ipynb is a notebook: export it as a script first\n"
+    assert done.stderr == (
+        "error: a.ipynb:1: cannot be parsed: this notebook has no list of cells\n"
+    )
 
 
 def test_no_script(quick: Shell) -> None:

@@ -111,8 +111,6 @@ def test_what_is_no_file_is_passed_over(tree: Path) -> None:
     os.mkfifo(tree / "pipe.py")
     assert "pipe.py" not in _found(".")
     assert "pipe.py is no file" in _discover("pipe.py").errors[0]
-    (tree / "a.ipynb").write_text("{}")
-    assert "a.ipynb is a notebook" in _discover("a.ipynb").errors[0]
 
 
 def test_each_folder_has_its_own_settings(tree: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from torchlint import suppress
 from torchlint.audit.catalogue import FAMILIES
+from torchlint.audit.line import Line
 from torchlint.audit.row import Row, State
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, missing, not_applicable
@@ -84,10 +85,11 @@ class _Look:
             technique.name,
             technique.articles,
             answer.state,
-            answer.line,
+            answer.line.row if answer.line else None,
             answer.why,
             tuple(dict.fromkeys(each.code for each in told)),
             technique.gain if answer.state is State.MISSING else "",
+            answer.line.cell if answer.line else None,
         )
 
     def _checked(self) -> FileResult:
@@ -123,8 +125,8 @@ class _Look:
             return not_applicable(f"your settings ignore {first.code}")
         return not_applicable(f"a comment silences {first.code} on line {self._line(first)}")
 
-    def _line(self, finding: Finding) -> int:
-        return self.source.position(finding.span.start).row
+    def _line(self, finding: Finding) -> Line:
+        return Line.of(self.source, finding.span.start)
 
     def _silenced(self, finding: Finding) -> bool:
         if finding.code in self._ignored:
@@ -164,7 +166,7 @@ def _only_its_rule(survey: Survey) -> Answer:
     return cannot_tell("only its rule looks for it, and found nothing")
 
 
-def _also(rows: list[int]) -> str:
+def _also(rows: list[Line]) -> str:
     """Give the other lines, the first of them by number."""
     if not rows:
         return ""

@@ -32,3 +32,12 @@ class Row:
     """The codes that say that it is missing; none where no rule demands the technique."""
     gain: str = ""
     """What a missing technique brought where it was measured, or what is cited for it."""
+    cell: int | None = None
+    """The cell of a notebook that the line is counted in."""
+
+    @property
+    def place(self) -> str:
+        """Where to look: `4`, in a notebook `3:4` for the fourth line of cell 3."""
+        if self.line is None:
+            return ""
+        return f"{self.line}" if self.cell is None else f"{self.cell}:{self.line}"

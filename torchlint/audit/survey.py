@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import libcst as cst
 
+from torchlint.audit.line import Line
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.loops import Role
 from torchlint.semantic.script import CallSite, Script
@@ -39,9 +40,9 @@ class Survey:
 
     # -- places ---------------------------------------------------------------
 
-    def line(self, node: cst.CSTNode) -> int:
+    def line(self, node: cst.CSTNode) -> Line:
         """Give the line on which a node begins."""
-        return self.script.source.position(self.script.span(node).start).row
+        return Line.of(self.script.source, self.script.span(node).start)
 
     def quoted(self, node: cst.CSTNode) -> str:
         """Give the code of a node between backquotes, a call without its arguments."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from torchlint.audit.line import Line
 from torchlint.audit.row import State
 from torchlint.audit.survey import Survey
 
@@ -18,19 +19,19 @@ class Answer:
 
     state: State
     why: str
-    line: int | None = None
+    line: Line | None = None
 
 
 Ask = Callable[[Survey], Answer | None]
 """A question to a script; None where it has nothing to say."""
 
 
-def in_use(line: int, why: str) -> Answer:
+def in_use(line: Line, why: str) -> Answer:
     """Say that a line of the script does it."""
     return Answer(State.IN_USE, why, line)
 
 
-def missing(line: int, why: str) -> Answer:
+def missing(line: Line, why: str) -> Answer:
     """Say that it would have to be done at a line."""
     return Answer(State.MISSING, why, line)
 

@@ -11,6 +11,8 @@ import click
 from torchlint.cli.options import color_option, target_options
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
+from torchlint.edit import Span
+from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ __all__ = ["audit"]
 def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> None:
     """Go through every known technique: in use, missing, not applicable, cannot tell.
 
-    SCRIPT is a file of Python; several give one table each.
+    SCRIPT is a file of Python or a notebook; several give one table each.
     """
     run = Run({**options, "quiet": False})
     audits = [done for script in scripts if (done := _audited(run, script)) is not None]
@@ -53,28 +55,32 @@ def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> N
 
 
 def _audited(run: Run, script: Path) -> Audit | None:
-    """Audit one file; None where it cannot be read or parsed, which is reported."""
-    from torchlint.audit import audit
-    from torchlint.engine.parsing import UnparsableError
-
-    if script.suffix == ".ipynb":
-        run.report_errors([f"{script} is a notebook: export it as a script first"])
-        return None
+    """Read and audit one file; None where it cannot be read or parsed, which is reported."""
     try:
-        source = Source.from_bytes(script.read_bytes(), str(script))
-        with refused():
-            done = audit(source, run.registry, run.project.settings(script))
+        source = read_source(script.read_bytes(), str(script))
     except OSError as error:
         run.report_errors([f"{script}: cannot be read: {error.strerror}"])
     except SourceError as error:
         run.report_errors([f"{script}:{error.position.row}: cannot be parsed: {error.message}"])
-    except UnparsableError as error:
-        place = f"{script}:{error.position.row}:{error.position.column}"
-        run.report_errors([f"{place}: cannot be parsed: {error.reason}"])
     else:
-        run.report_errors(done.errors)
-        return done
+        return _of_source(run, source)
     return None
+
+
+def _of_source(run: Run, source: Source) -> Audit | None:
+    from torchlint.audit import audit
+    from torchlint.engine.parsing import UnparsableError
+
+    try:
+        with refused():
+            done = audit(source, run.registry, run.project.settings(Path(source.path)))
+    except UnparsableError as error:
+        at = source.offset(error.position)
+        place = f"{source.path}:{source.part(Span(at, at)).place}"
+        run.report_errors([f"{place}: cannot be parsed: {error.reason}"])
+        return None
+    run.report_errors(done.errors)
+    return done
 
 
 def _rendered(audits: list[Audit], form: str, paint: Paint) -> str:

@@ -20,6 +20,7 @@ from torchlint.cli.variants import make_variants
 from torchlint.harness.plan import Plan
 from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.verdict import Report
+from torchlint.notebook import is_notebook
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
 __all__ = ["verify"]
@@ -85,6 +86,11 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
 
     ARGS, after `--`, are the script's own.
     """
+    if is_notebook(str(script)):
+        raise click.ClickException(
+            f"verify runs scripts, and {script} is a notebook: "
+            f"`jupyter nbconvert --to script {script}` makes a script of it"
+        )
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException(
             f"verify runs the script, and {sys.executable} has no torch: "

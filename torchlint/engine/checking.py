@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from torchlint.engine.parsing import UnparsableError, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding, Fix
+from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 
@@ -44,7 +46,7 @@ def check_source(source: Source, rules: Selection, settings: Settings) -> FileRe
 def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) -> FileResult:
     """Give what the selected rules find in a file; bytes that are no text are one TL001."""
     try:
-        source = Source.from_bytes(data, path)
+        source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
         rules = rules.without(ignored_here(path, settings, rules.known))
@@ -114,7 +116,7 @@ class _Check:
         kept, suppressed = self._unsilenced(found)
         if kept:
             grades = Grades.of(self.settings, self.rules.known)
-            kept = [grades.graded(finding) for finding in kept]
+            kept = [self._with_fix_that_fits(grades.graded(finding)) for finding in kept]
             kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
         return FileResult(
             self.source.path, self.source, tuple(kept), suppressed, tuple(self.errors)
@@ -185,6 +187,12 @@ class _Check:
             found = found + about
             kept += [finding for finding in about if not marks.silence(finding)]
         return kept, len(found) - len(kept)
+
+    def _with_fix_that_fits(self, finding: Finding) -> Finding:
+        """Give a finding without its fix where the file cannot take that."""
+        if finding.fix is None or self.source.takes(finding.fix.edits):
+            return finding
+        return replace(finding, fix=None)
 
     def _about_comments(self, marks: suppress.Suppressions) -> Iterator[Finding]:
         """Yield a finding for each suppression that silenced nothing."""

@@ -25,7 +25,7 @@ class Discovery:
 
 
 def discover(paths: Iterable[Path], project: Project) -> Discovery:
-    """Find the Python files under `paths`; a file that is named is taken whatever its name."""
+    """Find the scripts and notebooks under `paths`; a named file is taken whatever its name."""
     search = _Search(project)
     for path in paths:
         search.add(path)
@@ -55,8 +55,6 @@ class _Search:
             self._walk(str(path), settings)
         elif not stat.S_ISREG(mode):
             self.errors.append(f"{path} is no file that can be read twice")
-        elif path.suffix == ".ipynb":
-            self.errors.append(f"{path} is a notebook: export it as a script first")
         elif path.suffix != ".pyi":
             self.found[str(path)] = None
 
@@ -91,7 +89,7 @@ class _Search:
                 if entry.is_dir(follow_symlinks=False):
                     if not self._left_out(entry, True, settings, ignored):
                         folders.append((entry.path, ignored))
-                elif entry.name.endswith(".py"):
+                elif entry.name.endswith((".py", ".ipynb")):
                     self._take(entry, settings, ignored)
 
     def _take(self, entry: os.DirEntry[str], settings: Settings, ignored: Ignored) -> None:

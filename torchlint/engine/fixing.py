@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from torchlint.config import Settings
-from torchlint.edit import Edit, apply_edits, touch
+from torchlint.edit import Edit, touch
 from torchlint.engine.checking import check_bytes, check_source
 from torchlint.engine.grading import applies
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.trust import harm
 from torchlint.finding import Finding
+from torchlint.notebook import read_source
 from torchlint.registry import Selection
 from torchlint.source import Source, SourceError
 
@@ -38,7 +39,7 @@ def fix_bytes(
 ) -> FixResult:
     """Fix a file; bytes that are no text are left as they are with one TL001."""
     try:
-        source = Source.from_bytes(data, path)
+        source = read_source(data, path)
     except SourceError:
         return unchanged(check_bytes(data, path, rules, settings))
     return fix_source(source, rules, settings, accept)
@@ -146,7 +147,7 @@ class _Fixing:
 
     def _with(self, chosen: Sequence[Finding]) -> Source:
         """Give the text with these fixes made; raises `ValueError` if edits of one fix clash."""
-        return self.source.with_text(apply_edits(self.source.text, _edits(chosen)))
+        return self.source.edited(_edits(chosen))
 
     def _harm(self, chosen: Sequence[Finding]) -> str | None:
         if not chosen:

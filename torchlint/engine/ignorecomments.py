@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torchlint.edit import Edit, Span, apply_edits
+from torchlint.edit import Edit, Span
 from torchlint.finding import Finding
 from torchlint.source import Source
 from torchlint.suppress import Suppression, find_suppressions
@@ -52,7 +52,9 @@ def annotate(source: Source, findings: Iterable[Finding], known: Mapping[str, st
     edits = [
         edit for row, codes in wanted.items() for edit in _edits(source, row, sorted(codes), marks)
     ]
-    after = source.with_text(apply_edits(source.text, edits))
+    if not source.takes(edits):
+        return Annotated(source, (), findings)
+    after = source.edited(edits)
     if edits and not _same_code(source.text, after.text):
         return Annotated(source, (), findings)
     return Annotated(after, tuple(silenced), tuple(refused))

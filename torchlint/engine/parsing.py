@@ -75,6 +75,7 @@ def _compiled(source: Source, flags: int) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            flags |= source.compile_flags
             return compile(source.text, source.path, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         position = _inside(source, error.lineno or 1, error.offset or 1)

@@ -15,6 +15,7 @@ from torchlint.engine.fixing import fix_source, unchanged
 from torchlint.engine.grading import applies
 from torchlint.engine.project import Project
 from torchlint.engine.results import FileResult, FixResult
+from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, Selection
 from torchlint.source import Source, SourceError
 
@@ -159,7 +160,7 @@ class _Batch(Generic[R]):
             return self._known(FileResult(str(path), None, errors=(said,)))
         settings, rules = self.project.settings(path), self.project.selection(path)
         try:
-            source = Source.from_bytes(data, str(path))
+            source = read_source(data, str(path))
         except SourceError:
             return self._known(check_bytes(data, str(path), rules, settings))
         if not matters(source.text, rules):

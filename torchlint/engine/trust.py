@@ -25,7 +25,7 @@ def harm(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
 
 def _unwritable(after: Source) -> str | None:
     try:
-        again = Source.from_bytes(after.to_bytes(), after.path)
+        again = type(after).from_bytes(after.to_bytes(), after.path)
     except SourceError as error:
         return f"cannot be written: {error.message}"
     if again != after:

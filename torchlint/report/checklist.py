@@ -41,12 +41,11 @@ def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
         State.NOT_APPLICABLE: str,
     }
     state = styled[row.state](row.state.value) + " " * (14 - len(row.state.value))
-    place = "" if row.line is None else str(row.line)
     text = printable(f"{row.technique}: {row.why}{_aside(row)}")
     first, *rest = textwrap.wrap(text, width - _LEFT, break_on_hyphens=False)
     named = paint.strong(row.technique)
     shown = first.replace(row.technique, named, 1) if first.startswith(row.technique) else first
-    yield f"  {state} {place:>5}  {shown}"
+    yield f"  {state} {row.place:>5}  {shown}"
     yield from (" " * _LEFT + line for line in rest)
 
 
@@ -92,6 +91,7 @@ def _object(audit: Audit) -> dict[str, Any]:
                 "technique": row.technique,
                 "articles": list(row.articles),
                 "state": row.state.value,
+                **({} if row.cell is None else {"cell": row.cell}),
                 "line": row.line,
                 "why": row.why,
                 "rules": list(row.rules),
@@ -109,7 +109,7 @@ def checklist_markdown(audit: Audit) -> str:
         lines += ["", f"## {family}", "", "| technique | state | line | why | rules | gain |"]
         lines.append("|---|---|---|---|---|---|")
         lines += [
-            f"| {row.technique} | {row.state.value} | {row.line or ''} | {_cell(row.why)} "
+            f"| {row.technique} | {row.state.value} | {row.place} | {_cell(row.why)} "
             f"| {', '.join(row.rules)} | {row.gain} |"
             for row in rows
         ]

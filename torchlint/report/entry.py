@@ -8,7 +8,7 @@ from functools import cached_property
 
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.report.card import Card
-from torchlint.source import Position, Source
+from torchlint.source import Part, Position, Source
 
 __all__ = ["Entry", "Report"]
 
@@ -25,14 +25,30 @@ class Entry:
     """The least safety of the fixes that the settings of the file apply."""
 
     @cached_property
+    def part(self) -> Part:
+        """The finding in the cell of a notebook, or in the file."""
+        return self.source.part(self.finding.span)
+
+    @cached_property
     def start(self) -> Position:
         """Where the finding begins."""
-        return self.source.position(self.finding.span.start)
+        return self.part.start
 
     @cached_property
     def end(self) -> Position:
         """Where the finding ends: the place after its last character."""
-        return self.source.position(self.finding.span.end)
+        return self.part.end
+
+    @property
+    def in_file(self) -> tuple[Position, Position]:
+        """Start and end for a format that knows no cells: for a notebook, its top."""
+        top = Position(1, 1)
+        return (self.start, self.end) if self.part.cell is None else (top, top)
+
+    @property
+    def place(self) -> str:
+        """Row and column of the finding, in a notebook with the cell."""
+        return self.part.place
 
     @property
     def fix(self) -> Fix | None:

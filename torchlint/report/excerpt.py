@@ -38,7 +38,8 @@ class Excerpt:
     @classmethod
     def of(cls, source: Source, span: Span, sign: str = "^", context: int = _CONTEXT) -> Excerpt:
         """Give the excerpt of a span; a range that ends in a line end is cut back to it."""
-        start, end = source.position(span.start), source.position(span.end)
+        part = source.part(span)
+        source, start, end = part.source, part.start, part.end
         if end.column == 1 and end.row > start.row:
             last = source.line(end.row - 1)
             end = Position(end.row - 1, len(last) + 1)

@@ -30,36 +30,51 @@ class _Line:
 
 
 class FixDiff:
-    """The lines of a source text before and after one fix."""
+    """The lines of a source text before and after one fix, in a notebook cell by cell."""
 
     def __init__(self, source: Source, fix: Fix) -> None:
-        self._source = source
-        self._hunks: list[list[_Line]] = []
-        shift = 0
-        for rows, edits in _row_groups(source, fix.edits):
-            hunk, moved = self._hunk(rows, edits, shift)
-            shift += moved
-            if hunk:
-                self._hunks.append(hunk)
+        self._hunks: list[tuple[int | None, list[_Line]]] = []
+        for cell, part, edits in source.edits_by_part(fix.edits):
+            self._hunks += [(cell, hunk) for hunk in _Hunks(part).of(edits)]
 
     @property
     def last_row(self) -> int:
         """The greatest line number that is printed."""
-        return max((line.row for hunk in self._hunks for line in hunk), default=1)
+        return max((line.row for _, hunk in self._hunks for line in hunk), default=1)
 
     def lines(self, paint: Paint, gutter: int) -> Iterator[str]:
         """Give the printed lines; `gutter` is the width of the line numbers."""
         width = max((paint.width or _WIDTH) - gutter - 3, _LEAST)
         left = _MOST
-        for index, hunk in enumerate(self._hunks):
-            if index and left > 0:
+        before: int | None = None
+        for index, (cell, hunk) in enumerate(self._hunks):
+            if cell != before and left > 0:
+                yield f"{' ' * gutter} {paint.gutter(':::')} cell {cell}"
+            elif index and left > 0:
                 yield paint.gutter("." * max(gutter, 3))
+            before = cell
             for line in hunk[:left]:
                 yield _printed(line, paint, gutter, width)
             left -= len(hunk)
         if left < 0:
             lines = "1 more line" if left == -1 else f"{-left} more lines"
             yield " " * gutter + f" … {lines}: `torchlint fix` prints them all"
+
+
+class _Hunks:
+    """The blocks of lines that edits of one text change."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def of(self, edits: tuple[Edit, ...]) -> Iterator[list[_Line]]:
+        """Yield the diff of each block."""
+        shift = 0
+        for rows, group in _row_groups(self._source, edits):
+            hunk, moved = self._hunk(rows, group, shift)
+            shift += moved
+            if hunk:
+                yield hunk
 
     def _hunk(self, rows: range, edits: list[Edit], shift: int) -> tuple[list[_Line], int]:
         """Give the diff of a block of lines, and by how many lines it moves what follows."""

@@ -26,21 +26,21 @@ def _block(entry: Entry, paint: Paint) -> Iterator[str]:
     source = entry.source
     excerpt = Excerpt.of(source, entry.finding.span)
     notes = [
-        (note.message, Excerpt.of(source, note.span, "-", context=0))
+        (note.message, source.part(note.span).place, Excerpt.of(source, note.span, "-", context=0))
         for note in entry.finding.notes
     ]
     diff = FixDiff(source, entry.fix) if entry.fix else None
     gutter = gutter_width(
         excerpt.last_row,
-        *(place.last_row for _, place in notes),
+        *(excerpt.last_row for _, _, excerpt in notes),
         diff.last_row if diff else 1,
     )
     yield header(entry, paint)
     yield from excerpt.lines(paint, gutter, paint.mark)
-    for message, place in notes:
-        at = f"{printable(entry.path)}:{place.start.row}:{place.start.column}"
+    for message, place, made in notes:
+        at = f"{printable(entry.path)}:{place}"
         yield f"{paint.note('note:')} {at}: {printable(message)}"
-        yield from place.lines(paint, gutter, paint.note)
+        yield from made.lines(paint, gutter, paint.note)
     if entry.fix is not None and diff is not None:
         yield f"{paint.help('help:')} {_advice(entry.fix, paint)}"
         yield from diff.lines(paint, gutter)

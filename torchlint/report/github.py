@@ -16,13 +16,14 @@ def github(report: Report, paint: Paint) -> str:
 
 
 def _command(entry: Entry) -> str:
+    start, end = entry.in_file
     properties = {
         "title": f"torchlint ({entry.finding.code})",
         "file": entry.path,
-        "line": entry.start.row,
-        "col": entry.start.column,
-        "endLine": entry.end.row,
-        "endColumn": entry.end.column,
+        "line": start.row,
+        "col": start.column,
+        "endLine": end.row,
+        "endColumn": end.column,
     }
     listed = ",".join(f"{key}={github_property(str(value))}" for key, value in properties.items())
     return f"::error {listed}::{github_message(plain_header(entry))}"

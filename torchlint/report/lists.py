@@ -21,18 +21,14 @@ def grouped(report: Report, paint: Paint) -> str:
     """Give the findings under the path of their file."""
     blocks = []
     for path, entries in report.by_path():
-        width = max(len(_place(entry)) for entry in entries)
+        width = max(len(entry.place) for entry in entries)
         lines = [f"{paint.path(printable(path))}:\n"]
         for entry in entries:
             code = paint.code(entry.finding.code, entry.card.link)
             text = f"[{entry.card.name}] {printable(entry.finding.message)}"
-            lines.append(f"  {_place(entry):<{width}}  {code} {text}{_grade(entry, paint)}\n")
+            lines.append(f"  {entry.place:<{width}}  {code} {text}{_grade(entry, paint)}\n")
         blocks.append("".join(lines))
     return "\n".join([*blocks, *summary(report, paint)])
-
-
-def _place(entry: Entry) -> str:
-    return f"{entry.start.row}:{entry.start.column}"
 
 
 def _grade(entry: Entry, paint: Paint) -> str:

@@ -33,7 +33,7 @@ def dumps(value: Any, indent: int | None = None) -> str:
 def _finding(entry: Entry) -> dict[str, Any]:
     finding = entry.finding
     return {
-        "cell": None,
+        "cell": entry.part.cell,
         "code": finding.code,
         "name": entry.card.name,
         "message": finding.message,
@@ -60,10 +60,12 @@ def _place(position: Position) -> dict[str, int]:
 
 
 def _range(source: Source, span: Span) -> dict[str, Any]:
-    return {
-        "location": _place(source.position(span.start)),
-        "end_location": _place(source.position(span.end)),
-    }
+    part = source.part(span)
+    return {**_cell(part.cell), "location": _place(part.start), "end_location": _place(part.end)}
+
+
+def _cell(number: int | None) -> dict[str, int]:
+    return {} if number is None else {"cell": number}
 
 
 def _fix(source: Source, fix: Fix) -> dict[str, Any]:
@@ -71,7 +73,9 @@ def _fix(source: Source, fix: Fix) -> dict[str, Any]:
         "applicability": fix.safety.applicability,
         "message": fix.title,
         "edits": [
-            {"content": edit.text, **_range(source, edit.span)} for edit in sorted(fix.edits)
+            {"content": edit.text, **_cell(cell), **_range(part, edit.span)}
+            for cell, part, edits in source.edits_by_part(fix.edits)
+            for edit in sorted(edits)
         ],
         "safety": fix.safety.word,
         "because": fix.because or None,

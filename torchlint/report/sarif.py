@@ -86,12 +86,12 @@ def _artifact(path: str) -> dict[str, str]:
 
 
 def _region(source: Source, span: Span) -> dict[str, int]:
-    start, end = source.position(span.start), source.position(span.end)
+    part = source.part(span)
     return {
-        "startLine": start.row,
-        "startColumn": start.column,
-        "endLine": end.row,
-        "endColumn": end.column,
+        "startLine": part.start.row,
+        "startColumn": part.start.column,
+        "endLine": part.end.row,
+        "endColumn": part.end.column,
     }
 
 
@@ -113,10 +113,11 @@ def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
                 "artifactLocation": _artifact(entry.path),
                 "replacements": [
                     {
-                        "deletedRegion": _region(entry.source, edit.span),
+                        "deletedRegion": _region(part, edit.span),
                         "insertedContent": {"text": edit.text},
                     }
-                    for edit in sorted(fix.edits)
+                    for _, part, edits in entry.source.edits_by_part(fix.edits)
+                    for edit in sorted(edits)
                 ],
             }
         ],

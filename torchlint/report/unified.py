@@ -21,16 +21,24 @@ _QUOTED: Final = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "
 
 def diff_bytes(before: Source, after: Source) -> bytes:
     """Give a diff that `patch` and `git apply` take; empty where nothing differs."""
-    head = [os.fsencode(line) for line in _head(before)]
-    body = [line.encode(before.encoding) for line in _body(before, after)]
-    return b"".join(line + b"\n" for line in head + body) if body else b""
+    lines: list[bytes] = []
+    for cell, old, new in _parts(before, after):
+        body = [line.encode(before.encoding, "backslashreplace") for line in _body(old, new)]
+        if body:
+            lines += [*(os.fsencode(line) for line in _head(old, cell)), *body]
+    return b"".join(line + b"\n" for line in lines)
 
 
 def diff_lines(before: Source, after: Source, paint: Paint) -> Iterator[str]:
     """Give the same diff as lines to look at, escapes written out."""
-    body = list(_body(before, after))
-    if body:
-        yield from (paint.strong(printable(line)) for line in _head(before))
+    for cell, old, new in _parts(before, after):
+        body = list(_body(old, new))
+        if body:
+            yield from (paint.strong(printable(line)) for line in _head(old, cell))
+        yield from _shown(body, paint)
+
+
+def _shown(body: list[str], paint: Paint) -> Iterator[str]:
     for line in body:
         sign, text = line[0], line[1:].removesuffix("\r")
         if sign in "@\\":
@@ -40,8 +48,15 @@ def diff_lines(before: Source, after: Source, paint: Paint) -> Iterator[str]:
             yield {"+": paint.added, "-": paint.removed}.get(sign, str)(shown)
 
 
-def _head(source: Source) -> list[str]:
+def _parts(before: Source, after: Source) -> Iterator[tuple[int | None, Source, Source]]:
+    """Yield what is compared: the cells of a notebook, which patch tools do not know, or all."""
+    for (cell, old), (_, new) in zip(before.parts(), after.parts(), strict=True):
+        yield cell, old, new
+
+
+def _head(source: Source, cell: int | None) -> list[str]:
     name = source.path.replace(os.sep, "/").lstrip("/")
+    name = name if cell is None else f"{name}:cell {cell}"
     return [f"--- {_quoted(f'a/{name}')}", f"+++ {_quoted(f'b/{name}')}"]
 
 

@@ -356,6 +356,9 @@ class Rewrite:
                     continue
             if isinstance(small, (cst.Import, cst.ImportFrom)):
                 return self.line_start(self.tree.span(line).start)
+            if isinstance(small, cst.Expr) and isinstance(small.value, cst.Integer):
+                first = index + 1
+                continue
             docstring = isinstance(small, cst.Expr) and isinstance(
                 small.value, (cst.SimpleString, cst.ConcatenatedString)
             )

@@ -1,0 +1,166 @@
+"""What of a code cell is Python: IPython's own syntax replaced by Python of the same length."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from torchlint.edit import Span
+
+__all__ = ["Masked", "masked"]
+
+_PASSING: Final = frozenset({"capture", "debug", "ipytest", "prun", "time"})
+"""The cell magics whose cell runs as Python in the notebook's own namespace."""
+
+_CELL_MAGIC: Final = re.compile(r"%%(?P<name>[\w.]*)(?P<help>\??)[^\r\n]*")
+_BLANK: Final = re.compile(r"(?:[ \t\f]*(?:\r\n|\r|\n))*")
+_INDENT: Final = re.compile(r"[ \t\f]*")
+_ESCAPES: Final = frozenset("%!?,;/")
+"""With what no line of Python begins, and a line of IPython may."""
+_COMMAND: Final = re.compile(r"(?:[^\r\n]*\\(?:\r\n|\r|\n))*[^\r\n]*")
+"""The rest of a line, with the lines that a backslash adds to it."""
+_TIMED: Final = re.compile(r"%time[ \t]+(?P<code>[^\r\n]*)")
+_AUTOMAGIC: Final = re.compile(
+    r"\s*(?:pip|pip3|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|env"
+    r"|run|time|timeit|matplotlib|load_ext|reload_ext|autoreload|who|whos|history)[ \t][^\r\n]*\s*"
+)
+"""A cell of one line that IPython takes for a magic though it begins with no `%`."""
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<comment> \#[^\r\n]* )
+    | (?P<string> \"\"\"(?:\\.|[^\\])*?(?:\"\"\"|\Z) | '''(?:\\.|[^\\])*?(?:'''|\Z)
+        | "(?:\\(?:\r\n|.)|[^"\\\r\n])*"? | '(?:\\(?:\r\n|.)|[^'\\\r\n])*'? )
+    | (?P<open> [(\[{] )
+    | (?P<close> [)\]}] )
+    | (?P<joined> \\(?:\r\n|\r|\n) )
+    | (?P<newline> \r\n|\r|\n )
+    | (?P<assigned> =[ \t]*(?=[%!]) )
+    | (?P<space> [ \t\f]+ )
+    | (?P<other> [^\#"'()\[\]{}\\\r\n=\ \t\f]+ | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The text of a cell as Python, and what of it is not what the cell holds."""
+
+    code: str
+    masks: tuple[Span, ...] = ()
+
+
+def masked(text: str) -> Masked | None:
+    """Give a cell as Python of the same length; None for one that is not Python at all.
+
+    A command becomes `0`, what one is assigned becomes `__`, and only the magic of `%time f()`
+    is taken from what it runs. Lines stay where they are.
+    """
+    start = _behind_cell_magics(text)
+    if start is None:
+        return None
+    masks = [(Span(0, start), "0")] if start else []
+    if not start and _is_automagic(text):
+        masks = [(Span(0, len(text)), "0")]
+    else:
+        masks += _commands(text, start)
+    code = text
+    for span, word in masks:
+        code = code[: span.start] + _blanked(text[span.start : span.end], word) + code[span.end :]
+    return Masked(code, tuple(span for span, _ in masks))
+
+
+def _behind_cell_magics(text: str) -> int | None:
+    """Give where the Python begins behind the cell magics; None for a magic that hides it."""
+    start = 0
+    while True:
+        found = _CELL_MAGIC.match(text, _ends(_BLANK, text, start))
+        if found is None:
+            return start
+        if found["name"] not in _PASSING or found["help"]:
+            return None
+        start = found.end()
+
+
+def _is_automagic(text: str) -> bool:
+    if _AUTOMAGIC.fullmatch(text) is None:
+        return False
+    try:
+        ast.parse(text.strip())
+    except (SyntaxError, ValueError):
+        return True
+    return False
+
+
+def _commands(text: str, at: int) -> Iterator[tuple[Span, str]]:
+    """Yield what is no Python and the word that stands for it, line by logical line."""
+    while at < len(text):
+        start = _ends(_INDENT, text, at)
+        if text[start : start + 1] in _ESCAPES and start < len(text):
+            end = _ends(_COMMAND, text, start)
+            yield _line_magic(text, start, end)
+        else:
+            end = yield from _statement(text, start)
+        at = _behind_newline(text, end)
+
+
+def _line_magic(text: str, start: int, end: int) -> tuple[Span, str]:
+    timed = _TIMED.fullmatch(text, start, end)
+    if timed is not None and _is_simple(timed["code"]):
+        return Span(start, timed.start("code")), "0;"
+    return Span(start, end), "0"
+
+
+def _is_simple(code: str) -> bool:
+    """Whether code may stand behind a semicolon."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError):
+        return False
+    return bool(body) and not any(hasattr(statement, "body") for statement in body)
+
+
+def _statement(text: str, start: int) -> Generator[tuple[Span, str], None, int]:
+    """Yield what is no Python in one logical line, and return where that ends."""
+    depth = 0
+    at, last = start, ""
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        assert token is not None
+        kind = token.lastgroup
+        if kind == "newline" and not depth:
+            break
+        if kind == "assigned" and not depth:
+            end = _ends(_COMMAND, text, token.end())
+            yield Span(token.end(), end), "__"
+            return end
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+        if kind != "space":
+            last = token.group() if kind == "other" else ""
+        at = token.end()
+    if last.endswith("?") and "\n" not in text[start:at]:
+        yield Span(start, at), "0"
+    return at
+
+
+def _blanked(text: str, word: str) -> str:
+    """Give `word` and spaces in the place of a text whose lines stay."""
+    lead = len(text) - len(text.lstrip("\r\n \t\f"))
+    rest = re.sub(r"[^\r\n]", " ", text[lead:])
+    return text[:lead] + word[: len(rest)] + rest[len(word) :]
+
+
+def _ends(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _behind_newline(text: str, at: int) -> int:
+    return at + (2 if text.startswith("\r\n", at) else 1)
