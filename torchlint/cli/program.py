@@ -25,7 +25,8 @@ _COMMANDS: Final = {
     "audit": "Go through every known technique for one script.",
     "rules": "List the catalogue of rules.",
     "explain": "Print the page of one rule.",
-    "new": "Write a new rule into the source tree of torchlint.",
+    "server": "Serve an editor: findings, fixes and pages of rules.",
+    "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
 }
 

@@ -1,0 +1,33 @@
+"""The command `server`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import click
+
+from torchlint.cli.failure import remark
+from torchlint.cli.run import refused
+from torchlint.registry import load_registry
+
+__all__ = ["server"]
+
+
+@click.command()
+@click.pass_context
+def server(ctx: click.Context) -> None:
+    """Serve an editor over standard input and output.
+
+    The editor starts it, and speaks the Language Server Protocol with it: findings as you type,
+    fixes, and the pages of rules.
+    """
+    if find_spec("pygls") is None:
+        raise click.ClickException("`torchlint server` needs pygls: `pip install 'torchlint[lsp]'`")
+    if sys.stdin.isatty():
+        remark("Waiting for an editor, which should have started this. Ctrl-C ends it.")
+    with refused():
+        registry = load_registry()
+    from torchlint.server import serve
+
+    ctx.exit(serve(registry))

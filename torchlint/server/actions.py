@@ -1,0 +1,96 @@
+"""Quick fixes, the comment that silences, and all safe fixes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lsprotocol import types
+
+from torchlint.finding import Finding, Fix, Safety
+from torchlint.server.checked import Checked
+from torchlint.server.diagnostics import diagnostic
+from torchlint.server.edits import changed_lines, workspace_edit
+from torchlint.server.positions import Positions
+
+__all__ = ["FIX_ALL", "Actions"]
+
+FIX_ALL: Final = "source.fixAll.torchlint"
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What an editor may do to one version of a document.
+
+    `versioned` says whether the editor takes edits for a version, `resolves` whether it asks for
+    the edits of an action when the action was chosen.
+    """
+
+    checked: Checked
+    positions: Positions
+    versioned: bool
+    resolves: bool
+
+    def offered(self, params: types.CodeActionParams) -> Iterator[types.CodeAction]:
+        """Yield the actions for a range, of the kinds that were asked for."""
+        only = params.context.only
+        if _wanted(types.CodeActionKind.QuickFix.value, only):
+            near = self.checked.near(self.positions.span(params.range))
+            yield from (self._fix(finding) for finding in near if self.checked.is_sound(finding))
+            yield from self._silencing(near)
+        if _wanted(FIX_ALL, only) and self.checked.has_safe_fixes():
+            yield self._fix_all()
+
+    def edit_of_all(self) -> types.WorkspaceEdit:
+        """Give the edits of all safe fixes."""
+        edits = changed_lines(self.checked.source, self.checked.fixed())
+        return workspace_edit(self.checked, self.positions, edits, self.versioned)
+
+    def _fix(self, finding: Finding) -> types.CodeAction:
+        fix = finding.fix
+        assert fix is not None
+        return types.CodeAction(
+            title=f"{fix.title} ({finding.code}, {_safety(fix)})",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[diagnostic(finding, self.checked, self.positions)],
+            is_preferred=fix.safety >= Safety.CLOSE or None,
+            edit=workspace_edit(self.checked, self.positions, fix.edits, self.versioned),
+        )
+
+    def _silencing(self, findings: Iterable[Finding]) -> Iterator[types.CodeAction]:
+        for finding in {(each.code, self._row(each)): each for each in findings}.values():
+            after = self.checked.silenced(finding)
+            if after is None:
+                continue
+            edits = changed_lines(self.checked.source, after)
+            yield types.CodeAction(
+                title=f"Ignore {finding.code} here",
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[diagnostic(finding, self.checked, self.positions)],
+                edit=workspace_edit(self.checked, self.positions, edits, self.versioned),
+            )
+
+    def _fix_all(self) -> types.CodeAction:
+        action = types.CodeAction(title="Make all safe fixes of torchlint", kind=FIX_ALL)
+        if self.resolves:
+            action.data = {"uri": self.checked.uri, "version": self.checked.version}
+        else:
+            action.edit = self.edit_of_all()
+        return action
+
+    def _row(self, finding: Finding) -> int:
+        return self.checked.source.position(finding.span.start).row
+
+
+def _wanted(kind: str, only: Iterable[str] | None) -> bool:
+    """Whether actions of a kind were asked for: kinds are dotted, `source` speaks of all below."""
+    return only is None or any(f"{kind}.".startswith(f"{each}.") for each in map(_text, only))
+
+
+def _text(kind: types.CodeActionKind | str) -> str:
+    return kind.value if isinstance(kind, types.CodeActionKind) else kind
+
+
+def _safety(fix: Fix) -> str:
+    return f"{fix.safety.word}: {fix.because}" if fix.because else fix.safety.word

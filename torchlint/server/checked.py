@@ -1,0 +1,110 @@
+"""What torchlint knows of one version of a document."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchlint.config import Settings
+from torchlint.edit import Span, apply_edits
+from torchlint.engine import FileResult, check_source, fix_source
+from torchlint.engine.ignorecomments import annotate
+from torchlint.engine.trust import harm
+from torchlint.finding import Finding, Safety
+from torchlint.registry import RuleHead, Selection
+from torchlint.source import Source
+
+if TYPE_CHECKING:
+    from torchlint.server.preferences import Preferences
+
+__all__ = ["Checked", "checked", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The findings of one version of a document, and what can be done about them."""
+
+    uri: str
+    version: int | None
+    source: Source
+    rules: Selection
+    settings: Settings
+    result: FileResult
+    _sound: dict[Finding, bool] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the rules have to say, in the order of the text."""
+        return self.result.findings
+
+    def head(self, code: str) -> RuleHead:
+        """Give the rule of a code that was asked."""
+        return next(head for head in self.rules if head.code == code)
+
+    def near(self, span: Span) -> list[Finding]:
+        """Give the findings that share a place with a span."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.span.start <= span.end and span.start <= finding.span.end
+        ]
+
+    def is_sound(self, finding: Finding) -> bool:
+        """Whether a finding has a fix that does no harm when it is made alone."""
+        if finding not in self._sound:
+            self._sound[finding] = self._does_no_harm(finding)
+        return self._sound[finding]
+
+    def has_safe_fixes(self) -> bool:
+        """Whether there is a fix that keeps the numbers."""
+        return any(
+            finding.fix is not None and finding.fix.safety >= Safety.CLOSE
+            for finding in self.findings
+        )
+
+    def fixed(self) -> Source:
+        """Give the text with every safe fix made, again and again until there is none."""
+        settings = replace(self.settings, unsafe_fixes=False)
+        return fix_source(self.source, self.rules, settings).after
+
+    def silenced(self, finding: Finding) -> Source | None:
+        """Give the text with a comment that silences a finding, None where none may stand."""
+        annotated = annotate(self.source, [finding], self.rules.known)
+        return annotated.source if annotated.silenced else None
+
+    def _does_no_harm(self, finding: Finding) -> bool:
+        if finding.fix is None or not finding.fix.edits or finding.fix.safety is Safety.SHOW:
+            return False
+        try:
+            after = self.source.with_text(apply_edits(self.source.text, finding.fix.edits))
+        except ValueError:
+            return False
+        return harm(self.source, after, finding.fix.edits) is None
+
+
+def checked(
+    uri: str, version: int | None, text: str, path: Path, preferences: Preferences
+) -> Checked:
+    """Check one version of a document; raises `ConfigError`."""
+    rules, settings = preferences.of(path)
+    source = Source(str(path), text, _encoding(text))
+    return Checked(uri, version, source, rules, settings, check_source(source, rules, settings))
+
+
+def unchecked(uri: str, version: int | None, text: str, path: Path) -> Checked:
+    """Give a version of a document of which nothing can be said."""
+    source = Source(str(path), text)
+    nothing = FileResult(source.path, source)
+    return Checked(uri, version, source, Selection((), {}), Settings(), nothing)
+
+
+def _encoding(text: str) -> str:
+    """Give the encoding that a text declares for its file, UTF-8 where it declares none."""
+    head = io.BytesIO(text.encode("utf-8", "surrogatepass"))
+    try:
+        return tokenize.detect_encoding(head.readline)[0]
+    except SyntaxError:
+        return "utf-8"

@@ -1,0 +1,166 @@
+"""One editor: its documents, what is known of each, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
+
+from lsprotocol import types
+from pygls.exceptions import FeatureRequestError, JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path, uri_scheme
+
+from torchlint import __version__
+from torchlint.config import ConfigError
+from torchlint.registry import Registry
+from torchlint.server.checked import Checked, checked, unchecked
+from torchlint.server.diagnostics import NAME, diagnostics
+from torchlint.server.positions import Positions
+from torchlint.server.preferences import Preferences
+from torchlint.server.protocol import Protocol
+
+if TYPE_CHECKING:
+    from pygls.workspace import TextDocument
+
+__all__ = ["Session"]
+
+DELAY: Final = 0.05
+"""Seconds that a text must stay as it is before it is checked."""
+
+Result = TypeVar("Result")
+
+
+class Session(LanguageServer):
+    """Checks the documents that are open, one at a time, and publishes what it finds."""
+
+    protocol: Protocol
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
+        self.registry = registry
+        self.preferences = Preferences(registry)
+        self.initial_settings: Any = None
+        self.ended_well = False
+        self._worker = ThreadPoolExecutor(1, NAME)
+        self._known: dict[str, Checked] = {}
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._round = 0
+        self._said: set[str] = set()
+
+    async def off_the_loop(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run something slow in the one thread that may use the engine."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, work, *arguments)
+
+    async def current(self, uri: str) -> Checked | None:
+        """Give what is known of a document as it is now, which may mean to check it first.
+
+        None stands for a document that is no business of torchlint's, is closed, or was changed
+        in the meantime.
+        """
+        document = self._document(uri)
+        if document is None:
+            return None
+        known = self._known.get(uri)
+        if known is not None and _is_about(known, document):
+            return known
+        before = self._round
+        found = await self._checked(document)
+        if self._document(uri) is not document or not _is_about(found, document):
+            return None
+        if self._round == before:
+            self._known[uri] = found
+        return found
+
+    def refresh(self, uri: str, delay: float = 0) -> None:
+        """Publish the findings of a document after a while, unless it changes before."""
+        waiting = self._refreshing.get(uri)
+        if waiting is not None:
+            waiting.cancel()
+        self._refreshing[uri] = asyncio.create_task(self._published(uri, delay))
+
+    def refresh_all(self) -> None:
+        """Publish anew what is open, for other settings than before."""
+        self.preferences.forget()
+        self._known.clear()
+        self._round += 1
+        for document in list(self.workspace.text_documents.values()):
+            self.refresh(document.uri)
+
+    def close(self, uri: str) -> None:
+        """Forget a document, and with it what the editor shows of it."""
+        waiting = self._refreshing.pop(uri, None)
+        if waiting is not None:
+            waiting.cancel()
+        self._known.pop(uri, None)
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    def positions(self, known: Checked) -> Positions:
+        """Give the positions of a document in the columns that the editor counts."""
+        encoding = self.workspace.position_encoding
+        word = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
+        return Positions(known.source, word or types.PositionEncodingKind.Utf16.value)
+
+    def say(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
+        """Show a message, once."""
+        if message not in self._said:
+            self._said.add(message)
+            self.window_show_message(types.ShowMessageParams(kind, f"{NAME}: {message}"))
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Answer bytes that are no message; write down what failed without a request."""
+        if source is JsonRpcException:
+            self.protocol.refuse_unreadable(error)
+        elif source is not FeatureRequestError:
+            said = f"{type(error).__name__}: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, said))
+
+    async def _published(self, uri: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        try:
+            known = await self.current(uri)
+            if known is not None:
+                found = await self.off_the_loop(diagnostics, known, self.positions(known))
+                self.text_document_publish_diagnostics(
+                    types.PublishDiagnosticsParams(uri, found, known.version)
+                )
+        except Exception as error:
+            self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
+
+    async def _checked(self, document: TextDocument) -> Checked:
+        path = self._path(document)
+        version = (document.uri, document.version, document.source, path)
+        try:
+            found = await self.off_the_loop(checked, *version, self.preferences)
+        except ConfigError as error:
+            self.say(error.message)
+            return unchecked(*version)
+        for line in found.result.errors:
+            self.say(line)
+        return found
+
+    def _document(self, uri: str) -> TextDocument | None:
+        document = self.workspace.text_documents.get(unquote(uri))
+        return document if document is not None and _is_python(document) else None
+
+    def _path(self, document: TextDocument) -> Path:
+        """Give the path of a document; one that was never saved stands in the first folder."""
+        path = to_fs_path(document.uri)
+        if path is not None:
+            return Path(path)
+        roots = [to_fs_path(uri) for uri in self.workspace.folders] or [self.workspace.root_path]
+        return Path(roots[0] or "", "untitled.py").absolute()
+
+
+def _is_python(document: TextDocument) -> bool:
+    if uri_scheme(document.uri) not in ("file", "untitled"):
+        return False
+    return document.language_id == "python" or document.uri.endswith(".py")
+
+
+def _is_about(known: Checked, document: TextDocument) -> bool:
+    return known.version == document.version and known.source.text == document.source
