@@ -13,7 +13,14 @@ from torchlint.harness.trace import Failure
 from torchlint.harness.verdict import Change, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 
-__all__ = ["failure_line", "verification_json", "verification_text"]
+__all__ = [
+    "facts",
+    "failure_line",
+    "sites",
+    "spoken_verdict",
+    "verification_json",
+    "verification_text",
+]
 
 _MEBIBYTE: Final = 1024 * 1024
 _SPOKEN: Final = {
@@ -126,29 +133,43 @@ def failure_line(script: str, failure: Failure) -> str:
 
 
 def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
-    spoken = _SPOKEN[outcome.verdict]
-    if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
-        spoken = "cannot compare"
+    spoken = spoken_verdict(outcome)
     codes = " ".join(outcome.variant.codes)
     name = f"all fixes ({codes})" if outcome.variant.kind == "all" else codes
-    rows = [
+    return [
+        f"{paint.strong(name)}  {_painted(outcome, spoken, paint)}",
+        *(f"  {label:<16}  {text}" for label, text in facts(outcome) if text),
+        *(f"    waits at {site}" for site in sites(outcome)),
+        *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
+        *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in outcome.doubts),
+    ]
+
+
+def spoken_verdict(outcome: Outcome) -> str:
+    """Give what to do with a fix, or why that is not known, in a few words."""
+    if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
+        return "cannot compare"
+    return _SPOKEN[outcome.verdict]
+
+
+def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    """Give what a verdict rests on, by its name; the text is empty for what was not seen."""
+    return (
         ("speed", _speed(outcome)),
         ("numbers", _numbers(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
         ("waiting for data", _shares(outcome.wait_share)),
         ("host memory", _sizes(outcome.host_memory)),
         ("device memory", _sizes(outcome.device_memory)),
-    ]
-    return [
-        f"{paint.strong(name)}  {_painted(outcome, spoken, paint)}",
-        *(f"  {label:<16}  {text}" for label, text in rows if text),
-        *(
-            f"    waits at {os.path.relpath(site.file)}:{site.line}: {site.call}"
-            for site in outcome.sync_sites[:_SITES]
-        ),
-        *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
-        *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in outcome.doubts),
-    ]
+    )
+
+
+def sites(outcome: Outcome) -> tuple[str, ...]:
+    """Give the lines of the original that wait for the device and no longer do."""
+    return tuple(
+        f"{os.path.relpath(site.file)}:{site.line}: {site.call}"
+        for site in outcome.sync_sites[:_SITES]
+    )
 
 
 def _painted(outcome: Outcome, text: str, paint: Paint) -> str:

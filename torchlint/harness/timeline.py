@@ -1,0 +1,187 @@
+"""When data, forward, backward and optimizer are at work: hooks cheap enough to run in any step."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchlint.harness.plan import Task
+from torchlint.harness.probes import Probe, synchronise
+from torchlint.harness.trace import Phase, PhaseName
+
+__all__ = ["Anatomy", "Timeline"]
+
+_OPTIMIZER: Final = "optimizer"
+
+Mark = Any
+"""A moment: seconds of the host's clock, or an event on the device's stream."""
+
+
+class Timeline:
+    """The phases of the main thread, one after the other, none inside another.
+
+    A phase that begins inside another belongs to it, but for an optimizer's closure, whose
+    forward and backward are told apart. Where CUDA is at work, its own clock is read: events on
+    the stream, which say when the device came to a phase and not when the host asked for it.
+    """
+
+    def __init__(self) -> None:
+        self._phases: list[tuple[PhaseName, Mark, Mark]] = []
+        self._steps: list[Mark] = []
+        self._open: list[PhaseName] = []
+        self._began: Mark = 0.0
+        self._opened_steps: list[bool] = []
+        self._thread = threading.get_ident()
+        self._now: Callable[[], Mark] = time.perf_counter
+        self._watch_loaders()
+        self._watch_backward()
+        register_optimizer_step_pre_hook(self._before_step)
+        register_optimizer_step_post_hook(self._after_step)
+
+    def watch_networks(self) -> None:
+        """Watch the calls of every network and loss that is not a part of another.
+
+        They are found when they exist, and their classes are watched: hooks on the networks
+        would be copied, pickled and compiled with them.
+        """
+        modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+        parts = {id(part) for module in modules for part in module._modules.values()}
+        for kind in {type(module) for module in modules if id(module) not in parts}:
+            self._watch_calls(kind)
+
+    def begin(self) -> None:
+        """Begin the window here; what was seen before is dropped."""
+        if torch.cuda.is_initialized():
+            self._now = _event
+        self._phases.clear()
+        self._steps.clear()
+        self.end_step()
+        self._began = self._steps[0]
+
+    def end_step(self) -> None:
+        """A step ends here."""
+        self._steps.append(self._now())
+
+    def steps(self) -> list[float]:
+        """Give the seconds from the beginning of the window to the end of each step."""
+        return [self._seconds(mark) for mark in self._steps[1:]]
+
+    def phases(self) -> list[Phase]:
+        """Give the phases of the window, in seconds since its beginning."""
+        return [
+            Phase(name, self._seconds(start), self._seconds(end))
+            for name, start, end in self._phases
+            if self._steps
+        ]
+
+    def _seconds(self, mark: Mark) -> float:
+        first = self._steps[0]
+        if isinstance(mark, float):
+            return mark - first
+        return float(first.elapsed_time(mark)) / 1e3
+
+    def _enter(self, name: PhaseName) -> bool:
+        """Begin a phase; False where it is a part of the one under way."""
+        if threading.get_ident() != self._thread:
+            return False
+        if self._open:
+            if self._open[-1] != _OPTIMIZER or name == _OPTIMIZER:
+                return False
+            self._close()
+        self._open.append(name)
+        self._began = self._now()
+        return True
+
+    def _leave(self) -> None:
+        self._close()
+        self._open.pop()
+        if self._open:
+            self._began = self._now()
+
+    def _close(self) -> None:
+        self._phases.append((self._open[-1], self._began, self._now()))
+
+    def _inside(self, name: PhaseName, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function that does the same, as a phase."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._enter(name):
+                return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._leave()
+
+        return watched
+
+    def _watch_loaders(self) -> None:
+        _BaseDataLoaderIter.__next__ = self._inside("data", _BaseDataLoaderIter.__next__)
+
+    def _watch_backward(self) -> None:
+        torch.autograd.backward = self._inside("backward", torch.autograd.backward)
+        torch.autograd.grad = self._inside("backward", torch.autograd.grad)
+
+    def _watch_calls(self, kind: type[torch.nn.Module]) -> None:
+        """Watch the calls of a class of networks, those of an evaluation aside."""
+        call = kind.__call__
+        watched = self._inside("forward", call)
+
+        def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - takes the method's place
+            return (watched if torch.is_grad_enabled() else call)(*args, **kwargs)
+
+        kind.__call__ = __call__
+
+    def _before_step(self, *step: Any) -> None:
+        self._opened_steps.append(self._enter(_OPTIMIZER))
+
+    def _after_step(self, *step: Any) -> None:
+        if self._opened_steps and self._opened_steps.pop():
+            self._leave()
+
+
+class Anatomy(Probe):
+    """Notes what the steps of the window are made of, in a run that is for nothing else."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        self._timeline = Timeline()
+        super().__init__(task, finish)
+        self._watching = False
+
+    def at_step(self) -> bool:
+        """Close the step that ends here; the networks are there once the first was taken."""
+        if not self._watching:
+            self._timeline.watch_networks()
+            self._watching = True
+        if self.taken < self.task.warmup:
+            return False
+        if self.taken == self.task.warmup:
+            synchronise()
+            self._timeline.begin()
+            return False
+        self._timeline.end_step()
+        return self.taken >= self.task.warmup + self.task.steps
+
+    def close(self) -> dict[str, Any]:
+        """Give the steps of the window and their phases."""
+        synchronise()
+        ends = self._timeline.steps()
+        return {
+            "durations": [end - start for start, end in zip([0.0, *ends], ends, strict=False)],
+            "phases": self._timeline.phases(),
+        }
+
+
+def _event() -> Mark:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
