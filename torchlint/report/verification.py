@@ -14,10 +14,12 @@ from torchlint.harness.verdict import Change, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 
 __all__ = [
+    "conditions",
     "facts",
     "failure_line",
     "sites",
     "spoken_verdict",
+    "time_text",
     "verification_json",
     "verification_text",
 ]
@@ -106,14 +108,8 @@ def _change(change: Change) -> dict[str, float | None]:
 
 def verification_text(report: Report, paint: Paint) -> str:
     """Give the report for a person in a hurry: verdict first, then what it rests on."""
-    where = f"{report.device}, torch {report.torch}, seed {report.seed}"
-    lines = [f"{paint.path(report.script)} on {where}"]
-    if report.noise is not None:
-        low, high = report.noise.low, report.noise.high
-        lines.append(
-            f"{report.rounds} rounds of {report.steps} steps after {report.warmup} of warm-up; "
-            f"the original against itself: {low:.2f}x to {high:.2f}x"
-        )
+    where, *how = conditions(report)
+    lines = [f"{paint.path(report.script)} {where}", *how]
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
         lines.append("No fix to verify: nothing that was selected can be fixed here.")
@@ -124,6 +120,19 @@ def verification_text(report: Report, paint: Paint) -> str:
     for outcome in report.outcomes[:1] if alone else report.outcomes:
         lines += ["", *_outcome(outcome, paint)]
     return "\n".join(lines) + "\n"
+
+
+def conditions(report: Report) -> tuple[str, ...]:
+    """Say on what a script was measured, and how."""
+    where = f"on {report.device}, torch {report.torch}, seed {report.seed}"
+    if report.noise is None:
+        return (where,)
+    low, high = report.noise.low, report.noise.high
+    return (
+        where,
+        f"{report.rounds} rounds of {report.steps} steps after {report.warmup} of warm-up; "
+        f"the original against itself: {low:.2f}x to {high:.2f}x",
+    )
 
 
 def failure_line(script: str, failure: Failure) -> str:
@@ -187,11 +196,16 @@ def _speed(outcome: Outcome) -> str:
         return "not timed"
     gain = outcome.speedup
     before, after = outcome.step_time.before, outcome.step_time.after
-    times = "" if before is None or after is None else f": {_time(before)} -> {_time(after)} a step"
+    times = (
+        ""
+        if before is None or after is None
+        else f": {time_text(before)} -> {time_text(after)} a step"
+    )
     return f"{gain.ratio:.2f}x ({gain.low:.2f}x to {gain.high:.2f}x){times}"
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """Give a time with its unit."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
