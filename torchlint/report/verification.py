@@ -20,6 +20,7 @@ __all__ = [
     "sites",
     "spoken_verdict",
     "time_text",
+    "told",
     "verification_json",
     "verification_text",
 ]
@@ -113,13 +114,16 @@ def verification_text(report: Report, paint: Paint) -> str:
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
         lines.append("No fix to verify: nothing that was selected can be fixed here.")
-    alone = (
-        len(report.outcomes) == 2
-        and report.outcomes[0].variant.texts == report.outcomes[1].variant.texts
-    )
-    for outcome in report.outcomes[:1] if alone else report.outcomes:
+    for outcome in told(report):
         lines += ["", *_outcome(outcome, paint)]
     return "\n".join(lines) + "\n"
+
+
+def told(report: Report) -> tuple[Outcome, ...]:
+    """Give the outcomes to tell of: one rule alone is all the fixes there are."""
+    outcomes = report.outcomes
+    alone = len(outcomes) == 2 and outcomes[0].variant.texts == outcomes[1].variant.texts
+    return outcomes[:1] if alone else outcomes
 
 
 def conditions(report: Report) -> tuple[str, ...]:
