@@ -23,7 +23,9 @@ def server(ctx: click.Context) -> None:
     fixes, and the pages of rules.
     """
     if find_spec("pygls") is None:
-        raise click.ClickException("`torchlint server` needs pygls: `pip install 'torchlint[lsp]'`")
+        raise click.ClickException(
+            "`torchlint server` needs pygls: `pip install 'torchlint[lsp]'` brings it"
+        )
     if sys.stdin.isatty():
         remark("Waiting for an editor, which should have started this. Ctrl-C ends it.")
     with refused():

@@ -45,8 +45,7 @@ async def _initialized(ls: Session, params: types.InitializedParams) -> None:
 
 
 def _opened(ls: Session, params: types.DidOpenTextDocumentParams) -> None:
-    ls.preferences.forget()
-    ls.refresh(params.text_document.uri)
+    ls.reread(params.text_document.uri)
 
 
 def _changed(ls: Session, params: types.DidChangeTextDocumentParams) -> None:
@@ -54,8 +53,7 @@ def _changed(ls: Session, params: types.DidChangeTextDocumentParams) -> None:
 
 
 def _saved(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
-    ls.preferences.forget()
-    ls.refresh(params.text_document.uri)
+    ls.reread(params.text_document.uri)
 
 
 def _closed(ls: Session, params: types.DidCloseTextDocumentParams) -> None:

@@ -21,7 +21,7 @@ def hover(
 ) -> types.Hover | None:
     """Give the pages of the rules at a position, None where there is none."""
     at = positions.offset(position)
-    found = _codes_of_findings(checked, at) or _codes_in_comments(checked, at)
+    found = {**_codes_in_comments(checked, at), **_codes_of_findings(checked, at)}
     if not found:
         return None
     pages = "\n---\n\n".join(_page(registry, code) for code in found)

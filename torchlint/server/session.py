@@ -83,6 +83,12 @@ class Session(LanguageServer):
             waiting.cancel()
         self._refreshing[uri] = asyncio.create_task(self._published(uri, delay))
 
+    def reread(self, uri: str) -> None:
+        """Publish the findings of a document under the settings that its files hold now."""
+        self.preferences.forget()
+        self._known.pop(uri, None)
+        self.refresh(uri)
+
     def refresh_all(self) -> None:
         """Publish anew what is open, for other settings than before."""
         self.preferences.forget()
