@@ -69,7 +69,7 @@ class Timeline:
         self._began = self._steps[0]
 
     def end_step(self) -> None:
-        """A step ends here."""
+        """End a step here."""
         self._steps.append(self._now())
 
     def steps(self) -> list[float]:
@@ -86,9 +86,7 @@ class Timeline:
 
     def _seconds(self, mark: Mark) -> float:
         first = self._steps[0]
-        if isinstance(mark, float):
-            return mark - first
-        return float(first.elapsed_time(mark)) / 1e3
+        return float(mark - first if isinstance(mark, float) else first.elapsed_time(mark) / 1e3)
 
     def _enter(self, name: PhaseName) -> bool:
         """Begin a phase; False where it is a part of the one under way."""
@@ -115,7 +113,7 @@ class Timeline:
         """Give a function that does the same, as a phase."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or not self._enter(name):
+            if torch.compiler.is_dynamo_compiling() or not self._enter(name):
                 return function(*args, **kwargs)
             try:
                 return function(*args, **kwargs)

@@ -1,0 +1,41 @@
+"""The page that `--html` writes: whether it can be made, and where it goes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+from torchlint.cli.failure import fail
+from torchlint.harness.verdict import Report
+
+__all__ = ["require_page", "write_page"]
+
+
+def require_page(file: Path, script: Path) -> None:
+    """Refuse `--html` before anything is run where the page could not be made or written."""
+    missing = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"`--html` makes its page with {' and '.join(missing)}, which {sys.executable} lacks: "
+            "`pip install 'torchlint[verify]'` brings it"
+        )
+    if file.resolve() == script.resolve():
+        raise click.ClickException(f"`--html {file}` would write over the script")
+    if not file.parent.is_dir():
+        raise click.ClickException(f"`--html {file}`: there is no folder {file.parent}")
+
+
+def write_page(file: Path, report: Report) -> bool:
+    """Write the page; False, after a line that says why, where that cannot be done."""
+    from torchlint.report.html import verification_html
+
+    page = verification_html(report)
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        fail(f"{file}: cannot be written: {error.strerror}")
+        return False
+    return True

@@ -1,0 +1,174 @@
+"""A verification as one page of HTML that needs nothing but itself."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os.path import relpath
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from torchlint import __version__
+from torchlint.harness.anatomy import Step
+from torchlint.harness.plan import Variant
+from torchlint.harness.verdict import Outcome, Report, Verdict
+from torchlint.report.escape import printable
+from torchlint.report.htmlcharts import Chart, losses, one_step, step_times
+from torchlint.report.paint import Paint
+from torchlint.report.unified import diff_lines
+from torchlint.report.verification import conditions, facts, sites, spoken_verdict, time_text, told
+from torchlint.source import Source
+
+__all__ = ["verification_html"]
+
+_PLAIN: Final = Paint()
+_TONES: Final = {
+    Verdict.FASTER: "good",
+    Verdict.SAME: "same",
+    Verdict.SLOWER: "bad",
+    Verdict.DIFFERENT: "bad",
+    Verdict.UNSURE: "open",
+}
+_KINDS: Final = {"all": "all fixes together", "kept": "kept fixes together"}
+_CLASSES: Final = {"+": "added", "-": "removed", "@": "hunk", "\\": "hunk"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a diff and what it is."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a phase takes of a step, on both sides, in words."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One variant: a row of the table and all that stands behind it."""
+
+    key: str
+    title: str
+    codes: str
+    verdict: str
+    spoken: str
+    tone: str
+    safety: str
+    facts: dict[str, str]
+    sites: tuple[str, ...]
+    warnings: tuple[str, ...]
+    doubts: tuple[str, ...]
+    charts: list[Chart]
+    parts: list[_Part]
+    diff: list[_Line]
+    shown: bool
+    """Whether it is open from the beginning."""
+
+
+def verification_html(report: Report) -> str:
+    """Give the report as a page; the files must be as they were when they were verified."""
+    environment = Environment(
+        loader=PackageLoader("torchlint.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sections = _sections(report)
+    return environment.get_template("verification.html").render(
+        report=report,
+        command=shlex.join(["torchlint", "verify", report.script, *_arguments(report)]),
+        conditions=conditions(report),
+        sections=sections,
+        labels=_labels(sections),
+        versions=f"Python {platform.python_version()}, torchlint {__version__}",
+        verdicts=_summary(report),
+    )
+
+
+def _visible(value: object) -> object:
+    """Write out what is not visible in text that is not ours."""
+    return printable(value) if type(value) is str else value
+
+
+def _arguments(report: Report) -> tuple[str, ...]:
+    return ("--", *report.args) if report.args else ()
+
+
+def _summary(report: Report) -> str:
+    """Give how many fixes of each verdict there are."""
+    alone = [outcome.verdict for outcome in report.outcomes if outcome.variant.kind == "rule"]
+    return ", ".join(f"{alone.count(each)} {each.value}" for each in Verdict if each in alone)
+
+
+def _sections(report: Report) -> list[_Section]:
+    """Give the variants in order; the one that matters most is shown at once."""
+    outcomes = told(report)
+    kinds = [outcome.variant.kind for outcome in outcomes]
+    shown = next((kinds.index(kind) for kind in ("kept", "all") if kind in kinds), 0)
+    return [
+        _section(outcome, str(number), number == shown) for number, outcome in enumerate(outcomes)
+    ]
+
+
+def _labels(sections: list[_Section]) -> list[str]:
+    """Give the facts that any of the variants has."""
+    labels = [label for section in sections for label, text in section.facts.items() if text]
+    return list(dict.fromkeys(labels))
+
+
+def _section(outcome: Outcome, key: str, shown: bool) -> _Section:
+    variant = outcome.variant
+    codes = " ".join(variant.codes)
+    charts = (
+        step_times(outcome.before, outcome.after, key),
+        losses(outcome.before, outcome.after, key),
+        one_step(outcome.before.step, outcome.after.step, key),
+    )
+    return _Section(
+        key=key,
+        title=_KINDS.get(variant.kind, codes),
+        codes=codes,
+        verdict=outcome.verdict.value,
+        spoken=spoken_verdict(outcome),
+        tone=_TONES[outcome.verdict],
+        safety=variant.safety.word,
+        facts=dict(facts(outcome)),
+        sites=sites(outcome),
+        warnings=outcome.warnings,
+        doubts=tuple(f"{doubt.name}: {doubt.message}" for doubt in outcome.doubts),
+        charts=[chart for chart in charts if chart is not None],
+        parts=_parts(outcome.before.step, outcome.after.step),
+        diff=list(_diff(variant)),
+        shown=shown,
+    )
+
+
+def _parts(before: Step | None, after: Step | None) -> list[_Part]:
+    sides = [dict(step.means) if step else {} for step in (before, after)]
+    return [_Part(name, *(_spent(side, name) for side in sides)) for name in (sides[0] or sides[1])]
+
+
+def _spent(means: dict[str, float], name: str) -> str:
+    whole = sum(means.values())
+    return f"{time_text(means[name])} ({means[name] / whole:.0%})" if whole else ""
+
+
+def _diff(variant: Variant) -> Iterator[_Line]:
+    """Give what the fixes change, file by file."""
+    for file, text in sorted(variant.texts.items()):
+        source = Source.from_bytes(Path(file).read_bytes(), relpath(file))
+        for at, line in enumerate(diff_lines(source, source.with_text(text), _PLAIN)):
+            yield _Line("file" if at < 2 else _CLASSES.get(line[:1], "context"), line)
