@@ -129,9 +129,9 @@ class Source:
         return [(None, self, tuple(edits))]
 
     @property
-    def compile_flags(self) -> int:
-        """What Python is told beside the text to compile it."""
-        return 0
+    def is_notebook(self) -> bool:
+        """Whether the text is that of the cells of a notebook."""
+        return False
 
     @cached_property
     def newline(self) -> str:

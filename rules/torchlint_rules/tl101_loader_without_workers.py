@@ -550,7 +550,7 @@ class LoaderWithoutWorkers(Rule):
             f"{script.loaders.label(site.node)} has no workers: the loop waits while each batch "
             "is loaded; pass num_workers"
         )
-        if _runs_unguarded(script, site.node):
+        if not script.is_notebook and _runs_unguarded(script, site.node):
             return f"{message} and put the training behind {_GUARD}, which workers need", None
         imported = script.rewrite.importing("os")
         if imported is None:
@@ -580,6 +580,8 @@ def _doubt(script: Script, traits: Traits) -> str:
     if Trait.UNSEEN in traits:
         word = " ".join(traits[Trait.UNSEEN].split())
         return f"`{word}` is out of sight: if it draws random numbers, they change with workers"
+    if script.is_notebook:
+        return "on Windows and macOS workers cannot import the classes that a notebook defines"
     if not script.guard.guards():
         return f"the script that uses this needs {_GUARD} around its training"
     return ""

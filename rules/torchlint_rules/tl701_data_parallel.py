@@ -452,6 +452,8 @@ class DataParallel(Rule):
             "train it by one process per GPU (DistributedDataParallel, torchrun)"
         )
         span = script.span(call)
+        if script.is_notebook:
+            return Finding(self.code, span, f"{said}. Not rewritten: torchrun runs no notebooks")
         try:
             rewritten = under_torchrun(script, call)
         except ObstacleError as obstacle:

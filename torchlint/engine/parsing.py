@@ -75,7 +75,7 @@ def _compiled(source: Source, flags: int) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            flags |= source.compile_flags
+            flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if source.is_notebook else 0
             return compile(source.text, source.path, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         position = _inside(source, error.lineno or 1, error.offset or 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import codecs
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,9 @@ __all__ = ["Cell", "Notebook"]
 
 _BORDER: Final = "0\n"
 """The statement between two cells: nothing is moved over it, no blank line is shared."""
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+_BLOCK: Final = "if 1:\n"
+"""What makes Python of a cell whose every line is indented, which IPython runs."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +36,29 @@ class Cell:
 
     number: int
     text: str
-    code: str = field(repr=False)
-    masks: tuple[Span, ...] = field(repr=False)
+    head: str = field(default="", repr=False)
+    """A line of the code that is not in the cell: under it stands what is indented as a whole."""
+    python: str = field(default="", repr=False)
+    masks: tuple[Span, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, number: int, text: str) -> Cell:
         """Read a cell."""
-        python = masked(text)
-        if python is None or not text:
-            return cls(number, text, "", ())
-        return cls(number, text, f"{python.code}\n", python.masks)
+        found = masked(text)
+        if found is None or not text:
+            return cls(number, text)
+        python = f"{found.code}\n"
+        indented = python.lstrip("\r\n").startswith((" ", "\t"))
+        is_block = indented and not _parses(python) and _parses(_BLOCK + python)
+        return cls(number, text, _BLOCK if is_block else "", python, found.masks)
+
+    @property
+    def code(self) -> str:
+        """What stands for the cell in the notebook's text."""
+        return self.head + self.python
 
     def edited(self, edits: Iterable[Edit]) -> Cell:
-        """Give the cell with edits of its code made."""
+        """Give the cell with edits of its text made."""
         text = apply_edits(f"{self.text}\n", edits).removesuffix("\n")
         return Cell.of(self.number, text)
 
@@ -117,9 +131,12 @@ class Notebook(Source):
 
     def takes(self, edits: Iterable[Edit]) -> bool:
         """Whether each edit stays in a cell and off its commands, and all cells parse then."""
+        edits = tuple(edits)
         groups = self._by_cell(edits)
-        return groups is not None and all(
-            self.cells[index].takes(group) for index, group in groups.items()
+        return (
+            groups is not None
+            and all(self.cells[index].takes(group) for index, group in groups.items())
+            and not any(self._hides_use(edit) for edit in edits)
         )
 
     def part(self, span: Span) -> Part:
@@ -130,7 +147,7 @@ class Notebook(Source):
         start, index = self._starts[at]
         source, number = self._sources[index], self.cells[index].number
         length = len(self.cells[index].text)
-        first = min(span.start - start, length)
+        first = min(max(span.start - start, 0), length)
         last = min(max(span.end - start, first), length)
         return Part(source, Span(first, last), number)
 
@@ -151,18 +168,36 @@ class Notebook(Source):
         ]
 
     @property
-    def compile_flags(self) -> int:
-        """What Python is told beside the text: IPython lets cells await."""
-        return ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    def is_notebook(self) -> bool:
+        """Whether the text is that of the cells of a notebook: it is."""
+        return True
+
+    def _hides_use(self, edit: Edit) -> bool:
+        """Whether an edit takes out an import of which a command, or a cell of its own, speaks."""
+        line = self.line(self.position(edit.span.start).row)
+        if not line.lstrip().startswith(("import ", "from ")):
+            return False
+        gone = self.text[edit.span.start : edit.span.end].rpartition("import ")[2]
+        return not self._hidden_words.isdisjoint(
+            {*_WORD.findall(gone)} - {*_WORD.findall(edit.text)}
+        )
+
+    @cached_property
+    def _hidden_words(self) -> frozenset[str]:
+        """The words of what is not Python here."""
+        hidden = [
+            cell.text[mask.start : mask.end] for cell in self.cells for mask in cell.masks
+        ] + [cell.text for cell in self.cells if not cell.code]
+        return frozenset(word for text in hidden for word in _WORD.findall(text))
 
     @cached_property
     def _starts(self) -> list[tuple[int, int]]:
-        """Where in the text each cell begins that has code, and which it is."""
+        """Where in the text each cell begins that has code, and which cell it is."""
         starts: list[tuple[int, int]] = []
         at = 0
         for index, cell in enumerate(self.cells):
             if cell.code:
-                starts.append((at, index))
+                starts.append((at + len(cell.head), index))
                 at += len(cell.code) + len(_BORDER)
         return starts
 
@@ -173,17 +208,18 @@ class Notebook(Source):
 
     def _at(self, offset: int) -> int:
         """Give which of the cells with code an offset is in, or stands behind."""
-        return bisect.bisect_right(self._starts, (offset, len(self.cells))) - 1
+        return max(bisect.bisect_right(self._starts, (offset, len(self.cells))) - 1, 0)
 
     def _by_cell(self, edits: Iterable[Edit]) -> dict[int, list[Edit]] | None:
         """Give edits as edits of the cells they are in; None where one is in no cell, or two."""
         groups: dict[int, list[Edit]] = {}
         for edit in edits:
-            at = self._at(edit.span.start)
-            if at < 0:
+            if not self._starts:
                 return None
-            start, index = self._starts[at]
-            if edit.span.end > start + len(self.cells[index].code):
+            start, index = self._starts[self._at(edit.span.start)]
+            if edit.span.start < start:
+                return None
+            if edit.span.end > start + len(self.cells[index].python):
                 return None
             span = Span(edit.span.start - start, edit.span.end - start)
             groups.setdefault(index, []).append(Edit(span, edit.text))

@@ -160,6 +160,11 @@ class Script:
         """Parse a file, of which CPython's tree may be at hand; raises `ParserSyntaxError`."""
         return cls(source, read(source, tree), target or Target())
 
+    @property
+    def is_notebook(self) -> bool:
+        """Whether this is a notebook, which no launcher runs and no worker process can import."""
+        return self.source.is_notebook
+
     # -- nodes ----------------------------------------------------------------
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
