@@ -175,11 +175,14 @@ class Unused:
 
 def is_suppression(comment: str) -> bool:
     """Whether a comment holds a suppression, ours or another tool's."""
-    return _MARK.search(comment) is not None
+    said = comment.lower()
+    return ("noqa" in said or "torchlint" in said) and _MARK.search(comment) is not None
 
 
 def speaks_of_rules(text: str, known: Mapping[str, str]) -> bool:
     """Whether a text may hold a suppression that is surely meant for torchlint."""
+    if not is_suppression(text):
+        return False
     comment = Comment(Span(0, len(text)), text, 1, range(0))
     return any(
         mark.kind != "noqa" or any(_is_ours(word.text, known) for word in mark.words)

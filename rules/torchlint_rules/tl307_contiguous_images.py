@@ -14,10 +14,10 @@ from torchlint_rules._cuda import in_environment, makers, may_be_cuda, regions, 
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _LAYOUT: Final = re.compile(
-    r"channels_last|memory_format|\.permute\(|\.contiguous\(|\.stride\(|as_strided|"
-    r"\w3d\b|cpp_extension|torch\.ops\b|autograd\.Function|\bDataParallel|jit\.|quantiz|"
-    r"storage_offset|\.data_ptr\("
+    r"channels_last|memory_format|as_strided|\w3d\b|cpp_extension|torch\.ops\b|autograd\.Function|"
+    r"\bDataParallel|jit\.|quantiz|storage_offset"
 )
+_STRIDED: Final = (".permute(", ".contiguous(", ".stride(", ".data_ptr(")
 _VIEW: Final = re.compile(r"(\w*)(?:\[[^\]\r\n]*\])?(?:\.\w+(?:\([^()\r\n]*\))?)*\.view(?:_as)?\(")
 _FLAT: Final = re.compile(r"(?:\w+_)?(?:targets?|labels?|correct|y)")
 _ZOO: Final = re.compile(
@@ -339,8 +339,7 @@ class ContiguousImages(Rule):
         """Flag every move of a convolutional network whose code does not depend on the layout."""
         if not may_be_cuda(script) or in_environment(script):
             return
-        code = _COMMENT.sub("", script.source.text)
-        if _LAYOUT.search(code) or not all(_FLAT.fullmatch(m[1]) for m in _VIEW.finditer(code)):
+        if script.vocabulary.has(_LAYOUT) or _is_strided(_COMMENT.sub("", script.source.text)):
             return
         if not trains(script):
             return
@@ -370,6 +369,13 @@ class _Network:
     move: cst.Call
     moved: cst.BaseExpression
     made: tuple[cst.Call, ...]
+
+
+def _is_strided(code: str) -> bool:
+    """Whether code depends on how the elements of an image lie in memory."""
+    if any(call in code for call in _STRIDED):
+        return True
+    return ".view" in code and not all(_FLAT.fullmatch(m[1]) for m in _VIEW.finditer(code))
 
 
 def _named(script: Script, network: _Network) -> str:

@@ -42,6 +42,7 @@ _HOLDERS: Final = (
     cst.BaseExpression, cst.Arg, cst.BaseElement, cst.BaseSlice, cst.SubscriptElement,
     cst.BaseDictElement,
 )  # fmt: skip
+_OPAQUE: Final = frozenset({cst.Comparison, cst.FormattedString, cst.Lambda})
 _DEPTH: Final = 3
 
 
@@ -173,26 +174,26 @@ class Outflow:
         """Whether a value has the graph of a source behind it."""
         if id(node) in sources:
             return True
-        if isinstance(node, (cst.Comparison, cst.FormattedString, cst.Lambda)):
+        if type(node) in _OPAQUE:
             return False
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             if not carrying or self.kinds.kind(node) in _GRAPHLESS:
                 return False
             return any(id(binding) in carrying for binding in self.scopes.reaching(node))
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             if node.attr.value in ("data", "shape", "device", "dtype"):
                 return False
             bindings = self.functions.attribute(node)
             if any(id(binding) in carrying for binding in bindings):
                 return True
             return self._carries(node.value, sources, carrying)
-        if isinstance(node, cst.Arg):
+        if type(node) is cst.Arg:
             return self._carries(node.value, sources, carrying)
-        if isinstance(node, cst.Call) and self._cuts(node):
+        if type(node) is cst.Call and self._cuts(node):
             return False
         return any(
             self._carries(child, sources, carrying)
-            for child in node.children
+            for child in self.tree.children(node)
             if isinstance(child, _HOLDERS)
         )
 

@@ -120,6 +120,15 @@ class Tree:
                     stack.append(child)
             stack[mark:] = stack[: mark - 1 : -1]
 
+    def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes that stand right inside `node`, in the order of the source."""
+        for name in _FIELDS.get(type(node)) or _fields_of(type(node)):
+            child = getattr(node, name)
+            if isinstance(child, (tuple, list)):
+                yield from child
+            elif type(child) not in _NO_NODES and _is_node(child):
+                yield child
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Give the node that holds `node`; None for the module and for layout."""
         return self._parents.get(id(node))

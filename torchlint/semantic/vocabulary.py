@@ -19,17 +19,51 @@ class Vocabulary:
         self._text = text
 
     @cached_property
-    def _words(self) -> str:
-        return "\n".join(sorted(set(_WORD.findall(_COMMENT.sub("", self._text)))))
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(_COMMENT.sub("", self._text)))
 
     @cached_property
-    def _lowered(self) -> str:
-        return self._words.lower()
+    def _lowered(self) -> frozenset[str]:
+        return frozenset("\n".join(self._words).lower().split("\n"))
 
     def has(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a pattern is found in a word (`^` and `$` want `re.MULTILINE`)."""
-        return pattern.search(self._words) is not None
+        """Whether a pattern is found in a word; `^` and `$` are where the word begins and ends."""
+        return _judgement(pattern).any(self._words)
 
     def has_lowered(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern of small letters is found in a word, whatever its case."""
-        return pattern.search(self._lowered) is not None
+        return _judgement(pattern).any(self._lowered)
+
+
+class _Judgement:
+    """What a pattern says of each word that it was asked for: files share most of their words."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+        self.found: set[str] = set()
+        self.missed: set[str] = set()
+
+    def any(self, words: frozenset[str]) -> bool:
+        """Whether the pattern is found in one of some words."""
+        if not self.found.isdisjoint(words):
+            return True
+        fresh = words - self.missed
+        for word in fresh:
+            if self.pattern.search(word) is not None:
+                self.found.add(word)
+                return True
+        if len(self.missed) > _REMEMBERED:
+            self.missed.clear()
+        self.missed |= fresh
+        return False
+
+
+_REMEMBERED: Final = 20_000
+_JUDGEMENTS: Final[dict[re.Pattern[str], _Judgement]] = {}
+
+
+def _judgement(pattern: re.Pattern[str]) -> _Judgement:
+    found = _JUDGEMENTS.get(pattern)
+    if found is None:
+        found = _JUDGEMENTS[pattern] = _Judgement(pattern)
+    return found
