@@ -19,7 +19,7 @@ from torchlint.engine.parsing import parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
-from torchlint.registry import Registry, RuleHead, Selection
+from torchlint.registry import Registry, RegistryError, RuleHead, Selection
 from torchlint.semantic.target import Target
 from torchlint.source import Source
 
@@ -51,7 +51,7 @@ def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
         for family, techniques in look.families.items()
         for technique in techniques
     )
-    return Audit(source.path, rows, look.result.errors)
+    return Audit(source.path, rows, (*look.errors, *look.result.errors))
 
 
 class _Look:
@@ -61,6 +61,7 @@ class _Look:
         self.source = source
         self.registry = registry
         self.settings = settings
+        self.errors: list[str] = []
         target = Target(settings.target_torch, settings.target_device)
         self.survey = Survey(parse_script(source, target, syntax_tree(source)))
         self.heads = {head.code: head for head in registry.rules}
@@ -72,7 +73,11 @@ class _Look:
         owned = {code for each in FAMILIES.values() for one in each for code in one.rules}
         for head in self.registry.rules:
             if head.code not in owned and head.code not in _OF_THE_ENGINE:
-                articles = head.load().articles
+                try:
+                    articles = head.load().articles
+                except RegistryError as error:
+                    self.errors.append(str(error))
+                    continue
                 yield Technique(head.name, articles, (_only_its_rule,), (head.code,))
 
     def row(self, family: str, technique: Technique) -> Row:

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from torchlint.cli.failure import fail
 from torchlint.cli.options import color_option
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
@@ -25,11 +26,15 @@ __all__ = ["rules"]
     help="The form of the list.",
 )
 @color_option
-def rules(output_format: str, color: str) -> None:
+@click.pass_context
+def rules(ctx: click.Context, output_format: str, color: str) -> None:
     """List the catalogue of rules."""
     paint = paint_for(color, sys.stdout)
     with refused():
-        registry = load_registry()
-        cards = [card_of(head.load()) for head in registry.rules]
+        usable, errors = load_registry().loaded()
+    cards = [card_of(rule) for rule in usable]
     text = catalogue(cards, paint) if output_format == "text" else catalogue_json(cards)
     click.echo(text, nl=False, color=paint.color)
+    for error in errors:
+        fail(error)
+    ctx.exit(2 if errors else 0)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.config import ConfigError, Settings, nearest, place
 from torchlint.registry.heads import RegistryError, RuleHead
 from torchlint.registry.packs import installed_packs, rules_of
 from torchlint.registry.selection import ALL, Selection, covers, winners
+
+if TYPE_CHECKING:
+    from torchlint.rule import Rule
 
 __all__ = ["Registry", "load_registry"]
 
@@ -36,6 +39,16 @@ class Registry:
             if word.upper() == head.code or word.lower() == head.name:
                 return head
         raise ConfigError(f"unknown rule `{word}`{nearest(word, self._words())}")
+
+    def loaded(self) -> tuple[list[type[Rule]], list[str]]:
+        """Import every rule; give those that can be used, and a line for each other and each pack.
+
+        A pack that failed is fatal only for itself.
+        """
+        outcomes = [_loaded(head) for head in self.rules]
+        failures = [str(each) for each in outcomes if isinstance(each, RegistryError)]
+        usable = [each for each in outcomes if not isinstance(each, RegistryError)]
+        return usable, [*self.errors, *failures]
 
     def select(self, settings: Settings) -> Selection:
         """Give the rules that `settings` select; raises `ConfigError` for an unknown word."""
@@ -146,6 +159,13 @@ def _usable(heads: Iterable[RuleHead], errors: list[str]) -> Iterator[RuleHead]:
             yield head
         else:
             errors.append(failure)
+
+
+def _loaded(head: RuleHead) -> type[Rule] | RegistryError:
+    try:
+        return head.load()
+    except RegistryError as error:
+        return error
 
 
 def _failure(head: RuleHead) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["RegistryError", "RuleHead"]
+__all__ = ["RegistryError", "RuleHead", "holds_rule", "not_imported"]
 
 _DEFAULTS: Final = {"about": ("torch",), "since": (1, 0), "default": True}
 _PARTS: Final = ("about", "needs", "since", "default")
+_CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 _QUOTES: Final = '"' * 3
 _BODY: Final = re.compile(r"^class \w+\((?:\w+\.)?Rule\):\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
 _PART: Final = re.compile(
@@ -34,6 +36,39 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return None
+
+
+def holds_rule(text: str) -> bool:
+    """Whether the text of a module has the class of a rule."""
+    return _BODY.search("".join(text.split(_QUOTES)[::2])) is not None
+
+
+def not_imported(pack: str, module: str, error: BaseException) -> RegistryError:
+    """Say in one line that a module of a pack failed while it was imported."""
+    said = f"{type(error).__name__}: {error}"
+    return RegistryError(f"rule pack `{pack}`: {module} cannot be imported: {said}")
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(type(n) is int for n in value)
+
+
+_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "about": _are_words,
+    "needs": _are_words,
+    "since": _is_version,
+    "default": lambda value: isinstance(value, bool),
+}
+_WORDS: Final = {
+    "about": "a tuple of strings",
+    "needs": "a tuple of strings",
+    "since": "two numbers such as (2, 4)",
+    "default": "True or False",
+}
 
 
 @dataclass(frozen=True)
@@ -84,9 +119,19 @@ class RuleHead:
         return self._imported
 
     def read(self) -> None:
-        """Make sure that all parts can be had; raises `RegistryError`."""
+        """Make sure that code and parts can be had and are of use; raises `RegistryError`."""
+        if not _CODE.fullmatch(self.code):
+            raise RegistryError(
+                f"rule pack `{self.pack}`: {self.module}: `{self.code}` is no code: two to five "
+                "letters and three digits, such as ABC101"
+            )
         for part in _PARTS:
-            self._part(part)
+            value = self._part(part)
+            if not _KINDS[part](value):
+                raise RegistryError(
+                    f"rule pack `{self.pack}`: {self.module}: `{part}` must be {_WORDS[part]}, "
+                    f"it is {value!r}"
+                )
 
     def _part(self, part: str) -> Any:
         if self.rule is None and part in self._written:
@@ -112,11 +157,8 @@ class RuleHead:
 
         try:
             module = import_module(self.module)
-        except Exception as error:
-            raise RegistryError(
-                f"rule pack `{self.pack}`: {self.module} cannot be imported: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        except (Exception, SystemExit) as error:
+            raise not_imported(self.pack, self.module, error) from error
         rules = [
             each
             for each in vars(module).values()

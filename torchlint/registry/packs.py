@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from torchlint.registry.heads import RegistryError, RuleHead
+from torchlint.registry.heads import RegistryError, RuleHead, holds_rule, not_imported
 
 __all__ = ["BUILT_IN", "GROUP", "installed_packs", "rules_of"]
 
@@ -24,7 +24,8 @@ GROUP: Final = "torchlint.rules"
 BUILT_IN: Final = ("torchlint", "torchlint_rules")
 """The entry point of the pack that comes with torchlint."""
 
-_RULE_FILE: Final = re.compile(r"([a-z]{2,5}[0-9]{3})_([a-z0-9_]+)\.py")
+_RULE_FILE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)\.py")
+_CODE: Final = re.compile(r"[a-z]{2,5}[0-9]{3}")
 
 
 def installed_packs() -> dict[str, str]:
@@ -65,19 +66,20 @@ def _has_pack(entry: os.DirEntry[str]) -> bool:
 
 
 def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
-    """List the rules of a pack by its file names; raises `RegistryError`."""
+    """List the rules of a pack by its file names; raises `RegistryError`.
+
+    A file whose name has no good code is listed if it holds a rule, so that it is not passed over.
+    """
     try:
         spec = find_spec(package)
-    except Exception as error:
-        raise RegistryError(
-            f"rule pack `{pack}`: {package} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise not_imported(pack, package, error) from error
     if spec is None or not spec.submodule_search_locations:
         raise RegistryError(f"rule pack `{pack}`: there is no package {package}")
     for location in spec.submodule_search_locations:
         for file in sorted(Path(location).glob("*.py")):
             match = _RULE_FILE.fullmatch(file.name)
-            if match is not None:
+            if match is not None and (_CODE.fullmatch(match[1]) or _is_rule(file)):
                 yield RuleHead(
                     code=match[1].upper(),
                     name=match[2].replace("_", "-"),
@@ -85,3 +87,7 @@ def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
                     module=f"{package}.{file.stem}",
                     file=str(file),
                 )
+
+
+def _is_rule(file: Path) -> bool:
+    return holds_rule(file.read_text(encoding="utf-8", errors="replace"))

@@ -1,5 +1,9 @@
-"""The test kit for rules: examples in the rule's class, golden files beside a script."""
+"""The test kit for rules: examples in the rule's class, golden files beside a script.
 
+`test_rules = rule_tests("torchlint_acme")` makes test cases of every example of a pack.
+"""
+
+from torchlint.testing.cases import rule_tests
 from torchlint.testing.examples import Example, ExampleError, check_example, check_rule, examples_of
 from torchlint.testing.golden import Golden, golden_of_rule, goldens, refresh
 
@@ -13,4 +17,5 @@ __all__ = [
     "golden_of_rule",
     "goldens",
     "refresh",
+    "rule_tests",
 ]
