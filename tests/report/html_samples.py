@@ -10,7 +10,7 @@ from torchlint.finding import Safety
 from torchlint.harness.anatomy import Step, usual_step
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.plan import Variant
-from torchlint.harness.promise import Comparison
+from torchlint.harness.promise import Comparison, Word
 from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Phase, PhaseName, SyncSite, Trace
 from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
@@ -40,9 +40,7 @@ def curves(seconds: float, seed: int = 0, losses: int = 60) -> Curves:
     draw = random.Random(seed)
     times = tuple(
         tuple(
-            tuple(
-                seconds * draw.gauss(1, 0.05) * (6 if at == 20 else 1) for at in range(50)
-            )
+            tuple(seconds * draw.gauss(1, 0.05) * (6 if at == 20 else 1) for at in range(50))
             for _ in range(2)
         )
         for _ in range(3)
@@ -61,11 +59,12 @@ def outcome(
     """Give what was found out about one variant."""
     speedup = Speedup(ratio, ratio - 0.1, ratio + 0.1)
     wrong = verdict is Verdict.DIFFERENT
+    word: Word = "close" if wrong else "equal"
     after = curves(0.018 / ratio, losses=60)
     return Outcome(
         Variant(kind, codes, Safety.EXACT, texts),
         verdict,
-        Comparison("close" if wrong else "equal", not wrong, 60, 8, differs_at=3 if wrong else None),
+        Comparison(word, not wrong, 60, 8, differs_at=3 if wrong else None),
         None if wrong else speedup,
         step_time=Change(0.018, 0.018 / ratio),
         syncs=Change(2.0, 0.0),

@@ -6,24 +6,28 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchlint.cli.failure import remark
+from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
     configuration_options,
     paths_argument,
     report_options,
     run_options,
 )
-from torchlint.cli.run import Run, refused
+from torchlint.cli.run import STDIN, Run, refused
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.engine import FileResult, check_bytes, check_paths
 from torchlint.report.entry import Entry, Report
 from torchlint.report.escape import printable
 from torchlint.report.formats import render
 from torchlint.report.summary import plural
+
+if TYPE_CHECKING:
+    from torchlint.report.measured import MeasuredReport
 
 __all__ = ["check"]
 
@@ -33,6 +37,7 @@ __all__ = ["check"]
 @configuration_options
 @run_options
 @report_options
+@measured_options
 @click.option("--add-ignore", is_flag=True, help="Silence every finding by a comment on its line.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
@@ -51,8 +56,11 @@ def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> Non
         from torchlint.cli.addignore import add_ignores
 
         ctx.exit(add_ignores(run, _results(run, run.files(paths))))
-    results = _stdin_result(run) if reads_stdin else _results(run, run.files(paths))
-    ctx.exit(_report(run, results))
+    files = () if reads_stdin else run.files(paths)
+    names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
+    measured = measured_report(options, names)
+    results = _stdin_result(run) if reads_stdin else _results(run, files)
+    ctx.exit(_report(run, results, measured))
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:
@@ -74,7 +82,7 @@ def _stdin_result(run: Run) -> list[FileResult]:
         return [check_bytes(data, path, rules, settings)]
 
 
-def _report(run: Run, results: Iterable[FileResult]) -> int:
+def _report(run: Run, results: Iterable[FileResult], measured: MeasuredReport | None) -> int:
     entries: list[Entry] = []
     files = suppressed = 0
     for result in results:
@@ -83,8 +91,11 @@ def _report(run: Run, results: Iterable[FileResult]) -> int:
         run.report_errors(result.errors)
         if result.source is not None:
             entries += run.entries(result.source, result.findings)
-    report = Report(tuple(entries), files, run.failed, run.quiet)
     options = run.options
+    hidden = ""
+    if measured is not None:
+        entries, hidden = without_cheap(measured.ranked(entries), options["min_cost"])
+    report = Report(tuple(entries), files, run.failed, run.quiet, hidden)
     if options["verbose"]:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
     run.deliver(

@@ -5,12 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.report.card import Card
 from torchlint.source import Part, Position, Source
 
-__all__ = ["Entry", "Report"]
+__all__ = ["Entry", "Measured", "Report"]
+
+_AFTERWORDS: Final = {
+    "SAME": ", no measurable difference",
+    "SLOWER": ", slower",
+    "DIFFERENT": ", other numbers",
+    "UNSURE": ", too noisy to tell",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What fixing a rule's findings gained in this very script."""
+
+    verdict: str
+    device: str
+    ratio: float
+    """The step time of the original over that of the fixed script."""
+    low: float
+    high: float
+    safety: Safety
+    """The least safety among the fixes that were made."""
+    findings: int = 1
+    """How many findings were fixed together."""
+
+    @property
+    def share(self) -> float | None:
+        """The share of a step that the findings cost, None where that could not be told."""
+        if self.verdict in ("DIFFERENT", "UNSURE"):
+            return None
+        return 0.0 if self.verdict == "SAME" else 1 - 1 / self.ratio
+
+    @property
+    def words(self) -> str:
+        """The result in a few words, with its device."""
+        together = f", all {self.findings} together" if self.findings > 1 else ""
+        return (
+            f"measured {self.ratio:.2f}x on {self.device}{together}"
+            f"{_AFTERWORDS.get(self.verdict, '')}"
+        )
 
 
 @dataclass(frozen=True)
@@ -23,6 +63,8 @@ class Entry:
     card: Card
     threshold: Safety = Safety.CLOSE
     """The least safety of the fixes that the settings of the file apply."""
+    measured: Measured | None = None
+    """What its fix gained, where a report of a verification said so."""
 
     @cached_property
     def part(self) -> Part:
@@ -65,6 +107,12 @@ class Entry:
         """Whether `fix` would make the fix if unsafe ones were allowed."""
         return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold
 
+    @property
+    def message(self) -> str:
+        """What a line for people says: the rule's message, and what was measured."""
+        measured = f" ({self.measured.words})" if self.measured else ""
+        return f"{self.finding.message}{measured}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -77,6 +125,8 @@ class Report:
     """Whether the run itself failed somewhere."""
     quiet: bool = False
     """Whether text formats leave out the last line."""
+    hidden: str = ""
+    """What to say of findings that are left out because they cost little."""
 
     def by_path(self) -> Iterator[tuple[str, list[Entry]]]:
         """Give each path that has findings, with them."""

@@ -25,7 +25,7 @@ def grouped(report: Report, paint: Paint) -> str:
         lines = [f"{paint.path(printable(path))}:\n"]
         for entry in entries:
             code = paint.code(entry.finding.code, entry.card.link)
-            text = f"[{entry.card.name}] {printable(entry.finding.message)}"
+            text = f"[{entry.card.name}] {printable(entry.message)}"
             lines.append(f"  {entry.place:<{width}}  {code} {text}{_grade(entry, paint)}\n")
         blocks.append("".join(lines))
     return "\n".join([*blocks, *summary(report, paint)])

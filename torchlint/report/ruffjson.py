@@ -8,7 +8,7 @@ from typing import Any
 
 from torchlint.edit import Span
 from torchlint.finding import Fix
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry, Measured, Report
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
@@ -48,6 +48,22 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "category": entry.card.category,
         "impact": entry.card.impact,
         "evidence": None,
+        **_measured(entry.measured),
+    }
+
+
+def _measured(measured: Measured | None) -> dict[str, Any]:
+    """Give what a report of a verification said of the finding, nothing without one."""
+    if measured is None:
+        return {}
+    return {
+        "measured": {
+            "verdict": measured.verdict,
+            "device": measured.device,
+            "speedup": {"ratio": measured.ratio, "low": measured.low, "high": measured.high},
+            "share": measured.share,
+            "findings": measured.findings,
+        }
     }
 
 

@@ -64,10 +64,12 @@ def _result(entry: Entry, index: int, seen: Counter[str]) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": _level(entry.card),
-        "message": {"text": finding.message},
+        "message": {"text": entry.message},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": _fingerprint(entry, seen)},
     }
+    if entry.measured is not None and entry.measured.share is not None:
+        result["rank"] = 100 * max(0.0, entry.measured.share)
     if finding.notes:
         result["relatedLocations"] = [
             {**_location(entry, note.span), "message": {"text": note.message}}

@@ -22,8 +22,11 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
     count = len(report.entries)
     if report.quiet:
         return
+    hidden = f"{report.hidden}.\n" if report.hidden else ""
     if count:
-        yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n"
+        yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n{hidden}"
+    elif hidden:
+        yield hidden
     elif report.files and not report.failed:
         yield f"{paint.help('Nothing found')} in {plural(report.files, 'file')}.\n"
 
