@@ -10,6 +10,7 @@ from harness.scripts import PLAIN, write
 from torchlint.finding import Safety
 from torchlint.harness.plan import Plan, Variant
 from torchlint.harness.session import ScriptError, Session
+from torchlint.harness.stage import Stage
 from torchlint.harness.verdict import Verdict
 
 TRAINING = """
@@ -100,9 +101,9 @@ def test_workers_for_a_waiting_loader_are_faster_and_a_comment_is_not(tmp_path: 
         "rule", ("TL101",), Safety.EXACT, {str(script): text.replace("workers=0", "workers=2")}
     )
     nothing = Variant("rule", ("TL901",), Safety.EXACT, {str(script): text + "# no more\n"})
-    runs: list[tuple[int, int]] = []
+    stages: list[Stage] = []
     plan = Plan(script, steps=20, warmup=8, rounds=2)
-    with Session(plan, lambda done, total: runs.append((done, total))) as session:
+    with Session(plan, stages.append) as session:
         assert session.survey() == (str(script),)
         report = session.measure([workers, nothing])
     faster, same = report.outcomes
@@ -115,14 +116,17 @@ def test_workers_for_a_waiting_loader_are_faster_and_a_comment_is_not(tmp_path: 
     assert same.verdict is not Verdict.FASTER
     assert same.comparison is not None
     assert same.comparison.word == "equal"
-    assert runs[-1] == (20, 21)
+    assert (stages[-1].done, stages[-1].total) == (20, 21)
+    assert stages[-1].what == "the original: its step time"
+    assert stages[0].left is None
+    assert stages[-1].left is not None
     assert not report.failed
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("print('hello')\n", "no torch optimizer took a step"),
+        ("print('hello')\n", "never imports torch"),
         ("import os\nos.system('true # torchrun train.py')\n", "starts processes of its own"),
         ("raise ValueError('wrong\\nway')\n", "ValueError: wrong way"),
     ],

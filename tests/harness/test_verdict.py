@@ -120,7 +120,7 @@ def evidence(step: float, **fields: object) -> Evidence:
     return Evidence(
         replace(ORIGINAL, **fields),  # type: ignore[arg-type]
         replace(ORIGINAL, syncs=(SyncSite("t.py", 3, ".item()", round(step * 10)),), sync_steps=10),
-        [[timed, timed], [timed, timed]],
+        rounds=[[timed, timed], [timed, timed]],
     )
 
 

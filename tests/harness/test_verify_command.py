@@ -27,7 +27,7 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ("raise ValueError('no data')\n", "train.py:1: the script fails as it is: ValueError: no"),
         ("x = input()\n", "train.py:1: the script asks for input"),
-        ("print('done')\n", "train.py: the script cannot be measured: no torch optimizer"),
+        ("print('done')\n", "train.py: the script cannot be measured: it never imports torch"),
     ],
 )
 def test_a_script_that_cannot_be_measured_is_one_line_and_exit_2(

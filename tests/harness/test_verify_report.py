@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 from torchlint.finding import Safety
@@ -11,7 +12,7 @@ from torchlint.harness.plan import Variant
 from torchlint.harness.promise import Comparison
 from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Failure, SyncSite
-from torchlint.harness.verdict import Change, Outcome, Report, Verdict
+from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
@@ -25,6 +26,7 @@ FASTER = Outcome(
     sync_sites=(SyncSite("train.py", 12, ".item()", 20),),
     wait_share=Change(0.9, 0.1),
     host_memory=Change(1 << 28, 1 << 29),
+    before=Curves(sync_sites=(SyncSite("train.py", 12, ".item()", 20),), sync_steps=10),
 )
 WRONG = Outcome(
     Variant("rule", ("TL302",), Safety.EXACT, {"/p/train.py": "b"}),
@@ -47,18 +49,30 @@ def test_json_has_the_fields_that_were_promised() -> None:
     }
     assert set(document) == {
         *("version", "script", "args", "device", "torch", "python", "seed", "steps", "warmup"),
-        *("rounds", "noise", "variants"),
+        *("rounds", "noise", "timed", "diverted", "changed", "variants"),
     }
     assert document["variants"][0] == {
         "kind": "rule",
         "codes": ["TL101"],
+        "files": [os.path.relpath("/p/train.py")],
         "safety": "exact",
         "verdict": "FASTER",
         "decision": "keep",
         "speedup": {"ratio": 1.8, "low": 1.7, "high": 1.9},
         "numbers": "equal",
-        "compared": {"losses": 60, "parameters": 8, "differs_at_step": None},
+        "compared": {
+            "method": "as-is",
+            "why": "",
+            "losses": 60,
+            "parameters": 8,
+            "differs_at_step": None,
+        },
+        "because": [],
         "syncs_per_step": {"before": 2.0, "after": 0.0},
+        "sync_lines": {
+            "before": [{"file": "train.py", "line": 12, "call": ".item()", "per_step": 2.0}],
+            "after": [],
+        },
         "wait_share": {"before": 0.9, "after": 0.1},
         "peak_memory": {
             "host": {"before": 1 << 28, "after": 1 << 29},
@@ -76,7 +90,7 @@ def test_text_says_the_verdict_first_and_what_it_rests_on() -> None:
     assert "TL101  keep\n" in text
     assert "1.80x (1.70x to 1.90x): 18 ms -> 10 ms a step" in text
     assert "equal bit for bit (60 losses, 8 parameters)" in text
-    assert "waits at train.py:12: .item()" in text
+    assert "waits no longer at train.py:12: .item()" in text
     assert "256 -> 512 MiB" in text
     assert "TL302  revert (numbers off)\n" in text
     assert "not bit for bit equal, as its class `exact` promises, from step 4 on" in text

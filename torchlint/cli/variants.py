@@ -1,35 +1,68 @@
-"""The variants of a script that `verify` compares: each rule's fixes alone, and all together."""
+"""The variants of a script that `verify` compares: each rule's fixes alone, and together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
-from torchlint.engine import FixResult, Project, fix_source
+from torchlint.engine import FixResult, Project, fix_source, write_atomic
 from torchlint.finding import Finding, Safety
 from torchlint.harness.plan import Variant
 from torchlint.source import Source, SourceError
 
-__all__ = ["make_variants"]
+__all__ = ["Fixes"]
 
 
-def make_variants(
-    files: Iterable[Path], project: Project, report: Callable[[str], None]
-) -> tuple[Variant, ...]:
-    """Fix the files in every way that is to be measured; `report` is told what went wrong."""
-    sources = [source for file in files if (source := _read(file)) is not None]
-    together = [_fixed(source, project, None) for source in sources]
-    for result in together:
-        for error in result.errors:
-            report(error)
-    codes = sorted({finding.code for result in together for finding in result.applied})
-    alone = [
-        _variant("rule", (code,), [_fixed(source, project, code) for source in sources])
-        for code in codes
-    ]
-    whole = [_variant("all", tuple(codes), together)] if codes else []
-    return tuple(variant for variant in (*alone, *whole) if variant.texts)
+class Fixes:
+    """What can be fixed in the files that a script is made of."""
+
+    def __init__(
+        self, files: Iterable[Path], project: Project, report: Callable[[str], None]
+    ) -> None:
+        self._sources = [source for file in files if (source := _read(file)) is not None]
+        self._project = project
+        self._together = self._fixed(None)
+        for result in self._together:
+            for error in result.errors:
+                report(error)
+        self._codes = sorted({found.code for result in self._together for found in result.applied})
+
+    def variants(self) -> tuple[Variant, ...]:
+        """Give each rule's fixes alone, and all together."""
+        alone = [_variant("rule", (code,), self._fixed({code})) for code in self._codes]
+        whole = [_variant("all", tuple(self._codes), self._together)] if self._codes else []
+        return tuple(variant for variant in (*alone, *whole) if variant.texts)
+
+    def kept(self, codes: Collection[str]) -> Variant:
+        """Give the fixes of the rules that stood the test, together."""
+        return _variant("kept", tuple(sorted(codes)), self._fixed(codes))
+
+    def write(self, codes: Collection[str]) -> tuple[str, ...]:
+        """Write the fixes of these rules; give the files that were written.
+
+        Raises `WriteError` for a file that cannot be written, or that changed meanwhile.
+        """
+        results = [result for result in self._fixed(codes) if result.changed]
+        for result in results:
+            write_atomic(Path(result.path), result.after, result.before.to_bytes())
+        return tuple(result.path for result in results)
+
+    def _fixed(self, codes: Collection[str] | None) -> list[FixResult]:
+        """Fix the files by some rules, or by all for None."""
+
+        def accept(source: Source, finding: Finding) -> bool:
+            return codes is None or finding.code in codes
+
+        return [
+            fix_source(
+                source,
+                self._project.selection(Path(source.path)),
+                self._project.settings(Path(source.path)),
+                accept,
+            )
+            for source in self._sources
+        ]
 
 
 def _read(file: Path) -> Source | None:
@@ -39,21 +72,14 @@ def _read(file: Path) -> Source | None:
         return None
 
 
-def _fixed(source: Source, project: Project, code: str | None) -> FixResult:
-    """Fix a file by one rule alone, or by all for None."""
-    path = Path(source.path)
-
-    def accept(source: Source, finding: Finding) -> bool:
-        return code is None or finding.code == code
-
-    return fix_source(source, project.selection(path), project.settings(path), accept)
-
-
 def _variant(
-    kind: Literal["rule", "all"], codes: tuple[str, ...], results: list[FixResult]
+    kind: Literal["rule", "all", "kept"], codes: tuple[str, ...], results: list[FixResult]
 ) -> Variant:
-    applied = [
-        finding.fix.safety for result in results for finding in result.applied if finding.fix
-    ]
-    texts = {result.path: result.after.text for result in results if result.changed}
-    return Variant(kind, codes, min(applied, default=Safety.EXACT), texts)
+    fixes = [found.fix for result in results for found in result.applied if found.fix]
+    return Variant(
+        kind,
+        codes,
+        min((fix.safety for fix in fixes), default=Safety.EXACT),
+        {result.path: result.after.text for result in results if result.changed},
+        tuple(dict.fromkeys(fix.because for fix in fixes if fix.because)),
+    )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, warn
+from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.options import color_option, configuration_options
+from torchlint.cli.page import require_page, write_page
+from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
-from torchlint.cli.variants import make_variants
+from torchlint.cli.variants import Fixes
+from torchlint.engine import WriteError
+from torchlint.harness.keeping import candidates, kept_together, together
 from torchlint.harness.plan import Plan
 from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.verdict import Report
@@ -25,7 +29,9 @@ from torchlint.report.verification import failure_line, verification_json, verif
 
 __all__ = ["verify"]
 
-_PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose")
+_PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose", "quick")
+_QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
+"""What --quick takes where nothing else was said."""
 
 
 def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -75,7 +81,19 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     show_default=True,
     help="Seconds that one run may take.",
 )
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="A first answer within two minutes: all fixes together, then each as time allows.",
+)
+@click.option("--apply", is_flag=True, help="Write the fixes that were kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write a page with plots of step times, losses and one step, and the diff.",
+)
 @click.option(
     "--verbose", "-v", is_flag=True, help="Pass on what the script prints, to standard error."
 )
@@ -84,7 +102,8 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
     """Run SCRIPT as it is and as fixed, in turns, and compare speed and numbers.
 
-    ARGS, after `--`, are the script's own.
+    ARGS, after `--`, are the script's own. Fixes that change results are measured, too, unless
+    `--no-unsafe-fixes` says otherwise.
     """
     if is_notebook(str(script)):
         raise click.ClickException(
@@ -96,15 +115,20 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
             f"verify runs the script, and {sys.executable} has no torch: "
             "`pip install 'torchlint[verify]'` brings it"
         )
+    if options["html"] is not None:
+        require_page(options["html"], script)
     plan = Plan(
         script=script,
         args=args,
-        **{name: options[name] for name in _PLAN},
+        timeline=options["html"] is not None,
+        **_settings(ctx, options),
     )
-    run = Run({**options, "quiet": False})
+    unsafe = options["unsafe_fixes"] is not False
+    run = Run({**options, "unsafe_fixes": unsafe, "quiet": False})
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with _progress() as notify, Session(plan, notify) as session:
-            report = _measure(run, session)
+        with progress_bar() as notify, Session(plan, notify) as session:
+            fixes, report = _measure(run, session, options)
     except ScriptError as error:
         fail(failure_line(str(script), error.failure))
         ctx.exit(2)
@@ -113,28 +137,48 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     else:
         paint = paint_for(options["color"], sys.stdout)
         click.echo(verification_text(report, paint), nl=False, color=paint.color)
+    done = options["html"] is None or write_page(options["html"], report)
+    if options["apply"] and not _apply(fixes, kept_together(report)):
+        done = False
+    if not done:
+        ctx.exit(2)
     ctx.exit(1 if report.failed else 0)
 
 
-def _measure(run: Run, session: Session) -> Report:
+def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    settings = {name: options[name] for name in _PLAN}
+    if options["quick"]:
+        default = click.core.ParameterSource.DEFAULT
+        given = {name for name in _QUICK if ctx.get_parameter_source(name) is not default}
+        settings.update({name: value for name, value in _QUICK.items() if name not in given})
+    return settings
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Go the way of Ctrl-C, which ends all that was started."""
+    raise KeyboardInterrupt
+
+
+def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes, Report]:
+    """Measure each rule's fixes, all of them, and those that were kept."""
     files = [Path(file) for file in session.survey()]
     with refused():
-        variants = make_variants(files, run.project, warn)
-    return session.measure(variants)
+        fixes = Fixes(files, run.project, warn)
+    report = session.measure(fixes.variants())
+    codes = candidates(report)
+    wanted = options["apply"] or not options["quick"]
+    if codes and wanted and together(report, codes) is None:
+        report = session.measure([fixes.kept(codes)])
+    return fixes, report
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show on a terminal's standard error which run of how many is under way."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("verify: first run of the script") as status:
-
-        def notify(done: int, total: int) -> None:
-            if total:
-                status.update(f"verify: run {done + 1} of {total}")
-
-        yield notify
+def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:
+    """Write what was kept, and say so."""
+    try:
+        written = fixes.write(codes)
+    except WriteError as error:
+        fail(str(error))
+        return False
+    names = ", ".join(os.path.relpath(file) for file in written)
+    remark(f"Wrote {', '.join(codes)} to {names}." if written else "Nothing was kept to write.")
+    return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from torchlint.finding import Safety
+from torchlint.harness.anatomy import usual_step
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.plan import Variant
 from torchlint.harness.promise import Comparison
@@ -35,6 +35,7 @@ class Evidence:
 
     numbers: Trace
     syncs: Trace | None = None
+    timeline: Trace | None = None
     rounds: list[list[Trace]] = field(default_factory=list)
     beside: list[list[Trace]] = field(default_factory=list)
     """The runs of the original before and after those of a variant, by round."""
@@ -90,7 +91,7 @@ def assess(
             doubts.append(speed_doubt(gain, noise))
         if verdict is Verdict.SLOWER and _is_for_accelerators(variant, before.numbers.device):
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
-        if comparison.word == "not-compared" and variant.safety != Safety.UNSAFE:
+        if comparison.kept is None and verdict is not Verdict.SLOWER:
             verdict = Verdict.UNSURE
     return Outcome(
         variant=variant,
@@ -112,7 +113,15 @@ def assess(
 
 def _curves(side: Evidence) -> Curves:
     times = tuple(tuple(trace.durations for trace in traces) for traces in side.rounds)
-    return Curves(times, side.numbers.losses, side.numbers.loss_steps)
+    syncs = side.syncs if _syncs_per_step(side.syncs) is not None else None
+    return Curves(
+        times=times,
+        losses=side.numbers.losses,
+        loss_steps=side.numbers.loss_steps,
+        sync_sites=syncs.syncs if syncs else (),
+        sync_steps=syncs.sync_steps if syncs else 0,
+        step=usual_step(side.timeline),
+    )
 
 
 def _judge_failure(failure: Failure | None) -> tuple[Verdict, Doubt]:

@@ -9,6 +9,7 @@ import re
 import resource
 import sys
 import sysconfig
+import time
 import traceback
 import warnings
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ from torchlint.harness.workers import Luggage, hand_on
 if TYPE_CHECKING:
     from torchlint.harness.probes import Probe
 
-__all__ = ["main"]
+__all__ = ["end_with_parent", "main"]
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 
@@ -45,6 +46,9 @@ class Run:
         self.process = os.getpid()
         self.processes = False
         self.warnings: dict[str, None] = {}
+        self.variables = dict(os.environ)
+        self.environment = False
+        self.started = 0.0
 
     def prepare(self) -> None:
         """Make this process look like the interpreter that was asked to run the script."""
@@ -53,8 +57,9 @@ class Run:
             sys.path.insert(0, os.path.dirname(self.task.script))
         self.overlay.install()
         hand_on(self.luggage, self._own_process)
-        random.seed(self.task.seed)
-        after_import("numpy.random", lambda: sys.modules["numpy.random"].seed(self.task.seed))
+        seed = self.task.seed + self.task.shift
+        random.seed(seed)
+        after_import("numpy.random", lambda: sys.modules["numpy.random"].seed(seed))
         after_import("torch", self._attach)
         self._watch_warnings()
         sys.addaudithook(self._audit)
@@ -62,6 +67,7 @@ class Run:
 
     def start(self) -> None:
         """Run the script to its end, to its failure, or until enough was seen."""
+        self.started = time.perf_counter()
         try:
             self.overlay.run(self.task.script, "__main__")
         except SystemExit as end:
@@ -75,6 +81,7 @@ class Run:
         self, ending: Literal["full", "ended", "failed"], failure: Failure | None = None
     ) -> None:
         """Write the trace, once and whole."""
+        seconds = time.perf_counter() - self.started
         if os.getpid() != self.process or self.task.trace.exists():
             return
         trace = Trace(
@@ -85,17 +92,22 @@ class Run:
             warnings=tuple(self.warnings),
             diverted=self.shadow.written(),
             processes=self.processes,
+            environment=self.environment,
+            compiler="torch._dynamo" in sys.modules,
         )
         if self.probe is not None:
             trace = replace(trace, **self.probe.common(), **self.probe.close())
+        if not self.task.steps:
+            trace = replace(trace, durations=(seconds,), waited=None)
         draft = self.task.trace.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(trace)), encoding="utf-8")
         draft.rename(self.task.trace)
 
     def _attach(self) -> None:
-        from torchlint.harness import probes
+        from torchlint.harness.attachment import attach
 
-        self.probe = probes.attach(self.task, self.shadow, lambda: self.write("full"))
+        self.environment = dict(os.environ) != self.variables
+        self.probe = attach(self.task, self.shadow, lambda: self.write("full"))
 
     def _modules(self) -> tuple[str, ...]:
         """Give the files of the project that were imported, the script first."""
@@ -176,7 +188,7 @@ def _peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let the system end this process when the one that started it is gone."""
     if sys.platform == "linux":
         import ctypes
@@ -187,7 +199,7 @@ def _end_with_parent() -> None:
 
 def main(task_file: str) -> None:
     """Run the script of the task and leave without the script's own ado at exit."""
-    _end_with_parent()
+    end_with_parent()
     run = Run(Task.from_json(json.loads(Path(task_file).read_text(encoding="utf-8"))))
     try:
         run.prepare()

@@ -58,6 +58,48 @@ class Doubt:
         )
 
     @classmethod
+    def scattered_seeds(cls) -> Doubt:
+        """Say that the seeds scatter more than a fix could show."""
+        return cls(
+            "scattered-seeds",
+            "the losses of several seeds scatter too much to tell whether they are the same: "
+            "raise --steps",
+        )
+
+    @classmethod
+    def numbers_open(cls, why: str) -> Doubt:
+        """Say that --quick has no time for the comparison that is left."""
+        return cls(
+            "numbers-open",
+            f"on the original's weights and batches nothing could be compared ({why}), and --quick "
+            "does not run several seeds: run without it",
+        )
+
+    @classmethod
+    def nothing_to_compare(cls) -> Doubt:
+        """Say that there are no numbers to compare."""
+        return cls(
+            "nothing-to-compare",
+            "there are no losses, and two runs of the original do not print the same: "
+            "compare its results by hand",
+        )
+
+    @classmethod
+    def whole_runs(cls, taken: int) -> Doubt:
+        """Say that whole runs were timed."""
+        count = f"the script took {taken} steps" if taken else "no torch optimizer took a step"
+        return cls("whole-runs", f"{count}, so whole runs of it were timed, start to end")
+
+    @classmethod
+    def not_measured(cls, codes: tuple[str, ...]) -> Doubt:
+        """Say which fixes were not measured alone for want of time."""
+        return cls(
+            "not-measured",
+            f"not measured alone within the time of --quick: {', '.join(codes)}; "
+            "run without it for each fix",
+        )
+
+    @classmethod
     def fixed_fails(cls, message: str, place: str) -> Doubt:
         """Say that the script fails once it is fixed."""
         return cls("fixed-script-fails", f"with this fix the script fails{place}: {message}")

@@ -11,7 +11,7 @@ from torchlint.finding import Safety
 
 __all__ = ["ORIGINAL", "Mode", "Plan", "Task", "Variant"]
 
-Mode = Literal["numbers", "syncs", "time", "record", "replay"]
+Mode = Literal["numbers", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run of the script is for: only `time` runs are timed."""
 
 
@@ -51,8 +51,12 @@ class Plan:
     device: str = "auto"
     timeout: float = 600.0
     verbose: bool = False
+    timeline: bool = False
+    """Whether to look, in runs of their own, at what a step is made of."""
     quick: bool = False
     """Whether a first answer is wanted soon: all fixes together, each alone as time allows."""
+    launcher: tuple[str, ...] = ()
+    """A command line that starts the runs, with our own behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,12 @@ class Task:
     """A folder of this run alone, for its trace and for what was diverted."""
     mode: Mode
     steps: int
+    """Steps to look at; 0 for a run from start to end."""
     warmup: int
     seed: int
     texts: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    """How long a run that is for the pace goes on looking, at least."""
     leader: int | None = None
     """Which optimizer counts the steps, in the order in which they first stepped."""
     reference: str = ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +20,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.plan import Task
-from torchlint.harness.shadow import Shadow
 from torchlint.harness.trace import ParameterMatch, SyncSite
 
-__all__ = ["Numbers", "Probe", "Stop", "Syncs", "Timer", "attach"]
+__all__ = ["LOAD", "SAVE", "Numbers", "Probe", "Stop", "Syncs", "Timer", "distance", "synchronise"]
+
+SAVE: Final = torch.save
+LOAD: Final = torch.load
+"""As they are before a script's own saving is diverted."""
 
 _RECENT: Final = 40
 """An optimizer that has not stepped for so many steps of any is of an earlier phase."""
@@ -122,11 +125,11 @@ class Timer(Probe):
 
     def at_step(self) -> bool:
         """Close the step that ends here; the device is waited for at both ends of the window."""
-        if self.taken < self.task.warmup:
+        if not self.task.steps or self.taken < self.task.warmup:
             return False
         full = self.taken >= self.task.warmup + self.task.steps
         if full or self.taken == self.task.warmup:
-            _synchronise()
+            synchronise()
         now = time.perf_counter()
         if self.taken == self.task.warmup:
             self._waited = 0.0
@@ -163,11 +166,13 @@ class Numbers(Probe):
         super().__init__(task, finish)
         self._losses: list[torch.Tensor] = []
         self._steps: list[int] = []
+        self._times: list[float] = []
         self._watch_backward()
         _be_deterministic()
 
     def at_step(self) -> bool:
         """Say whether the agreed number of steps was taken."""
+        self._times.append(time.perf_counter())
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
@@ -175,6 +180,7 @@ class Numbers(Probe):
         return {
             "losses": [float(loss) for loss in self._losses],
             "loss_steps": self._steps,
+            "durations": [after - before for before, after in pairwise(self._times)],
             "parameters": self._match(),
         }
 
@@ -201,8 +207,8 @@ class Numbers(Probe):
         if not self.task.reference or not final:
             return None
         if not Path(self.task.reference).exists():
-            _SAVE(final, self.task.reference)
-        return match(_LOAD(self.task.reference, weights_only=True), final)
+            SAVE(final, self.task.reference)
+        return match(LOAD(self.task.reference, weights_only=True), final)
 
 
 class Syncs(Probe):
@@ -334,41 +340,13 @@ def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
     return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
 
 
-_SAVE: Final = torch.save
-_LOAD: Final = torch.load
-
-
-def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
-    """Seed torch, divert its checkpoints and hook what the task is to see."""
-    torch.manual_seed(task.seed)
-    _divert_checkpoints(shadow)
-    kinds: dict[str, type[Probe]] = {"time": Timer, "numbers": Numbers, "syncs": Syncs}
-    state = random.getstate()
-    probe = kinds[task.mode](task, finish)
-    random.setstate(state)
-    return probe
-
-
-def _divert_checkpoints(shadow: Shadow) -> None:
-    """Save below the shadow, wherever the script meant to, and load from there what was saved."""
-
-    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        _SAVE(obj, shadow.writable(f, anywhere=True), *args, **kwargs)
-
-    def load(f: Any, *args: Any, **kwargs: Any) -> Any:
-        return _LOAD(shadow.readable(f, anywhere=True), *args, **kwargs)
-
-    torch.save = save
-    torch.load = load
-
-
 def _be_deterministic() -> None:
     """Ask for the same numbers in every run, as far as the device's kernels can give them."""
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def _synchronise() -> None:
+def synchronise() -> None:
     """Wait until the device has done what it was given; on a CPU there is nothing to wait for."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
@@ -391,20 +369,20 @@ def match(reference: list[torch.Tensor], final: list[torch.Tensor]) -> Parameter
     if [item.shape for item in reference] != [item.shape for item in final]:
         return ParameterMatch(False, len(final), 0, float("inf"))
     equal = 0
-    distance = 0.0
+    farthest = 0.0
     for before, after in zip(reference, final, strict=True):
         if before.dtype == after.dtype and torch.equal(_bits(before), _bits(after)):
             equal += 1
         else:
-            distance = max(distance, _distance(before, after))
-    return ParameterMatch(True, len(final), equal, distance)
+            farthest = max(farthest, distance(before, after))
+    return ParameterMatch(True, len(final), equal, farthest)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _distance(before: torch.Tensor, after: torch.Tensor) -> float:
+def distance(before: torch.Tensor, after: torch.Tensor) -> float:
     """Give the norm of the difference relative to the norm of `before`."""
     wide = torch.complex128 if before.is_complex() else torch.float64
     before, after = before.to(wide), after.to(wide)

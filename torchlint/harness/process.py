@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from torchlint.harness.forkserver import ForkServer
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["run"]
+__all__ = ["COMMAND", "environment", "run"]
 
-_START: Final = (
+COMMAND: Final = (
+    sys.executable,
+    "-c",
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
-    "from torchlint.harness.child import main; main(sys.argv[1])"
+    "from torchlint.harness.child import main; main(sys.argv[1])",
 )
-"""The current folder is not on the path for our own imports."""
+"""What starts a run, the file of its task behind it.
+
+The current folder is not on the path for our own imports.
+"""
 
 _LINGER: Final = 5.0
 """Seconds that a run may go on after its trace is there."""
@@ -40,44 +48,96 @@ _QUIET: Final = {
 """What keeps a run from leaving anything behind, and makes runs alike."""
 
 
-def run(task: Task, *, device: str, timeout: float, verbose: bool) -> Trace:
-    """Run the script once as `task` says, and give what its process wrote down."""
+class Running(Protocol):
+    """A process of which a run is made, started here or forked by a server."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its process group."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, None while it has not been seen to end."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+
+
+def run(
+    task: Task,
+    *,
+    device: str,
+    timeout: float,
+    verbose: bool,
+    launcher: Sequence[str] = (),
+    server: ForkServer | None = None,
+) -> Trace:
+    """Run the script once as `task` says, and give what its process wrote down.
+
+    `launcher` is a command line that our own is put behind; a server forks instead of starting.
+    """
     folder = Path(task.folder)
     folder.mkdir(parents=True)
     order = folder / "task.json"
     order.write_text(json.dumps(task.to_json()), encoding="utf-8")
-    errors = folder / "stderr"
-    with errors.open("wb") as error_file, (folder / "stdout").open("wb") as output_file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(order)],
+    output, errors = folder / "stdout", folder / "stderr"
+    output.touch()
+    errors.touch()
+    variables = environment(device, folder)
+    process: Running
+    if server is not None and not launcher:
+        process = server.start(order, () if verbose else (output, errors), variables)
+    else:
+        process = _start([*launcher, *COMMAND, str(order)], output, errors, variables, verbose)
+    try:
+        in_time = _wait(process, task.trace, timeout)
+    finally:
+        _end(process)
+    if not task.trace.exists():
+        return Trace("failed", _why_no_trace(process.returncode or 0, in_time, timeout, errors))
+    trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
+    printed = "" if verbose else hashlib.sha256(output.read_bytes()).hexdigest()
+    return replace(_with_exit_message(trace, errors), output=printed)
+
+
+def _start(
+    command: Sequence[str],
+    output: Path,
+    errors: Path,
+    variables: dict[str, str],
+    verbose: bool,
+) -> subprocess.Popen[bytes]:
+    with errors.open("wb") as error_file, output.open("wb") as output_file:
+        return subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr if verbose else output_file,
             stderr=sys.stderr if verbose else error_file,
-            env=_environment(device, folder),
+            env=variables,
             start_new_session=True,
         )
-        try:
-            in_time = _wait(process, task.trace, timeout)
-        finally:
-            _end(process)
-    if task.trace.exists():
-        trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
-        return _with_exit_message(trace, errors)
-    return Trace("failed", _why_no_trace(process.returncode, in_time, timeout, errors))
 
 
-def _environment(device: str, folder: Path) -> dict[str, str]:
+def environment(device: str, folder: Path) -> dict[str, str]:
     """Give the user's environment, with the devices hidden that are not asked for."""
-    environment = {**os.environ, **_QUIET, "MLFLOW_TRACKING_URI": (folder / "mlflow").as_uri()}
-    environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    variables = {
+        **os.environ,
+        **_QUIET,
+        "MLFLOW_TRACKING_URI": (folder / "mlflow").as_uri(),
+        "WANDB_DIR": str(folder),
+    }
+    variables.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = environment["HIP_VISIBLE_DEVICES"] = ""
+        variables["CUDA_VISIBLE_DEVICES"] = variables["HIP_VISIBLE_DEVICES"] = ""
     elif device.startswith("cuda:"):
-        environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2]
-    return environment
+        variables["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2]
+    return variables
 
 
-def _wait(process: subprocess.Popen[bytes], trace: Path, timeout: float) -> bool:
+def _wait(process: Running, trace: Path, timeout: float) -> bool:
     """Wait until the process is gone or has said all it has to say; False when it took too long."""
     end = time.monotonic() + timeout
     told: float | None = None
@@ -92,7 +152,7 @@ def _wait(process: subprocess.Popen[bytes], trace: Path, timeout: float) -> bool
     return trace.exists()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Running) -> None:
     """End the run's whole group: first the workers in peace, then whatever is left."""
     _signal(process.pid, signal.SIGTERM)
     end = time.monotonic() + _GRACE
@@ -124,7 +184,7 @@ def _with_exit_message(trace: Trace, errors: Path) -> Trace:
 def _why_no_trace(code: int, in_time: bool, timeout: float, errors: Path) -> Failure:
     """Say why a run left no trace."""
     if not in_time:
-        return Failure("timeout", f"it had not done its steps after {timeout:g} s")
+        return Failure("timeout", f"it had not done its steps after {timeout:g} s (--timeout)")
     if code == -signal.SIGKILL:
         return Failure("memory", "the system killed it, most likely for want of memory")
     if code < 0:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from torchlint.finding import Safety
+from torchlint.harness.curves import compare_curves
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.trace import Trace
 
-__all__ = ["Comparison", "Word", "compare"]
+__all__ = [
+    "Comparison",
+    "Method",
+    "Word",
+    "compare",
+    "compare_aligned",
+    "compare_output",
+    "compare_seeds",
+]
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
@@ -27,6 +37,12 @@ EARLY: Final = 10
 """Steps in which rounding has not yet had the time to grow."""
 GROWTH: Final = 100
 """How far rounding may have grown later, and in the parameters."""
+COARSE: Final = 1e-2
+"""By how much the first losses may differ where a fix computes less precisely."""
+DRIFT: Final = 0.05
+"""How far apart training may move weights, of its way, where first losses differ by rounding."""
+COARSE_DRIFT: Final = 0.3
+"""The same where the first losses differ by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +58,19 @@ class Comparison:
     """The first step whose loss is not bit for bit the original's."""
     doubt: Doubt | None = None
     method: Method = "as-is"
+    note: str = ""
+    """Why no better method would do."""
 
     @property
     def tolerance(self) -> str:
         """The measure that was applied, in words."""
+        if self.method == "seeds":
+            return "mean losses within a tenth, beyond the scatter of the seeds"
+        if self.method == "aligned" and self.word != "equal":
+            return (
+                f"first losses within rtol {RTOL:g} and weights moved within {DRIFT:.0%} of their "
+                f"way, or {COARSE:g} and {COARSE_DRIFT:.0%}"
+            )
         return (
             f"losses within rtol {RTOL:g}, atol {ATOL:g} over the first {EARLY} steps and "
             f"{GROWTH} times that later; parameters within {RTOL * GROWTH:g} of their norm"
@@ -71,6 +96,84 @@ def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comp
     if word == "not-compared" and kept is False:
         word = "different"
     return Comparison(word, kept, losses, parameters, differs_at)
+
+
+def compare_aligned(
+    original: Trace, again: Trace, fixed: Trace, safety: Safety
+) -> Comparison | str:
+    """Compare runs on the original's weights, batches and seeds, or say why they do not tell.
+
+    They do not where the original itself, replayed, is another, nor where an unsafe fix makes the
+    very first losses others: it may draw random numbers of its own.
+    """
+    for trace in (original, again, fixed):
+        if trace.misaligned:
+            return trace.misaligned
+        if trace.ending == "failed" or not trace.taken:
+            return "it fails with them"
+    own = _word(original, again)
+    word = _word(original, fixed)
+    if own != "equal" and (own != "close" or safety == Safety.EXACT):
+        return "even then two runs of the original differ"
+    if safety == Safety.EXACT:
+        kept = word == "equal"
+    elif word in ("equal", "close") or safety == Safety.CLOSE:
+        kept = word in ("equal", "close")
+    else:
+        first = _first_distance(original, fixed)
+        if first > COARSE:
+            return "its very first loss is another: it draws or computes otherwise"
+        kept = _updates(fixed) <= (DRIFT if first <= RTOL else COARSE_DRIFT)
+        word = "close" if kept else "different"
+    return Comparison(
+        word,
+        kept,
+        len(fixed.losses),
+        fixed.parameters.count if fixed.parameters else 0,
+        _first_difference(original, fixed),
+        method="aligned",
+    )
+
+
+def compare_seeds(original: Sequence[Trace], fixed: Sequence[Trace]) -> Comparison:
+    """Compare the loss curves of several seeds."""
+    word = compare_curves(original, fixed)
+    losses = sum(len(trace.losses) for trace in fixed)
+    if word == "not-compared":
+        doubt = Doubt.scattered_seeds()
+        return Comparison(word, None, losses, 0, doubt=doubt, method="seeds")
+    return Comparison(word, word == "close", losses, 0, method="seeds")
+
+
+def compare_output(original: Trace, again: Trace, fixed: Trace) -> Comparison:
+    """Compare what a script without losses prints."""
+    if not original.output or original.output != again.output:
+        return Comparison("not-compared", None, 0, 0, doubt=Doubt.nothing_to_compare())
+    word: Word = "equal" if fixed.output == original.output else "different"
+    return Comparison(word, word == "equal", 0, 0, method="output")
+
+
+def _first_distance(original: Trace, other: Trace) -> float:
+    """Give how far apart the losses before the first step are, relative to their size."""
+    pairs = [
+        (before, after)
+        for before, after, step in zip(
+            original.losses, other.losses, original.loss_steps, strict=False
+        )
+        if step == 0
+    ]
+    return max(
+        (
+            0.0 if before == after else abs(before - after) / max(abs(before), ATOL)
+            for before, after in pairs
+        ),
+        default=math.inf,
+    )
+
+
+def _updates(trace: Trace) -> float:
+    updates = trace.parameters.updates if trace.parameters else None
+    return math.inf if updates is None else updates
 
 
 def _word(original: Trace, other: Trace) -> Word:

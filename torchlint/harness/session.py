@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from types import TracebackType
 from typing import Final
 
-from torchlint.harness import process, tree
+from torchlint.harness import tree
 from torchlint.harness.assessment import Evidence, assess, durations
 from torchlint.harness.doubt import Doubt
-from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
-from torchlint.harness.promise import Comparison, compare
-from torchlint.harness.statistics import Interval, noise_band
+from torchlint.harness.parity import Parity
+from torchlint.harness.plan import ORIGINAL, Plan, Variant
+from torchlint.harness.promise import Comparison
+from torchlint.harness.runner import Runner
+from torchlint.harness.stage import Notify
+from torchlint.harness.statistics import noise_band
 from torchlint.harness.trace import Failure, Trace
 from torchlint.harness.verdict import Outcome, Report
 
 __all__ = ["ScriptError", "Session"]
 
-_SYNC_WARMUP: Final = 3
-_SYNC_STEPS: Final = 10
 _FEWEST: Final = 8
-"""Steps that a script must take to be timed."""
+"""Steps that a script must take to be timed by its steps."""
+_QUICK: Final = 105.0
+"""Seconds within which --quick is to be done."""
+_QUICK_RUNS: Final = 12
+"""Runs that the answer about one variant takes, with room for the comparison of its numbers."""
 
-_NEVER_STEPPED: Final = "no torch optimizer took a step in it, so there is nothing to measure"
+_NO_TORCH: Final = "it never imports torch, so there is nothing to measure"
 _TRAINS_ELSEWHERE: Final = (
     "no torch optimizer took a step in it, but it starts processes of its own: "
     "verify the script that trains"
 )
 _OTHER_DEVICE: Final = "it was to train on {}, and it trained on {}: say so in its arguments"
-
-Notify = Callable[[int, int], None]
-"""Is told how many runs are done, of how many (0 while that is not known)."""
 
 
 class ScriptError(Exception):
@@ -44,19 +46,32 @@ class ScriptError(Exception):
         self.failure = failure
 
 
+@dataclass(slots=True)
+class _Trial:
+    """A variant with its runs, and how its numbers compare."""
+
+    variant: Variant
+    evidence: Evidence
+    comparison: Comparison | None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is worth timing: it runs, and nothing shows that its numbers are off."""
+        return self.comparison is not None and self.comparison.kept is not False
+
+
 class Session:
-    """The runs of one verification, in a folder that is gone when it is over."""
+    """The runs of one verification."""
 
     def __init__(self, plan: Plan, notify: Notify | None = None) -> None:
         self._plan = plan
-        self._script = plan.script.resolve()
-        self._root = tree.project_root(self._script)
-        self._notify = notify
-        self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
-        self._runs = 0
-        self._expected = 0
-        self._before = tree.snapshot(self._root)
-        self._first: Trace | None = None
+        self._runner = Runner(plan, notify)
+        self._before = tree.snapshot(self._runner.root)
+        self._began = time.monotonic()
+        self._original: Evidence | None = None
+        self._window = (plan.warmup, plan.steps)
+        self._outcomes: list[Outcome] = []
+        self._unmeasured: list[str] = []
 
     def __enter__(self) -> Session:
         return self
@@ -67,177 +82,176 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._folder.cleanup()
+        self._runner.close()
 
     def survey(self) -> tuple[str, ...]:
         """Run the original once; give the project's files that it is made of.
 
         Raises `ScriptError` for a script that cannot be measured.
         """
-        self._first = _fit(self._run(ORIGINAL, "numbers"))
+        began = time.monotonic()
+        first = _fit(self._runner.run(ORIGINAL, "numbers"))
         wanted = self._plan.device.partition(":")[0]
-        if wanted not in ("auto", self._first.device):
-            raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, self._first.device)))
-        return self._first.modules
+        if first.taken and wanted not in ("auto", first.device):
+            raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
+        self._original = Evidence(first)
+        self._window = self._fitting_window(first, time.monotonic() - began)
+        self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
+        self._runner.serve(first)
+        self._parity = Parity(
+            lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
+            first,
+            seeds=not self._plan.quick,
+        )
+        return first.modules
 
     def measure(self, variants: Sequence[Variant]) -> Report:
-        """Run every variant against the original, and say what came out."""
-        if self._first is None:
+        """Run every variant against the original, and say what came out, now and before.
+
+        A quick one begins with all fixes together, and goes on while there is time.
+        """
+        if self._original is None:
             self.survey()
-        first = self._first
-        assert first is not None
+        assert self._original is not None
+        self._runner.look_over(variants)
+        if not self._plan.quick:
+            self._measure(self._original, variants)
+            return self._report(self._original)
+        longest = 0.0
+        for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
+            began = time.monotonic()
+            late = began - self._began + longest > _QUICK
+            if late and self._outcomes and variant.kind == "rule":
+                self._unmeasured += variant.codes
+                continue
+            self._measure(self._original, [variant])
+            longest = max(longest, time.monotonic() - began)
+        return self._report(self._original)
+
+    def _measure(self, original: Evidence, variants: Sequence[Variant]) -> None:
+        """Measure some variants beside each other; those with equal texts are one."""
         distinct = [
             variant
             for at, variant in enumerate(variants)
             if all(variant.texts != other.texts for other in variants[:at])
         ]
-        window = self._window(first)
-        if not distinct:
-            return self._report(first, None, None, ())
-        self._expect(len(distinct), len(distinct) if window is not None else 0)
-        again = _fit(self._run(ORIGINAL, "numbers"))
-        original = Evidence(first)
-        fixed = [Evidence(self._run(variant, "numbers")) for variant in distinct]
-        sound = [
-            (variant, evidence)
-            for variant, evidence in zip(distinct, fixed, strict=True)
-            if _is_sound(_comparison(first, again, evidence, variant))
-        ]
+        self._expect(len(distinct))
+        trials = []
+        for variant in distinct:
+            evidence = Evidence(self._runner.run(variant, "numbers"))
+            comparison = self._parity.compare(variant, evidence.numbers)
+            trials.append(_Trial(variant, evidence, comparison))
+        sound = [trial for trial in trials if trial.sound]
+        self._runner.schedule.expect(
+            syncs=len(sound) - len(trials), time=3 * self._plan.rounds * (len(sound) - len(trials))
+        )
+        self._look_closer(original, sound)
         if sound:
-            for variant, evidence in ((ORIGINAL, original), *sound):
-                evidence.syncs = self._run(variant, "syncs")
-        if sound and window is not None:
-            self._expect(len(distinct), len(sound))
-            self._time(original, sound, window)
+            self._time(original, sound)
         noise = noise_band(durations(original.rounds)) if original.rounds else None
-        evidence_of = [
-            next(e for v, e in zip(distinct, fixed, strict=True) if v.texts == variant.texts)
-            for variant in variants
-        ]
-        outcomes = tuple(
-            assess(
-                variant,
-                replace(original, rounds=evidence.beside),
-                evidence,
-                _comparison(first, again, evidence, variant),
-                noise,
-            )
-            for variant, evidence in zip(variants, evidence_of, strict=True)
-        )
-        return self._report(first, window, noise, outcomes)
+        for variant in variants:
+            trial = next(trial for trial in trials if trial.variant.texts == variant.texts)
+            beside = replace(original, rounds=trial.evidence.beside)
+            self._outcomes.append(assess(variant, beside, trial.evidence, trial.comparison, noise))
 
-    def _report(
-        self,
-        first: Trace,
-        window: tuple[int, int] | None,
-        noise: Interval | None,
-        outcomes: tuple[Outcome, ...],
-    ) -> Report:
-        warmup, steps = window or (0, 0)
-        return Report(
-            script=str(self._plan.script),
-            args=self._plan.args,
-            device=first.device,
-            torch=first.torch,
-            seed=self._plan.seed,
-            steps=steps,
-            warmup=warmup,
-            rounds=self._plan.rounds,
-            noise=noise,
-            outcomes=outcomes,
-            doubts=self._doubts(first, window) if outcomes else (),
-        )
+    def _look_closer(self, original: Evidence, sound: Sequence[_Trial]) -> None:
+        """Look where the host waits and, if wanted, what steps are made of; none is timed."""
+        if self._runner.whole or not sound:
+            return
+        sides = [(trial.variant, trial.evidence) for trial in sound]
+        for variant, evidence in ((ORIGINAL, original), *sides):
+            if evidence.syncs is None:
+                evidence.syncs = self._runner.run(variant, "syncs")
+            if self._plan.timeline and evidence.timeline is None:
+                evidence.timeline = self._runner.run(variant, "timeline", self._window)
 
-    def _time(
-        self,
-        original: Evidence,
-        fixed: Sequence[tuple[Variant, Evidence]],
-        window: tuple[int, int],
-    ) -> None:
+    def _time(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Time each variant twice between two runs of the original, in every round.
 
         What slows the machine for a while slows a variant and the originals beside it.
         """
         for _ in range(self._plan.rounds):
-            before = self._run(ORIGINAL, "time", window)
+            before = self._timed(ORIGINAL)
             original.rounds.append([before])
-            for variant, evidence in fixed:
-                evidence.rounds.append([self._run(variant, "time", window) for _ in range(2)])
-                after = self._run(ORIGINAL, "time", window)
-                evidence.beside.append([before, after])
+            for trial in sound:
+                trial.evidence.rounds.append([self._timed(trial.variant) for _ in range(2)])
+                after = self._timed(ORIGINAL)
+                trial.evidence.beside.append([before, after])
                 original.rounds[-1].append(after)
                 before = after
         if original.broken is not None:
             raise ScriptError(original.broken)
 
-    def _window(self, first: Trace) -> tuple[int, int] | None:
-        """Give warm-up and steps to time, less of both for a script that ends early."""
-        plan = self._plan
-        if first.ending == "full":
-            return plan.warmup, plan.steps
-        if first.taken < _FEWEST:
-            return None
-        warmup = min(plan.warmup, first.taken // 4)
-        return warmup, min(plan.steps, first.taken - warmup)
+    def _timed(self, variant: Variant) -> Trace:
+        return self._runner.run(variant, "time", self._window)
 
-    def _doubts(self, first: Trace, window: tuple[int, int] | None) -> tuple[Doubt, ...]:
+    def _expect(self, variants: int) -> None:
+        """Tell the schedule what measuring so many variants takes."""
+        rounds = self._plan.rounds
+        self._runner.schedule.expect(
+            numbers=variants + (not self._outcomes),
+            syncs=0 if self._runner.whole else variants + (not self._outcomes),
+            time=rounds * (3 * variants + 1),
+        )
+
+    def _fitting_window(self, first: Trace, took: float) -> tuple[int, int]:
+        """Give warm-up and steps to time, less of both for a script that ends early.
+
+        A quick one takes fewer steps where they are slow.
+        """
+        plan = self._plan
+        warmup, steps = plan.warmup, plan.steps
+        if first.ending != "full":
+            warmup = min(warmup, first.taken // 4)
+            steps = min(steps, first.taken - warmup)
+        if plan.quick and first.durations:
+            pace = median(first.durations)
+            start = max(0.0, took - pace * first.taken)
+            fitting = int((_QUICK / _QUICK_RUNS - start) / pace) - warmup
+            steps = max(min(_FEWEST, steps), min(steps, fitting))
+        return warmup, steps
+
+    def _report(self, original: Evidence) -> Report:
+        plan = self._plan
+        first = original.numbers
+        warmup, steps = self._window
+        changed = tree.changes(self._before, self._runner.root)
+        return Report(
+            script=str(plan.script),
+            args=plan.args,
+            device=first.device,
+            torch=first.torch,
+            seed=plan.seed,
+            steps=0 if self._runner.whole else steps,
+            warmup=0 if self._runner.whole else warmup,
+            rounds=plan.rounds,
+            noise=noise_band(durations(original.rounds)) if original.rounds else None,
+            outcomes=tuple(self._outcomes),
+            doubts=self._doubts(first, changed) if self._outcomes else (),
+            diverted=tree.shown(self._runner.diverted, self._runner.root),
+            changed=changed,
+            whole=self._runner.whole,
+        )
+
+    def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []
-        if window is None:
-            doubts.append(Doubt.too_few_steps(first.taken))
-        elif window != (self._plan.warmup, self._plan.steps):
+        if self._runner.whole:
+            doubts.append(Doubt.whole_runs(first.taken))
+        elif first.ending != "full":
             doubts.append(Doubt.short_script(first.taken))
-        changed = tree.changes(self._before, self._root)
+        if self._unmeasured:
+            doubts.append(Doubt.not_measured(tuple(self._unmeasured)))
         if changed:
             doubts.append(Doubt.written(changed))
         return tuple(doubts)
-
-    def _run(self, variant: Variant, mode: Mode, window: tuple[int, int] | None = None) -> Trace:
-        """Run the script once, as `variant` has it, for what `mode` says."""
-        plan = self._plan
-        warmup, steps = window or (plan.warmup, plan.steps)
-        if mode == "syncs":
-            warmup, steps = _SYNC_WARMUP, _SYNC_STEPS
-        if self._notify is not None:
-            self._notify(self._runs, self._expected)
-        self._runs += 1
-        folder = Path(self._folder.name)
-        task = Task(
-            script=str(self._script),
-            args=plan.args,
-            root=str(self._root),
-            folder=str(folder / f"run-{self._runs}"),
-            mode=mode,
-            steps=steps,
-            warmup=warmup,
-            seed=plan.seed,
-            texts=variant.texts,
-            leader=self._first.leader if self._first is not None else None,
-            reference=str(folder / "parameters.pt"),
-        )
-        return process.run(task, device=plan.device, timeout=plan.timeout, verbose=plan.verbose)
-
-    def _expect(self, variants: int, timed: int) -> None:
-        in_turns = self._plan.rounds * (3 * timed + 1) if timed else 0
-        self._expected = 3 + variants + timed + in_turns
-
-
-def _comparison(first: Trace, again: Trace, fixed: Evidence, variant: Variant) -> Comparison | None:
-    """Compare the numbers of a fixed run, None where it failed."""
-    if fixed.numbers.ending == "failed" or not fixed.numbers.taken:
-        return None
-    return compare(first, again, fixed.numbers, variant.safety)
-
-
-def _is_sound(comparison: Comparison | None) -> bool:
-    """Whether a variant is worth timing: it runs, and nothing shows that its numbers are off."""
-    return comparison is not None and comparison.kept is not False
 
 
 def _fit(trace: Trace) -> Trace:
     """Give the trace of an original that can be measured; raises `ScriptError` for another."""
     if trace.failure is not None:
         raise ScriptError(trace.failure)
-    if not trace.taken:
-        message = _TRAINS_ELSEWHERE if trace.processes else _NEVER_STEPPED
-        raise ScriptError(Failure("idle", message))
+    if not trace.torch:
+        raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE if trace.processes else _NO_TORCH))
+    if not trace.taken and trace.processes:
+        raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE))
     return trace

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["Failure", "ParameterMatch", "SyncSite", "Trace"]
+__all__ = ["Failure", "ParameterMatch", "Phase", "PhaseName", "SyncSite", "Trace"]
 
 Ending = Literal["full", "ended", "failed"]
+PhaseName = Literal["data", "forward", "backward", "optimizer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,15 @@ class ParameterMatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a step, in seconds since the window began."""
+
+    name: PhaseName
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One run of the script: how it ended and what was seen on the way."""
 
@@ -56,6 +66,8 @@ class Trace:
     """Seconds of each step of the window; the device was waited for at both ends."""
     waited: float | None = None
     """Seconds of the window spent waiting for a loader, None where no loader was asked."""
+    phases: tuple[Phase, ...] = ()
+    """What the steps of the window were made of, where a run was for that."""
     losses: tuple[float, ...] = ()
     loss_steps: tuple[int, ...] = ()
     """For each loss, how many steps had been taken when it was sent backward."""
@@ -66,6 +78,8 @@ class Trace:
     torch: str = ""
     host_memory: int = 0
     device_memory: int | None = None
+    pace: dict[str, Any] | None = None
+    """Loaders and samples, where a run was for the pace; `tuningpace.Pace` reads it."""
     modules: tuple[str, ...] = ()
     """Files of the project that the run imported, the script first."""
     warnings: tuple[str, ...] = ()
@@ -97,5 +111,6 @@ class Trace:
             values["failure"] = Failure(**data["failure"])
         if data.get("parameters"):
             values["parameters"] = ParameterMatch(**data["parameters"])
+        values["phases"] = tuple(Phase(**phase) for phase in data.get("phases", ()))
         values["syncs"] = tuple(SyncSite(**site) for site in data.get("syncs", ()))
         return cls(**values)

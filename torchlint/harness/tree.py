@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-__all__ = ["changes", "project_root", "snapshot"]
+__all__ = ["changes", "project_root", "shown", "snapshot"]
 
 _MARKS: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _MOST: Final = 20_000
@@ -38,6 +38,12 @@ def changes(before: Snapshot, root: Path) -> tuple[str, ...]:
     paths = before.keys() | after.keys() if whole else before.keys() & after.keys()
     changed = {path for path in paths if before.get(path) != after.get(path)}
     return tuple(sorted(os.path.relpath(path, root) for path in changed))
+
+
+def shown(paths: Iterable[str], root: Path) -> tuple[str, ...]:
+    """Give paths as a person writes them: relative to the project where they lie in it."""
+    inside = str(root) + os.sep
+    return tuple(sorted(path.removeprefix(inside) for path in paths))
 
 
 def _files(root: Path) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
+from torchlint.harness.anatomy import Step
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.plan import Variant
 from torchlint.harness.promise import Comparison
@@ -58,6 +59,12 @@ class Curves:
     """Every loss that was sent backward in the run for numbers."""
     loss_steps: tuple[int, ...] = ()
     """For each loss, how many steps had been taken."""
+    sync_sites: tuple[SyncSite, ...] = ()
+    """The lines at which the host waited, most often first."""
+    sync_steps: int = 0
+    """In how many steps it was counted."""
+    step: Step | None = None
+    """What a step was made of, where that was looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ import platform
 from typing import Any, Final
 
 from torchlint.finding import Safety
+from torchlint.harness.curves import SEEDS
+from torchlint.harness.promise import Method
 from torchlint.harness.statistics import Interval, Speedup
-from torchlint.harness.trace import Failure
-from torchlint.harness.verdict import Change, Outcome, Report, Verdict
+from torchlint.harness.trace import Failure, SyncSite
+from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 
 __all__ = [
@@ -34,6 +36,12 @@ _SPOKEN: Final = {
     Verdict.UNSURE: "cannot tell",
 }
 _SITES: Final = 5
+_METHODS: Final[dict[Method, str]] = {
+    "as-is": "",
+    "aligned": ", on the original's weights, batches and seeds",
+    "seeds": "",
+    "output": "",
+}
 _FAILED: Final = {
     "crash": "the script fails as it is: {}",
     "input": "the script asks for input, and while verifying there is none: pass it as arguments",
@@ -59,6 +67,9 @@ def verification_json(report: Report) -> str:
         "warmup": report.warmup,
         "rounds": report.rounds,
         "noise": _interval(report.noise),
+        "timed": "runs" if report.whole else "steps",
+        "diverted": list(report.diverted),
+        "changed": list(report.changed),
         "variants": [_variant(report, outcome) for outcome in report.outcomes],
     }
     return json.dumps(document, indent=2) + "\n"
@@ -69,17 +80,25 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
     return {
         "kind": outcome.variant.kind,
         "codes": list(outcome.variant.codes),
+        "files": [os.path.relpath(file) for file in sorted(outcome.variant.texts)],
         "safety": outcome.variant.safety.word,
         "verdict": outcome.verdict.value,
         "decision": outcome.decision,
         "speedup": _speedup(outcome.speedup),
         "numbers": comparison.word if comparison else "not-compared",
         "compared": {
+            "method": comparison.method if comparison else None,
+            "why": comparison.note if comparison else "",
             "losses": comparison.losses if comparison else 0,
             "parameters": comparison.parameters if comparison else 0,
             "differs_at_step": comparison.differs_at if comparison else None,
         },
+        "because": list(outcome.variant.because),
         "syncs_per_step": _change(outcome.syncs),
+        "sync_lines": {
+            "before": _sync_lines(outcome.before),
+            "after": _sync_lines(outcome.after),
+        },
         "wait_share": _change(outcome.wait_share),
         "peak_memory": {
             "host": _change(outcome.host_memory),
@@ -91,6 +110,18 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
             for doubt in (*report.doubts, *outcome.doubts)
         ],
     }
+
+
+def _sync_lines(side: Curves) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": os.path.relpath(site.file),
+            "line": site.line,
+            "call": site.call,
+            "per_step": site.count / side.sync_steps,
+        }
+        for site in side.sync_sites
+    ]
 
 
 def _interval(interval: Interval | None) -> dict[str, float] | None:
@@ -116,6 +147,8 @@ def verification_text(report: Report, paint: Paint) -> str:
         lines.append("No fix to verify: nothing that was selected can be fixed here.")
     for outcome in told(report):
         lines += ["", *_outcome(outcome, paint)]
+    if report.diverted:
+        lines += ["", _diverted(report.diverted)]
     return "\n".join(lines) + "\n"
 
 
@@ -132,9 +165,12 @@ def conditions(report: Report) -> tuple[str, ...]:
     if report.noise is None:
         return (where,)
     low, high = report.noise.low, report.noise.high
+    window = f"{report.steps} steps after {report.warmup} of warm-up"
+    if report.whole:
+        window = "whole runs"
     return (
         where,
-        f"{report.rounds} rounds of {report.steps} steps after {report.warmup} of warm-up; "
+        f"{report.rounds} rounds of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )
 
@@ -145,14 +181,19 @@ def failure_line(script: str, failure: Failure) -> str:
     return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
 
 
+def _diverted(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - _SITES} more" if len(paths) > _SITES else ""
+    return f"Written by the script, kept out of your files: {', '.join(paths[:_SITES])}{more}"
+
+
 def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
     spoken = spoken_verdict(outcome)
     codes = " ".join(outcome.variant.codes)
-    name = f"all fixes ({codes})" if outcome.variant.kind == "all" else codes
+    name = codes if outcome.variant.kind == "rule" else f"{outcome.variant.name} ({codes})"
     return [
         f"{paint.strong(name)}  {_painted(outcome, spoken, paint)}",
         *(f"  {label:<16}  {text}" for label, text in facts(outcome) if text),
-        *(f"    waits at {site}" for site in sites(outcome)),
+        *(f"    {line}" for line in _waits(outcome)),
         *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
         *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in outcome.doubts),
     ]
@@ -170,6 +211,7 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     return (
         ("speed", _speed(outcome)),
         ("numbers", _numbers(outcome)),
+        ("because", _because(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
         ("waiting for data", _shares(outcome.wait_share)),
         ("host memory", _sizes(outcome.host_memory)),
@@ -179,10 +221,28 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
 
 def sites(outcome: Outcome) -> tuple[str, ...]:
     """Give the lines of the original that wait for the device and no longer do."""
+    return _site_lines(outcome.sync_sites)
+
+
+def _site_lines(found: tuple[SyncSite, ...]) -> tuple[str, ...]:
     return tuple(
-        f"{os.path.relpath(site.file)}:{site.line}: {site.call}"
-        for site in outcome.sync_sites[:_SITES]
+        f"{os.path.relpath(site.file)}:{site.line}: {site.call}" for site in found[:_SITES]
     )
+
+
+def _waits(outcome: Outcome) -> list[str]:
+    """Name the lines that made the host wait and no longer do, else those that still do."""
+    if outcome.sync_sites:
+        return [f"waits no longer at {line}" for line in sites(outcome)]
+    return [f"still waits at {line}" for line in _site_lines(outcome.after.sync_sites)]
+
+
+def _because(outcome: Outcome) -> str:
+    """Say why a fix whose numbers are others is not exact."""
+    comparison = outcome.comparison
+    if comparison is None or comparison.word == "equal":
+        return ""
+    return "; ".join(outcome.variant.because)
 
 
 def _painted(outcome: Outcome, text: str, paint: Paint) -> str:
@@ -203,9 +263,15 @@ def _speed(outcome: Outcome) -> str:
     times = (
         ""
         if before is None or after is None
-        else f": {time_text(before)} -> {time_text(after)} a step"
+        else f": {time_text(before)} -> {time_text(after)} a {_unit(outcome)}"
     )
     return f"{gain.ratio:.2f}x ({gain.low:.2f}x to {gain.high:.2f}x){times}"
+
+
+def _unit(outcome: Outcome) -> str:
+    """Say what was timed: a script without steps is timed whole."""
+    runs = [run for runs in outcome.after.times for run in runs]
+    return "run" if runs and len(runs[0]) == 1 else "step"
 
 
 def time_text(seconds: float) -> str:
@@ -217,21 +283,29 @@ def _numbers(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if comparison is None:
         return "not compared"
-    seen = f"{comparison.losses} losses, {comparison.parameters} parameters"
+    if comparison.method == "output":
+        same = "the same" if comparison.word == "equal" else "something else"
+        return f"prints {same} (there are no losses to compare)"
+    if comparison.word == "not-compared":
+        return "not compared" if comparison.doubt else "not compared: other parameters"
+    if comparison.method == "seeds":
+        word = "alike" if comparison.word == "close" else "different"
+        return (
+            f"loss curves of {SEEDS} seeds {word} ({comparison.tolerance}); compared so because "
+            f"on the original's weights and batches {comparison.note}"
+        )
+    how = _METHODS[comparison.method]
+    seen = f"{comparison.losses} losses, {comparison.parameters} parameters{how}"
     since = "" if comparison.differs_at is None else f", from step {comparison.differs_at + 1} on"
     promise = outcome.variant.safety
     if comparison.word == "equal":
         return f"equal bit for bit ({seen})"
-    if comparison.word == "not-compared":
-        return "not compared" if comparison.doubt else "not compared: other parameters"
-    if comparison.kept is False:
-        broken = (
-            "bit for bit equal" if promise is Safety.EXACT else f"close ({comparison.tolerance})"
-        )
-        return f"not {broken}, as its class `{promise.word}` promises{since} ({seen})"
-    if comparison.word == "close":
+    if comparison.word == "close" and comparison.kept is not False:
         return f"close ({seen}; {comparison.tolerance})"
-    return f"different{since}, as an `{promise.word}` fix may make them ({seen})"
+    if promise is Safety.UNSAFE:
+        return f"different{since} ({seen})"
+    broken = "bit for bit equal" if promise is Safety.EXACT else f"close ({comparison.tolerance})"
+    return f"not {broken}, as its class `{promise.word}` promises{since} ({seen})"
 
 
 def _counts(change: Change) -> str:

@@ -1,0 +1,292 @@
+"""One training on weights, batches and seeds of another: what is left is the fix's own doing."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchlint.harness.plan import Task
+from torchlint.harness.probes import LOAD, SAVE, Numbers, distance
+from torchlint.harness.trace import ParameterMatch
+
+__all__ = ["Aligned"]
+
+_MOST_BYTES: Final = 1 << 30
+"""Batches beyond this size are not recorded: the run ends there."""
+
+_WRAPPERS: Final = ("module.", "_orig_mod.")
+"""What wrappers of networks put before the names of parameters."""
+
+_FAR: Final = 5.0
+"""Standard errors between means of batches that were drawn from one distribution."""
+
+State = dict[str, torch.Tensor]
+
+
+class MisalignedError(Exception):
+    """The original's weights or batches do not fit this run; the message says which."""
+
+
+class Aligned(Numbers):
+    """Records weights and batches of the original, or replays them to another run.
+
+    In both, every generator is seeded anew before each forward and each batch.
+    """
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._folder = Path(task.recording)
+        self._replays = task.mode == "replay"
+        self._networks: list[dict[str, torch.Tensor]] = []
+        self._known: dict[int, torch.Tensor] = {}
+        self._batches = _Batches(self._folder, self._replays)
+        self._misaligned = ""
+        self._depth = 0
+        self._moves = 0
+        self._calls = Counter[str]()
+        self._watch_forwards()
+        self._watch_loaders()
+
+    def at_step(self) -> bool:
+        """Say whether enough was seen; what does not fit need not go on."""
+        return bool(self._misaligned) or self._batches.full or super().at_step()
+
+    def close(self) -> dict[str, Any]:
+        """Give the losses, and how the parameters compare by name."""
+        covered = all(
+            id(parameter) in self._known
+            for optimizer in self.optimizers.values()
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
+        if not self._misaligned and not covered:
+            self._misaligned = "it trains parameters outside of the networks that it calls"
+        self._misaligned = self._misaligned or self._batches.difference()
+        return {**super().close(), "misaligned": self._misaligned}
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        super()._stepped(optimizer, args, kwargs)
+        self._moves += 1
+        self._calls.clear()
+        self._seed("step")
+
+    def _seed(self, place: str) -> None:
+        """Seed every generator by how far the training is, whatever was drawn before."""
+        self._calls[place] += 1
+        where = f"{self.task.seed} {place} {self._moves} {self._calls[place]}"
+        seed = zlib.crc32(where.encode())
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed(seed)
+
+    def _watch_forwards(self) -> None:
+        main = threading.get_ident()
+
+        def entered(module: torch.nn.Module, inputs: Any) -> None:
+            if threading.get_ident() != main:
+                return
+            if self._depth == 0:
+                self._align(module)
+                self._seed("forward")
+            self._depth += 1
+
+        def left(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            if threading.get_ident() == main:
+                self._depth -= 1
+
+        register_module_forward_pre_hook(entered)
+        register_module_forward_hook(left, always_call=True)
+
+    def _align(self, module: torch.nn.Module) -> None:
+        """Take down the weights of a network that is first called, or give it the original's."""
+        new = {name: tensor for name, tensor in _tensors(module) if id(tensor) not in self._known}
+        if self._misaligned or not any(isinstance(it, torch.nn.Parameter) for it in new.values()):
+            return
+        self._known.update((id(tensor), tensor) for tensor in new.values())
+        file = self._folder / f"network-{len(self._networks)}.pt"
+        self._networks.append(new)
+        try:
+            if any(torch.nn.parameter.is_lazy(tensor) for tensor in new.values()):
+                raise MisalignedError("its network makes its weights when it is first called")
+            if self._replays:
+                _give(LOAD(file) if file.exists() else {}, new)
+            else:
+                SAVE(_copies(new), file)
+        except MisalignedError as error:
+            self._misaligned = str(error)
+
+    def _watch_loaders(self) -> None:
+        ask = _BaseDataLoaderIter.__next__
+
+        def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
+            try:
+                batch = ask(loader)
+            except StopIteration:
+                if not self._misaligned:
+                    self._take(None)
+                raise
+            if not self._misaligned:
+                batch = self._take((batch,))
+            self._seed("batch")
+            return batch
+
+        _BaseDataLoaderIter.__next__ = __next__
+
+    def _take(self, found: tuple[Any] | None) -> Any:
+        """Give the batch to train on: the one that was found, or the recorded one in its place."""
+        try:
+            return self._batches.take(found)
+        except MisalignedError as error:
+            self._misaligned = str(error)
+            return found and found[0]
+
+    def _match(self) -> ParameterMatch | None:
+        final = [_copies(network) for network in self._networks]
+        file = self._folder / "final.pt"
+        if self._misaligned:
+            return None
+        if not self._replays:
+            SAVE(final, file)
+        initial = [LOAD(self._folder / f"network-{at}.pt") for at in range(len(final))]
+        return _compare(initial, LOAD(file), final)
+
+
+class _Batches:
+    """What loaders gave, in the order in which the script asked."""
+
+    def __init__(self, folder: Path, replays: bool) -> None:
+        self._folder = folder
+        self._replays = replays
+        self._count = 0
+        self._bytes = 0
+        self._means: tuple[list[list[float]], list[list[float]]] = ([], [])
+
+    @property
+    def full(self) -> bool:
+        """Whether the recording has grown too large."""
+        return self._bytes > _MOST_BYTES
+
+    def take(self, found: tuple[Any] | None) -> Any:
+        """Record what was found, or give what was recorded; None stands for a loader's end."""
+        file = self._folder / f"batch-{self._count}.pt"
+        self._count += 1
+        if not self._replays:
+            try:
+                SAVE(found, file)
+            except Exception as error:
+                raise MisalignedError(f"its batches cannot be recorded: {error}") from None
+            self._bytes += file.stat().st_size
+            return found and found[0]
+        if not file.exists():
+            raise MisalignedError("it asks its loaders for more batches")
+        recorded = LOAD(file, weights_only=False)
+        if (found is None) != (recorded is None):
+            raise MisalignedError("its loaders give another number of batches")
+        if found is None:
+            return None
+        if _shape(found) != _shape(recorded):
+            raise MisalignedError("its loaders give batches of another form")
+        for means, batch in zip(self._means, (recorded, found), strict=True):
+            means.append([float(leaf.double().mean()) for leaf in _leaves(batch) if leaf.numel()])
+        return recorded[0]
+
+    def difference(self) -> str:
+        """Say whether this run's own batches are of another kind than the recorded ones."""
+        before, after = (list(zip(*rows, strict=True)) for rows in map(_even, self._means))
+        for first, second in zip(before, after, strict=False):
+            if abs(_mean(first) - _mean(second)) > _FAR * _error(first, second):
+                return "the values in its batches are distributed otherwise"
+        return ""
+
+
+def _even(rows: list[list[float]]) -> list[list[float]]:
+    return [row for row in rows if len(row) == len(rows[0])]
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _error(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    """Give the standard error of the difference of two means."""
+    spread = sum(
+        math.fsum((value - _mean(values)) ** 2 for value in values) / max(1, len(values) - 1)
+        for values in (first, second)
+    )
+    return math.sqrt(spread / len(first)) + 1e-6 * (abs(_mean(first)) + 1e-12)
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Give parameters and buffers by name, without what wrappers add."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        for wrapper in _WRAPPERS:
+            name = name.removeprefix(wrapper).replace("." + wrapper, ".")
+        yield name, tensor
+
+
+def _copies(tensors: State) -> State:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def _give(recorded: State, network: State) -> None:
+    """Load the original's weights; a bias may be missing here, nothing else."""
+    for name, tensor in network.items():
+        if name not in recorded:
+            raise MisalignedError(f"its network has `{name}`, which the original's has not")
+        if tensor.shape != recorded[name].shape:
+            raise MisalignedError(f"`{name}` of its network has another shape")
+    for name in recorded.keys() - network.keys():
+        if not name.endswith("bias"):
+            raise MisalignedError(f"its network lacks `{name}` of the original's")
+    with torch.no_grad():
+        for name, tensor in network.items():
+            tensor.data.copy_(recorded[name])
+
+
+def _compare(initial: list[State], reference: list[State], final: list[State]) -> ParameterMatch:
+    """Compare what training made of the weights that both have."""
+    equal = count = 0
+    farthest = moved = apart = 0.0
+    for start, before, after in zip(initial, reference, final, strict=False):
+        for name in sorted(start.keys() & before.keys() & after.keys()):
+            count += 1
+            equal += torch.equal(before[name], after[name])
+            farthest = max(farthest, distance(before[name], after[name]))
+            if before[name].is_floating_point():
+                moved += float((before[name].double() - start[name].double()).square().sum())
+                apart += float((before[name].double() - after[name].double()).square().sum())
+    updates = math.sqrt(apart / moved) if moved else (math.inf if apart else 0.0)
+    return ParameterMatch(True, count, equal, farthest, updates)
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    """Give the tensors of a batch in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for key in value:
+            yield from _leaves(value[key])
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    elif hasattr(value, "__dict__"):
+        yield from _leaves(vars(value))
+
+
+def _shape(value: Any) -> list[tuple[Any, ...]]:
+    return [(leaf.dtype, tuple(leaf.shape)) for leaf in _leaves(value)]

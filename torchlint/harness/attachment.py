@@ -1,0 +1,80 @@
+"""What is done to torch as soon as the script has imported it: seeds, diversions and a probe."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from torchlint.harness.alignment import Aligned
+from torchlint.harness.overlay import after_import
+from torchlint.harness.plan import Mode, Task
+from torchlint.harness.probes import LOAD, SAVE, Numbers, Probe, Syncs, Timer
+from torchlint.harness.shadow import Shadow
+from torchlint.harness.timeline import Anatomy
+from torchlint.harness.tuningprobe import Pacer
+
+__all__ = ["attach"]
+
+_PROBES: Final[dict[Mode, type[Probe]]] = {
+    "time": Timer,
+    "timeline": Anatomy,
+    "numbers": Numbers,
+    "syncs": Syncs,
+    "record": Aligned,
+    "replay": Aligned,
+    "pace": Pacer,
+}
+
+
+def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
+    """Seed torch, divert its checkpoints and hook what the task is to see."""
+    torch.manual_seed(task.seed + task.shift)
+    _divert_checkpoints(shadow)
+    if task.shift:
+        _shift_seeds(task.shift)
+    state = random.getstate()
+    probe = _PROBES[task.mode](task, finish)
+    random.setstate(state)
+    return probe
+
+
+def _divert_checkpoints(shadow: Shadow) -> None:
+    """Save below the shadow, wherever the script meant to, and load from there what was saved."""
+    save_script = torch.jit.save
+
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        SAVE(obj, shadow.writable(f, anywhere=True), *args, **kwargs)
+
+    def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+        return LOAD(shadow.readable(f, anywhere=True), *args, **kwargs)
+
+    def save_as_script(m: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        save_script(m, shadow.writable(f, anywhere=True), *args, **kwargs)
+
+    torch.save = save
+    torch.load = load
+    torch.jit.save = save_as_script
+
+
+def _shift_seeds(shift: int) -> None:
+    """Let every seed that the script sets be another one."""
+    for module in (torch, torch.random, torch.cuda, torch.cuda.random, random):
+        for name in ("manual_seed", "manual_seed_all", "seed"):
+            if name != "seed" or module is random:
+                _shift(module, name, shift)
+    after_import("numpy.random", lambda: _shift(sys.modules["numpy.random"], "seed", shift))
+
+
+def _shift(module: Any, name: str, shift: int) -> None:
+    set_seed = getattr(module, name, None)
+    if set_seed is None:
+        return
+
+    def shifted(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return set_seed(seed + shift if isinstance(seed, int) else seed, *args, **kwargs)
+
+    setattr(module, name, shifted)

@@ -1,0 +1,66 @@
+"""Loss curves of several seeds, compared as the distributions that they are."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Final, Literal
+
+from torchlint.harness.trace import Trace
+
+__all__ = ["SEEDS", "compare_curves"]
+
+SEEDS: Final = 4
+"""Seeds that each side is run with."""
+
+_PARTS: Final = 3
+"""Parts of the window whose mean losses are compared."""
+_FAR: Final = 5.0
+"""Standard errors that two sides of four seeds differ by once in five hundred comparisons."""
+_SURE: Final = 2.45
+"""Standard errors that hold the difference of two sides of four seeds in 95 of 100 cases."""
+_ALIKE: Final = 0.1
+"""The share of the loss by which curves may differ that are called alike."""
+
+
+def compare_curves(
+    before: Sequence[Trace], after: Sequence[Trace]
+) -> Literal["close", "different", "not-compared"]:
+    """Say whether two sides train alike: every part of the curve, within the scatter of seeds."""
+    sides = [[_parts(trace) for trace in traces] for traces in (before, after)]
+    words = [
+        _compare([parts[at] for parts in sides[0]], [parts[at] for parts in sides[1]])
+        for at in range(_PARTS)
+        if all(len(parts) == _PARTS for side in sides for parts in side)
+    ]
+    if "different" in words:
+        return "different"
+    return "close" if words and set(words) == {"close"} else "not-compared"
+
+
+def _compare(
+    before: list[float], after: list[float]
+) -> Literal["close", "different", "not-compared"]:
+    finite = [all(map(math.isfinite, side)) for side in (before, after)]
+    if not all(finite):
+        return "different" if any(finite) else "not-compared"
+    apart = abs(fmean(before) - fmean(after))
+    error = math.hypot(stdev(before), stdev(after)) / math.sqrt(len(before))
+    level = fmean(map(abs, before))
+    if apart > _FAR * error + 0.01 * level:
+        return "different"
+    return "close" if apart + _SURE * error <= _ALIKE * level else "not-compared"
+
+
+def _parts(trace: Trace) -> list[float]:
+    """Give the mean losses of the parts of the window, none where it is too short."""
+    by_step: dict[int, list[float]] = defaultdict(list)
+    for loss, step in zip(trace.losses, trace.loss_steps, strict=True):
+        by_step[step].append(loss)
+    steps = [fmean(by_step[step]) for step in sorted(by_step)]
+    length = len(steps) // _PARTS
+    if not length:
+        return []
+    return [fmean(steps[at * length : (at + 1) * length]) for at in range(_PARTS)]

@@ -1,0 +1,135 @@
+"""A process with torch in it that forks one more for every run, so that none has to import it."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+from torchlint.harness.child import end_with_parent, main
+
+__all__ = ["ForkServer", "Forked", "ServerGoneError", "serve"]
+
+_SERVE: Final = (
+    "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
+    "from torchlint.harness.forkserver import serve; serve(sys.argv[1:])"
+)
+
+
+class ServerGoneError(Exception):
+    """The server does not answer: runs have to start by themselves."""
+
+
+class Forked:
+    """A run that a server forked, as `subprocess.Popen` would give it."""
+
+    def __init__(self, pid: int, answers: IO[bytes]) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._answers = answers
+
+    def poll(self) -> int | None:
+        """Give the exit code, None while the run goes on."""
+        return self._await(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; raises `subprocess.TimeoutExpired` as `Popen.wait` does."""
+        code = self._await(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return code
+
+    def _await(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._answers], [], [], timeout)[0]:
+            line = self._answers.readline()
+            self.returncode = json.loads(line)["code"] if line else -9
+        return self.returncode
+
+
+class ForkServer:
+    """The server, seen from the process that measures."""
+
+    def __init__(
+        self, modules: Sequence[str], environment: Mapping[str, str], verbose: bool
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if verbose else subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def start(self, order: Path, streams: Sequence[Path], environment: Mapping[str, str]) -> Forked:
+        """Fork a run; `streams` are the files for what it prints, none for standard error."""
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        request = {
+            "order": str(order),
+            "streams": [str(stream) for stream in streams],
+            "environment": dict(environment),
+        }
+        try:
+            requests.write(json.dumps(request).encode() + b"\n")
+            return Forked(json.loads(answers.readline())["pid"], answers)
+        except (OSError, ValueError):
+            raise ServerGoneError from None
+
+    def close(self) -> None:
+        """End the server."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def serve(modules: Sequence[str]) -> None:
+    """Import the modules, then fork a run for each request, until there are no more.
+
+    A process with other threads in it cannot be forked safely: then nothing is served.
+    """
+    end_with_parent()
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(2, 1)
+    for module in modules:
+        importlib.import_module(module)
+    if threading.active_count() > 1:
+        return
+    gc.collect()
+    gc.freeze()
+    for line in requests:
+        _serve_one(json.loads(line), answers)
+
+
+def _serve_one(request: dict[str, Any], answers: int) -> None:
+    ready, done = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.close(done)
+        os.close(answers)
+        for target, path in zip((1, 2), request["streams"], strict=False):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), target)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        main(request["order"])
+    os.close(done)
+    os.read(ready, 1)
+    os.close(ready)
+    os.write(answers, json.dumps({"pid": pid}).encode() + b"\n")
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os.write(answers, json.dumps({"code": code}).encode() + b"\n")

@@ -1,0 +1,38 @@
+"""Which fixes stood the test, and whether they stand it together."""
+
+from __future__ import annotations
+
+from torchlint.harness.verdict import Outcome, Report, Verdict
+
+__all__ = ["candidates", "kept_together", "together"]
+
+
+def candidates(report: Report) -> tuple[str, ...]:
+    """Give the rules whose fixes were kept, each by itself.
+
+    Where some were not measured alone, those of all fixes together stand for them.
+    """
+    alone = {outcome.variant.codes: outcome for outcome in report.outcomes if _is_alone(outcome)}
+    kept = {codes[0] for codes, outcome in alone.items() if outcome.decision == "keep"}
+    for outcome in report.outcomes:
+        if outcome.variant.kind == "all" and outcome.decision == "keep":
+            kept |= {code for code in outcome.variant.codes if (code,) not in alone}
+    return tuple(sorted(kept))
+
+
+def together(report: Report, codes: tuple[str, ...]) -> Outcome | None:
+    """Give the outcome of exactly these rules' fixes, None where they were not measured."""
+    return next((found for found in report.outcomes if found.variant.codes == codes), None)
+
+
+def kept_together(report: Report) -> tuple[str, ...]:
+    """Give the rules whose fixes may be written: kept alone, and right and not slower together."""
+    codes = candidates(report)
+    outcome = together(report, codes)
+    if outcome is None or outcome.verdict in (Verdict.SLOWER, Verdict.DIFFERENT):
+        return ()
+    return codes if outcome.comparison is not None and outcome.comparison.kept else ()
+
+
+def _is_alone(outcome: Outcome) -> bool:
+    return len(outcome.variant.codes) == 1

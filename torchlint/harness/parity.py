@@ -1,0 +1,82 @@
+"""Whether the numbers stay: the runs that takes, from the cheapest proof to the last resort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torchlint.finding import Safety
+from torchlint.harness.curves import SEEDS
+from torchlint.harness.doubt import Doubt
+from torchlint.harness.plan import ORIGINAL, Mode, Variant
+from torchlint.harness.promise import (
+    Comparison,
+    compare,
+    compare_aligned,
+    compare_output,
+    compare_seeds,
+)
+from torchlint.harness.trace import Trace
+
+__all__ = ["Parity"]
+
+Start = Callable[[Variant, Mode, int], Trace]
+"""Runs a variant in a mode, with what is added to its seeds."""
+
+
+class Parity:
+    """The original's numbers, against which those of every variant are held."""
+
+    def __init__(self, start: Start, first: Trace, *, seeds: bool) -> None:
+        self._start = start
+        self._first = first
+        self._seeds = seeds
+        self._again: Trace | None = None
+        self._aligned: tuple[Trace, Trace] | None = None
+        self._curves: list[Trace] | None = None
+
+    @property
+    def again(self) -> Trace:
+        """A second run of the original: what it can promise at all."""
+        if self._again is None:
+            self._again = self._start(ORIGINAL, "numbers", 0)
+        return self._again
+
+    def compare(self, variant: Variant, fixed: Trace) -> Comparison | None:
+        """Compare the numbers of a fixed run, None where it failed."""
+        if fixed.ending == "failed" or bool(fixed.taken) != bool(self._first.taken):
+            return None
+        if not self._first.losses and not self._first.taken:
+            return compare_output(self._first, self.again, fixed)
+        comparison = compare(self._first, self.again, fixed, variant.safety)
+        promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
+        if promised or comparison.word in ("equal", "close") or not self._first.taken:
+            return comparison
+        aligned = self._aligned_comparison(variant)
+        return (
+            aligned if isinstance(aligned, Comparison) else self._last(variant, comparison, aligned)
+        )
+
+    def _aligned_comparison(self, variant: Variant) -> Comparison | str:
+        """Give both the original's weights, one list of batches and the same seeds."""
+        if self._aligned is None:
+            record = self._start(ORIGINAL, "record", 0)
+            fits = not record.misaligned and record.ending != "failed"
+            self._aligned = (record, self._start(ORIGINAL, "replay", 0) if fits else record)
+        record, again = self._aligned
+        unfit = compare_aligned(record, again, again, variant.safety)
+        if isinstance(unfit, str):
+            return unfit
+        return compare_aligned(record, again, self._start(variant, "replay", 0), variant.safety)
+
+    def _last(self, variant: Variant, comparison: Comparison, why: str) -> Comparison:
+        """Run both with several seeds; only what promises no numbers can be judged by these."""
+        if variant.safety != Safety.UNSAFE:
+            return comparison
+        if not self._seeds:
+            return replace(comparison, kept=None, doubt=Doubt.numbers_open(why))
+        shifts = range(1, SEEDS + 1)
+        if self._curves is None:
+            self._curves = [self._start(ORIGINAL, "numbers", shift) for shift in shifts]
+        fixed = [self._start(variant, "numbers", shift) for shift in shifts]
+        return replace(compare_seeds(self._curves, fixed), note=why)

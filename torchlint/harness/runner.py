@@ -1,0 +1,141 @@
+"""How one run after the other is started, in a folder that is gone when all is over."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from torchlint.harness import process, tree
+from torchlint.harness.forkserver import ForkServer, ServerGoneError
+from torchlint.harness.plan import Mode, Plan, Task, Variant
+from torchlint.harness.stage import Notify, Schedule
+from torchlint.harness.trace import Trace
+
+__all__ = ["Runner"]
+
+_SYNC_WARMUP: Final = 3
+_SYNC_STEPS: Final = 10
+_ALIGNED_STEPS: Final = 30
+"""Steps of runs on recorded batches, which lie on the disk."""
+_SETTERS: Final = ("environ", "putenv")
+"""What a line holds that sets environment variables."""
+
+
+class Runner:
+    """Starts the runs of one plan."""
+
+    def __init__(self, plan: Plan, notify: Notify | None) -> None:
+        self.plan = plan
+        self.script = plan.script.resolve()
+        self.root = tree.project_root(self.script)
+        self.schedule = Schedule(notify)
+        self.leader: int | None = None
+        self.whole = False
+        """Whether runs go from start to end."""
+        self.diverted: set[str] = set()
+        self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
+        self._recording = Path(self._folder.name, "recording")
+        self._recording.mkdir()
+        self._runs = 0
+        self._server: ForkServer | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the runs write."""
+        return Path(self._folder.name)
+
+    def close(self) -> None:
+        """End what is left, and remove all that was written."""
+        self.start_alone()
+        self._folder.cleanup()
+
+    def serve(self, first: Trace) -> None:
+        """Let a process that has imported torch fork the runs, where that changes nothing.
+
+        It would for a script that sets environment variables before it imports torch.
+        """
+        self.leader = first.leader
+        if sys.platform != "linux" or first.environment or self.plan.launcher:
+            return
+        modules = ("torch", *(("torch._dynamo",) if first.compiler else ()))
+        variables = process.environment(self.plan.device, Path(self._folder.name))
+        self._server = ForkServer(modules, variables, self.plan.verbose)
+
+    def start_alone(self) -> None:
+        """Start every run from scratch from now on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def look_over(self, variants: Iterable[Variant]) -> None:
+        """Start every run from scratch where a variant sets environment variables of its own."""
+        for variant in variants:
+            for path, text in variant.texts.items():
+                before = Path(path).read_text(encoding="utf-8", errors="replace")
+                if _setting_lines(before) != _setting_lines(text):
+                    self.start_alone()
+
+    def run(
+        self,
+        variant: Variant,
+        mode: Mode,
+        window: tuple[int, int] | None = None,
+        shift: int = 0,
+    ) -> Trace:
+        """Run the script once, as `variant` has it, for what `mode` says."""
+        self._runs += 1
+        folder = Path(self._folder.name)
+        warmup, steps = self._steps(mode, window)
+        task = Task(
+            script=str(self.script),
+            args=self.plan.args,
+            root=str(self.root),
+            folder=str(folder / f"run-{self._runs}"),
+            mode=mode,
+            steps=steps,
+            warmup=warmup,
+            seed=self.plan.seed,
+            texts=variant.texts,
+            leader=self.leader,
+            reference="" if shift or mode != "numbers" else str(folder / "parameters.pt"),
+            recording=str(self._recording),
+            shift=shift,
+        )
+        with self.schedule.run(mode, variant.name):
+            trace = self.start(task)
+        self.diverted.update(trace.diverted)
+        return trace
+
+    def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:
+        """Give the warm-up and the steps of a run."""
+        if self.whole:
+            return 0, 0
+        if mode == "syncs":
+            return _SYNC_WARMUP, _SYNC_STEPS
+        warmup, steps = window or (self.plan.warmup, self.plan.steps)
+        if mode in ("record", "replay"):
+            return 0, min(warmup + steps, _ALIGNED_STEPS)
+        return warmup, steps
+
+    def start(self, task: Task) -> Trace:
+        """Run the script once as the task says."""
+        plan = self.plan
+        try:
+            return process.run(
+                task,
+                device=plan.device,
+                timeout=plan.timeout,
+                verbose=plan.verbose,
+                launcher=plan.launcher,
+                server=self._server,
+            )
+        except ServerGoneError:
+            self.start_alone()
+            return self.start(task)
+
+
+def _setting_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if any(word in line for word in _SETTERS)]
