@@ -191,7 +191,7 @@ def _inline(svg: str, name: str) -> Markup:
     """Make of an SVG file a part of a page: no head, the page's colours, a name to read out."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"', 1)
     for variable, color in _COLORS.items():

@@ -1,0 +1,87 @@
+"""A headless browser in which pages are looked at."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+__all__ = ["Browser"]
+
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+class Browser:
+    """Chromium without a window; a test that wants one is skipped where there is none."""
+
+    def __init__(self, profile: Path) -> None:
+        driver = shutil.which("chromedriver")
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        if driver is None or program is None:
+            pytest.skip("needs chromium and chromedriver to look at the page")
+        options = ChromeOptions()
+        options.binary_location = program
+        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self._driver = Chrome(options=options, service=Service(driver))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._driver.quit()
+
+    def open(self, page: Path) -> tuple[list[str], list[str]]:
+        """Open a file; give what the console said and which addresses were asked for."""
+        self._said("browser")
+        self._said("performance")
+        self._driver.get(page.as_uri())
+        console = self._said("browser")
+        events = [json.loads(said)["message"] for said in self._said("performance")]
+        asked = [
+            str(event["params"]["request"]["url"])
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+        return console, asked
+
+    def _said(self, log: str) -> list[str]:
+        """Give what a log has had since it was last asked for."""
+        entries: Any = self._driver.get_log(log)  # type: ignore[no-untyped-call]
+        return [str(entry["message"]) for entry in entries]
+
+    def look(self, width: int, scheme: str) -> None:
+        """See the page at a width, light or dark."""
+        self._driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        height = int(self.ask("return document.documentElement.scrollHeight"))
+        self._driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {**size, "height": height}
+        )
+
+    def ask(self, script: str) -> Any:
+        """Run a script of ours in the page and give what it returns."""
+        return self._driver.execute_script(script)
+
+    def picture(self, file: Path) -> Path:
+        """Write what is seen as PNG."""
+        assert self._driver.save_screenshot(str(file))
+        return file
