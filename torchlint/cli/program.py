@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
     "verify": "Run a script as it is and as fixed, and compare.",
+    "tune": "Measure the loader's workers, batches ahead and batch sizes.",
     "audit": "Go through every known technique for one script.",
     "rules": "List the catalogue of rules.",
     "explain": "Print the page of one rule.",

@@ -1,0 +1,231 @@
+"""Whole searches on real scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.scripts import write
+
+from torchlint.cli.knobs import find_call
+from torchlint.harness.session import ScriptError
+from torchlint.harness.tuning import search
+from torchlint.harness.tuningreport import TuningReport
+from torchlint.harness.tuningruns import Runs, TuningPlan
+from torchlint.report.paint import Paint
+from torchlint.report.tuning import tuning_text
+
+CALL = "from torchlint.cli import main; main()"
+
+WAITING = """
+    import time
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Decoded(Dataset):
+        def __len__(self):
+            return 4096
+
+        def __getitem__(self, index):
+            time.sleep(0.002)
+            return torch.full((4,), index / 4096)
+
+    def main():
+        net = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader = DataLoader(Decoded(), batch_size=32, shuffle=True)
+        for batch in loader:
+            optimizer.zero_grad()
+            net(batch).pow(2).mean().backward()
+            optimizer.step()
+
+    if __name__ == "__main__":
+        main()
+    """
+
+FRAGILE = """
+    import argparse
+
+    import torch
+    from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+    class Fragile(Dataset):
+        def __len__(self):
+            return 1024
+
+        def __getitem__(self, index):
+            if get_worker_info() is not None:
+                raise OSError("the archive is open elsewhere")
+            for _ in range(4):
+                torch.randn(400).sort()
+            return torch.full((4,), index / 1024)
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=8)
+    batch = parser.parse_args().batch
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    data = Fragile()
+    measured = DataLoader(data, 64)
+    for epoch in range(100):
+        for x in DataLoader(data, batch_size=batch, num_workers=0):
+            if len(x) > 16:
+                raise MemoryError
+            optimizer.zero_grad()
+            net(x).pow(2).mean().backward()
+            optimizer.step()
+        next(iter(measured))
+    """
+
+
+def searched(script: Path, budget: float, *leave: str) -> tuple[TuningReport, str]:
+    """Search the settings of a script's loader, some left alone, and give the text too."""
+    with Runs(TuningPlan(script, budget=budget)) as runs:
+        call = find_call(runs.survey.made)
+        assert call is not None
+        fixed: Any = dict.fromkeys(leave, "left alone")
+        report = search(runs, call.texts, fixed)
+    return report, tuning_text(report, call.site(), (), Paint())
+
+
+def test_a_dataset_that_waits_gets_workers(tmp_path: Path) -> None:
+    script = write(tmp_path, WAITING)
+    text = script.read_text()
+    report, spoken = searched(script, 60, "prefetch_factor", "batch_size")
+    workers = report.setting("num_workers")
+    assert workers.current == 0
+    assert isinstance(workers.choice, int)
+    assert workers.choice >= 2
+    assert workers.gain is not None
+    assert workers.gain.low > 1.2
+    now, then = workers.trial(0), workers.trial(workers.choice)
+    assert now is not None
+    assert then is not None
+    assert now.wait_share > 0.8
+    assert now.runs >= 2
+    assert then.memory > now.memory > 0
+    assert then.cpu > 0
+    assert f"num_workers  0 -> {workers.choice}" in spoken
+    assert f"--apply` writes num_workers={workers.choice} at " in spoken
+    assert "pin_memory  not tried: the script trains on the CPU" in spoken
+    assert script.read_text() == text
+    assert list(tmp_path.iterdir()) == [script]
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> tuple[TuningReport, str]:
+    """Search a script that bears neither workers nor large batches."""
+    return searched(write(tmp_path_factory.mktemp("fragile"), FRAGILE), 60)
+
+
+def test_values_that_fail_are_told_and_the_search_goes_on(
+    fragile: tuple[TuningReport, str],
+) -> None:
+    report, spoken = fragile
+    workers = report.setting("num_workers")
+    assert workers.choice == 0
+    failure = workers.trials[-1].failure
+    assert failure is not None
+    assert "the archive is open elsewhere" in failure.message
+    assert "fails: " in spoken
+    batches = report.setting("batch_size")
+    assert [trial.value for trial in batches.trials] == [8, 16, 32]
+    assert batches.trials[2].failure is not None
+    assert batches.trials[2].failure.kind == "memory"
+    assert "runs out of memory: " in spoken
+    assert report.setting("prefetch_factor").not_tried == "it means nothing without workers"
+
+
+def test_the_loader_that_is_stepped_on_is_told_from_the_others(
+    fragile: tuple[TuningReport, str],
+) -> None:
+    report, _ = fragile
+    assert report.loader.batch_size == 8
+    assert report.loader.length == 1024
+    assert report.optimizer == "Adam"
+    trial = report.setting("batch_size").trial(16)
+    assert trial is not None
+    assert trial.steps == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("print('hello')\n", "no torch optimizer took a step"),
+        ("raise ValueError('no data')\n", "ValueError: no data"),
+        (
+            """
+            import torch
+            x = torch.nn.Parameter(torch.ones(1))
+            optimizer = torch.optim.SGD([x])
+            for _ in range(1000):
+                x.sum().backward()
+                optimizer.step()
+            """,
+            "no `DataLoader` feeds its training steps",
+        ),
+    ],
+)
+def test_a_script_without_a_loader_says_so(tmp_path: Path, text: str, reason: str) -> None:
+    plan = TuningPlan(write(tmp_path, text), budget=10)
+    with Runs(plan) as runs, pytest.raises(ScriptError) as error:
+        _ = runs.survey
+    assert reason in error.value.failure.message
+
+
+IN_MEMORY = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def main():
+        x = torch.randn(2048, 8)
+        data = TensorDataset(x, x.sum(1, keepdim=True))
+        net = torch.nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        loader = DataLoader(
+            data,
+            None,
+            sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(data), 64, False),
+            num_workers=2,  # surely better
+            prefetch_factor=4,
+        )
+        for epoch in range(10000):
+            for x, y in loader:
+                optimizer.zero_grad()
+                (net(x) - y).pow(2).mean().backward()
+                optimizer.step()
+
+    if __name__ == "__main__":
+        main()
+    """
+
+
+def test_in_memory_data_wants_no_workers_and_the_source_says_so_when_asked(
+    tmp_path: Path,
+) -> None:
+    script = write(tmp_path, IN_MEMORY)
+    text = script.read_text()
+    command = ["tune", "train.py", "--budget", "30", "--apply", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", CALL, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    workers, prefetch, _, batches = document["settings"]
+    assert (workers["current"], workers["choice"], workers["written"]) == (2, 0, True)
+    assert workers["trials"][0]["samples_per_second"]["value"] > 0
+    assert prefetch["not_tried"] == "it means nothing without workers"
+    assert batches["not_tried"] == "the batches are made by a sampler of the script's own"
+    assert script.read_text() == text.replace("num_workers=2", "num_workers=0").replace(
+        "prefetch_factor=4", "prefetch_factor=None"
+    )
+    assert list(tmp_path.iterdir()) == [script]

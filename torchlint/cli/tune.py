@@ -1,0 +1,154 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from torchlint.cli.failure import fail
+from torchlint.cli.options import color_option
+from torchlint.cli.terminal import paint_for
+
+if TYPE_CHECKING:
+    from torchlint.harness.tuningpace import LoaderSeen
+    from torchlint.harness.tuningreport import Knob
+    from torchlint.harness.tuningruns import Progress
+
+__all__ = ["tune"]
+
+_PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
+
+
+def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
+        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda or cuda:N")
+    return value
+
+
+@click.command()
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("args", nargs=-1)
+@click.option("--apply", is_flag=True, help="Write the values where they stand in the source.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=10),
+    default=300,
+    show_default=True,
+    help="Seconds that the search may take.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of every generator.")
+@click.option(
+    "--device",
+    default="auto",
+    callback=_device,
+    show_default=True,
+    metavar="auto|cpu|cuda|cuda:N",
+    help="What the script gets to see.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    help="Seconds that one run may take.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Pass on what the script prints, to standard error."
+)
+@color_option
+@click.pass_context
+def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
+    """Measure the settings of the loader that SCRIPT trains from, and say which are best.
+
+    ARGS, after `--`, are the script's own. The script is run again and again with other numbers of
+    workers, batches ahead, pinned memory and batch sizes, in turns with itself as it is. A batch
+    size is reported, never written.
+    """
+    for module in ("torch", "psutil"):
+        if find_spec(module) is None:
+            raise click.ClickException(
+                f"tune runs the script, and {sys.executable} has no {module}: "
+                "`pip install 'torchlint[verify]'` brings it"
+            )
+    ctx.exit(_tune(script, args, options))
+
+
+def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> int:
+    from torchlint.cli.knobs import find_call
+    from torchlint.engine import WriteError
+    from torchlint.harness.session import ScriptError
+    from torchlint.harness.tuning import search
+    from torchlint.harness.tuningruns import Runs, TuningPlan
+    from torchlint.report.tuning import tuning_json, tuning_text
+    from torchlint.report.verification import failure_line
+
+    plan = TuningPlan(script, args, **{name: options[name] for name in _PLAN})
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with _progress() as notify, Runs(plan, notify) as runs:
+            call = find_call(runs.survey.made)
+            if call is None:
+                fail(_not_here(script, runs.survey.loader))
+                return 2
+            report = search(runs, call.texts, call.fixed())
+    except ScriptError as error:
+        fail(failure_line(str(script), error.failure))
+        return 2
+    site = call.site()
+    written: tuple[Knob, ...] = ()
+    code = 0
+    if options["apply"]:
+        try:
+            written = call.write(report)
+        except WriteError as error:
+            fail(str(error))
+            code = 2
+    if options["as_json"]:
+        click.echo(tuning_json(report, site, written), nl=False)
+    else:
+        paint = paint_for(options["color"], sys.stdout)
+        click.echo(tuning_text(report, site, written, paint), nl=False, color=paint.color)
+    return code
+
+
+def _not_here(script: Path, loader: LoaderSeen) -> str:
+    """Say that no call of the project makes the loader, and who does."""
+    maker = f"`{loader.maker}`" if loader.maker else "a library"
+    line = f":{loader.place.line}" if loader.place else ""
+    return (
+        f"{script}{line}: {maker} makes the loader that the script trains from, so there is no "
+        f"call whose settings could be changed: set {maker}'s own options for it"
+    )
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Go the way of Ctrl-C, which ends all that was started."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Show on a terminal's standard error what is being run, and how long it may still take."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("tune: first run of the script") as status:
+
+        def notify(progress: Progress) -> None:
+            status.update(
+                f"tune: {progress.what}; {progress.gone:.0f} s gone, at most "
+                f"{progress.left:.0f} s left"
+            )
+
+        yield notify

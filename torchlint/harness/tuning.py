@@ -1,0 +1,268 @@
+"""The search for the settings of a loader: what is tried, and what is made of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from torchlint.harness.tuningrate import Rate
+from torchlint.harness.tuningreport import Knob, Searched, Trial, TuningReport, Value
+from torchlint.harness.tuningruns import Edit, Runs
+from torchlint.harness.tuningsearch import TOLERANCE, doubling, knee_of, next_between, undecided
+
+__all__ = ["search"]
+
+_MOST_RUNS: Final = 4
+_NO_WAIT: Final = 0.03
+"""A share of the time spent waiting for data that no setting of the loader need bother about."""
+_UNTIL: Final[Mapping[Knob, float]] = {
+    "num_workers": 0.55,
+    "prefetch_factor": 0.7,
+    "pin_memory": 0.8,
+    "batch_size": 1.0,
+}
+"""The share of the budget that is used up at the end of each setting."""
+_AT_LEAST: Final = 3
+"""Values of a setting that are tried even when its share of the budget is gone."""
+_PREFETCH_MOST: Final = 8
+_WORKERS_MOST: Final = 16
+_MOST_TOLERANCE: Final = 0.2
+_OUT_OF_TIME: Final = "the budget is used up: raise --budget"
+_NO_MEMORY: Final = "{} would need more memory than there is"
+
+
+def search(runs: Runs, edit: Edit, fixed: Mapping[Knob, str]) -> TuningReport:
+    """Search one setting after the other, those before it as they were found to be best.
+
+    `fixed` are settings that cannot be changed, each with the reason. Raises `ScriptError`.
+    """
+    survey = runs.survey
+    runs.run_original()
+    series = [_Series(runs, edit, knob, fixed.get(knob, "")) for knob in _UNTIL]
+    base: dict[str, Value] = {}
+    for each, explore in zip(series, (_workers, _prefetch, _pinning, _batches), strict=True):
+        each.base = dict(base)
+        explore(each)
+        each.close()
+        base[each.knob] = each.choice if each.knob != "batch_size" else each.current
+    pace = survey.pace
+    return TuningReport(
+        script=str(runs.plan.script),
+        args=runs.plan.args,
+        device=survey.trace.device,
+        torch=survey.trace.torch,
+        cores=_cores(),
+        loader=survey.loader,
+        others=tuple(each for each in pace.loaders if each.draws and each is not survey.loader),
+        optimizer=pace.optimizer,
+        learning_rate=pace.learning_rate,
+        runs=runs.count,
+        seconds=time.monotonic() - runs.begin,
+        budget=runs.plan.budget,
+        noise=runs.noise,
+        settings=tuple(each.found for each in series),
+        written=runs.written,
+    )
+
+
+class _Series:
+    """The values of one setting that are tried, over what was chosen for those before it."""
+
+    def __init__(self, runs: Runs, edit: Edit, knob: Knob, fixed: str) -> None:
+        self.runs = runs
+        self.edit = edit
+        self.knob: Knob = knob
+        self.base: dict[str, Value] = {}
+        self.current = runs.survey.current(knob)
+        self.choice = self.current
+        self.not_tried = fixed
+        self.tried: list[int] = []
+        self.found = Searched(knob, self.current, choice=self.current, not_tried=fixed)
+
+    @property
+    def tolerance(self) -> float:
+        """How far below the best a value may be and still be as good."""
+        return min(max(TOLERANCE, self.runs.noise), _MOST_TOLERANCE)
+
+    def values(self, value: int) -> dict[str, Value]:
+        """Give the settings of a run."""
+        return {**self.base, self.knob: self._typed(value)}
+
+    def attempt(self, value: int) -> bool | None:
+        """Run a value once; None where it fails or no time is left, else whether it is the best."""
+        if value not in self.tried:
+            self.tried.append(value)
+        if not self.runs.times(self.values(value)):
+            if not self.runs.fits(1.0 if len(self.tried) <= _AT_LEAST else _UNTIL[self.knob]):
+                self.not_tried = _OUT_OF_TIME
+                self.tried.remove(value)
+                return None
+            what = f"{self.knob}={self.values(value)[self.knob]}"
+            if not self.runs.measure(self.values(value), self.edit, what):
+                return None
+        rates = self.rates()
+        rivals = [rate.value for other, rate in rates.items() if other != value]
+        return not rivals or rates[value].value > max(rivals) * (1 + TOLERANCE)
+
+    def rates(self) -> dict[int, Rate]:
+        """Give the rate of every value that was timed."""
+        found = {value: self.runs.rate(self.values(value)) for value in self.tried}
+        return {value: rate for value, rate in found.items() if rate is not None}
+
+    def trial(self, value: int) -> Trial | None:
+        """Give all that is known of a value."""
+        return self.runs.trial(self._typed(value), self.values(value))
+
+    def refine(self) -> None:
+        """Halve the gap below the knee until there is none."""
+        while (value := next_between(self.rates(), self.tried, self.tolerance)) is not None:
+            if self.attempt(value) is None and self.not_tried:
+                return
+
+    def settle(self) -> None:
+        """Run again what the intervals leave open, the value in use among it."""
+        while not self.not_tried:
+            rates = self.rates()
+            again = [
+                value
+                for value in undecided(rates, self.tolerance)
+                if self.runs.times(self.values(value)) < _MOST_RUNS
+            ]
+            again += [value for value in self._decisive() if self._is_single(value)]
+            if not again:
+                return
+            for value in dict.fromkeys(again):
+                if not self.runs.fits(_UNTIL[self.knob]):
+                    return
+                self.runs.measure(self.values(value), self.edit, f"{self.knob}={value} again")
+
+    def _decisive(self) -> list[int]:
+        """Give the values that the advice names: the knee and the best."""
+        rates = self.rates()
+        knee = knee_of(rates, self.tolerance)
+        if knee is None or len(rates) < 2:
+            return []
+        return [knee, max(rates, key=lambda value: rates[value].value)]
+
+    def _is_single(self, value: int) -> bool:
+        return self.runs.times(self.values(value)) < 2
+
+    def close(self) -> None:
+        """Take the knee, or leave the value in use where it is as good and no smaller one helps."""
+        if self.tried:
+            self.runs.close_turn()
+        rates = self.rates()
+        knee = knee_of(rates, self.tolerance)
+        if knee is not None and not self._may_stay(rates, knee):
+            self.choice = self._typed(knee)
+        best = max(rates, key=lambda value: rates[value].value, default=None)
+        self.found = Searched(
+            self.knob,
+            self.current,
+            tuple(trial for value in sorted(self.tried) if (trial := self.trial(value))),
+            None if best is None else self._typed(best),
+            self.choice,
+            self.tolerance,
+            self.not_tried,
+        )
+
+    def _may_stay(self, rates: Mapping[int, Rate], knee: int) -> bool:
+        """Whether the value in use is as good as the best; fewer workers are better at that."""
+        now = rates.get(int(self.current)) if self.current is not None else None
+        enough = max(rate.value for rate in rates.values()) * (1 - self.tolerance)
+        costly = self.knob == "num_workers" and knee < int(self.current or 0)
+        return now is not None and now.value >= enough and not costly
+
+    def _typed(self, value: int) -> Value:
+        return bool(value) if self.knob == "pin_memory" else value
+
+
+def _workers(series: _Series) -> None:
+    """Double the workers until more bring nothing, then look for the least that do."""
+    runs = series.runs
+    current = runs.survey.loader.num_workers
+    if series.not_tried:
+        return
+    series.attempt(current)
+    series.attempt(0)
+    now = series.trial(0)
+    if now is not None and now.rate is not None and now.wait_share < _NO_WAIT:
+        series.attempt(2)
+    else:
+        _double_workers(series)
+        series.refine()
+    series.settle()
+
+
+def _double_workers(series: _Series) -> None:
+    for value in doubling((2,), max(_WORKERS_MOST, 4 * _cores()), series.attempt):
+        trial = series.trial(value)
+        none = series.trial(0)
+        if trial is None or trial.rate is None:
+            continue
+        if trial.wait_share < _NO_WAIT:
+            return
+        each = (trial.memory - none.memory) / value if none is not None else 0
+        if not series.runs.memory_fits(int(each * value)):
+            series.not_tried = _NO_MEMORY.format(f"{value * 2} workers")
+            return
+
+
+def _prefetch(series: _Series) -> None:
+    """Try more batches ahead, where there are workers and the script still waits for them."""
+    workers = series.base["num_workers"]
+    if series.not_tried:
+        return
+    if not workers:
+        series.not_tried = "it means nothing without workers"
+        return
+    series.attempt(int(series.current or 0))
+    now = series.trial(int(series.current or 0))
+    if now is not None and now.rate is not None and now.wait_share < _NO_WAIT:
+        series.not_tried = f"the script waits for data {now.wait_share:.0%} of the time"
+        return
+    for _ in doubling((2,), _PREFETCH_MOST, series.attempt):
+        pass
+    series.settle()
+
+
+def _pinning(series: _Series) -> None:
+    """Try pinned memory, where there is a device that copies from it."""
+    if series.not_tried:
+        return
+    if series.runs.survey.trace.device == "cpu":
+        series.not_tried = "the script trains on the CPU, where it does nothing"
+        return
+    series.attempt(int(bool(series.current)))
+    series.attempt(int(not series.current))
+    series.settle()
+
+
+def _batches(series: _Series) -> None:
+    """Double the batch size until memory or the data end, or more brings nothing."""
+    survey = series.runs.survey
+    current = survey.loader.batch_size
+    if series.not_tried:
+        return
+    if current is None:
+        series.not_tried = "the batches are made by a sampler of the script's own"
+        return
+    most = min(survey.loader.length or current * 64, current * 64) // 2
+    memory: list[int] = []
+    for value in doubling((current,), max(most, current), series.attempt):
+        trial = series.trial(value)
+        if trial is None or trial.rate is None:
+            continue
+        memory.append(trial.memory)
+        if len(memory) > 1 and not series.runs.memory_fits(2 * (memory[-1] - memory[-2])):
+            series.not_tried = _NO_MEMORY.format(f"a batch of {value * 2}")
+            break
+    series.settle()
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

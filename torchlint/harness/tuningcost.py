@@ -1,0 +1,45 @@
+"""What a script and its loader workers cost: processor time and memory of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+
+__all__ = ["Cost"]
+
+
+class Cost:
+    """The processes of this run, asked what they use."""
+
+    def __init__(self) -> None:
+        self._own = psutil.Process()
+
+    def cpu_seconds(self) -> float:
+        """Give the processor time of this process and of its workers, living and dead."""
+        own = self._own.cpu_times()
+        total = own.user + own.system + own.children_user + own.children_system
+        for child in self._workers():
+            try:
+                times = child.cpu_times()
+            except psutil.Error:
+                continue
+            total += times.user + times.system
+        return float(total)
+
+    def memory(self) -> int:
+        """Give the memory of this process and of its workers, what they share counted once."""
+        total = 0
+        for process in (self._own, *self._workers()):
+            try:
+                full = process.memory_full_info()
+            except psutil.Error:
+                continue
+            total += getattr(full, "pss", full.uss)
+        return total
+
+    def _workers(self) -> Iterator[psutil.Process]:
+        try:
+            yield from self._own.children(recursive=True)
+        except psutil.Error:
+            return
