@@ -6,25 +6,51 @@ from pathlib import Path
 
 import click
 
-from torchlint.scaffold import ScaffoldError, free_code, write_rule
+from torchlint.scaffold import ScaffoldError, free_code, write_pack, write_rule
 from torchlint.testing.checkout import Checkout, CheckoutError
 
 __all__ = ["new"]
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option(
     "--family",
     type=click.IntRange(1, 9),
     help="The family of the rule, such as 2 for TL2: it gets the next free code there.",
 )
 @click.option("--code", help="The code of the rule, such as TL212.")
-def new(name: str, family: int | None, code: str | None) -> None:
-    """Write a new rule and its fixture into the source tree of torchlint.
+@click.option("--pack", metavar="NAME", help="Write a whole pack of rules, such as torchlint-acme.")
+def new(name: str | None, family: int | None, code: str | None, pack: str | None) -> None:
+    """Write a new rule and its fixture into the source tree of torchlint, or a pack of rules.
 
     NAME says what the rule looks for, in lower-case words with hyphens: slow-thing.
     """
+    if pack is not None:
+        _write_pack(pack, name, family, code)
+    else:
+        _write_rule(name, family, code)
+
+
+def _write_pack(pack: str, name: str | None, family: int | None, code: str | None) -> None:
+    if family is not None:
+        raise click.UsageError("a pack has no families: give its first rule a --code, or neither")
+    try:
+        written = write_pack(Path.cwd(), pack, name, code.upper() if code else None)
+    except ScaffoldError as error:
+        raise click.ClickException(str(error)) from None
+    for path in written:
+        click.echo(path.relative_to(Path.cwd()))
+    click.echo(
+        f"{pack} works as it is: `pip install -e '{pack}[test]'` and `pytest {pack}`,"
+        " then put your pattern in place of its rule",
+        err=True,
+    )
+
+
+def _write_rule(name: str | None, family: int | None, code: str | None) -> None:
+    if name is None:
+        raise click.UsageError("say what the rule looks for, such as `torchlint new slow-thing`")
     if (family is None) == (code is None):
         raise click.UsageError("give either --family or --code")
     try:

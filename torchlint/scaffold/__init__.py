@@ -1,5 +1,7 @@
-"""Writing a new rule and its fixture: `torchlint new`."""
+"""Writing a new rule and its fixture, or a new pack of rules: `torchlint new`."""
 
-from torchlint.scaffold.writing import ScaffoldError, free_code, write_rule
+from torchlint.scaffold.packs import write_pack
+from torchlint.scaffold.refusal import ScaffoldError
+from torchlint.scaffold.writing import free_code, write_rule
 
-__all__ = ["ScaffoldError", "free_code", "write_rule"]
+__all__ = ["ScaffoldError", "free_code", "write_pack", "write_rule"]

@@ -6,24 +6,19 @@ import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from string import Template
 from typing import Final
 
 from torchlint.registry import Registry, RuleHead
 from torchlint.rule import Rule
+from torchlint.scaffold.filling import filled, name_words
+from torchlint.scaffold.refusal import ScaffoldError
 from torchlint.testing import golden_of_rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["ScaffoldError", "free_code", "write_rule"]
+__all__ = ["free_code", "write_rule"]
 
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _CODE: Final = re.compile(r"TL[1-9][0-9]{2}")
 _LAST: Final = 99
-_TEMPLATES: Final = Path(__file__).parent
-
-
-class ScaffoldError(Exception):
-    """A rule that cannot be written; the message says why, and nothing was written."""
 
 
 def free_code(tree: Checkout, family: int) -> str:
@@ -37,37 +32,28 @@ def free_code(tree: Checkout, family: int) -> str:
 
 def write_rule(tree: Checkout, name: str, code: str) -> list[Path]:
     """Write a rule and its golden files, and give their paths; raises `ScaffoldError`."""
+    words = {**name_words(name, code), "gap": "\n"}
     _refuse(tree, name, code)
-    stem = f"{code.lower()}_{name.replace('-', '_')}"
-    words = {"code": code, "name": name, "class_name": name.title().replace("-", "")}
+    stem = words["stem"]
     rule = tree.rules / f"{stem}.py"
     slow = tree.fixtures / stem / "slow.py"
     for path in (rule, slow.parent):
         if path.exists():
             raise ScaffoldError(f"{path.relative_to(tree.root)} exists")
     slow.parent.mkdir(parents=True)
-    rule.write_text(_filled("rule.py.txt", words), encoding="utf-8")
-    slow.write_text(_filled("slow.py.txt", words), encoding="utf-8")
+    rule.write_text(filled("rule.py.txt", words), encoding="utf-8")
+    slow.write_text(filled("slow.py.txt", words), encoding="utf-8")
     registry = Registry((RuleHead.of(_imported(rule)),))
     return [rule, slow, *golden_of_rule(slow.parent).write(registry)]
 
 
 def _refuse(tree: Checkout, name: str, code: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ScaffoldError(
-            f"`{name}` is no name for a rule: lower-case words with hyphens, such as `slow-thing`"
-        )
     if not _CODE.fullmatch(code):
         raise ScaffoldError(f"`{code}` is no code for a rule: TL and a number from 101 to 999")
     for path in sorted(tree.rules.glob("tl[0-9][0-9][0-9]_*.py")):
         other, _, words = path.stem.partition("_")
         if other.upper() == code or words.replace("_", "-") == name:
             raise ScaffoldError(f"{path.relative_to(tree.root)} has this code or name")
-
-
-def _filled(template: str, words: dict[str, str]) -> str:
-    text = (_TEMPLATES / template).read_text(encoding="utf-8")
-    return Template(text).substitute(words)
 
 
 def _imported(file: Path) -> type[Rule]:
