@@ -6,17 +6,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torchlint.config import ConfigError
+    from torchlint.engine.diagnostics import (
+        AppliedFix,
+        CheckError,
+        Diagnostic,
+        DiagnosticFix,
+        DiagnosticNote,
+        FixedSource,
+        TextEdit,
+    )
     from torchlint.engine.texts import check, fix
+    from torchlint.source import Position
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "check", "fix"]
+__all__ = [
+    "AppliedFix",
+    "CheckError",
+    "ConfigError",
+    "Diagnostic",
+    "DiagnosticFix",
+    "DiagnosticNote",
+    "FixedSource",
+    "Position",
+    "TextEdit",
+    "__version__",
+    "check",
+    "fix",
+]
+
+_HOMES = {
+    "ConfigError": "torchlint.config",
+    "Position": "torchlint.source",
+    "check": "torchlint.engine.texts",
+    "fix": "torchlint.engine.texts",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import the Python API when it is first asked for: `import torchlint` alone stays cheap."""
-    if name in ("check", "fix"):
-        return getattr(import_module("torchlint.engine.texts"), name)
+    if name in __all__:
+        return getattr(import_module(_HOMES.get(name, "torchlint.engine.diagnostics")), name)
     raise AttributeError(f"module 'torchlint' has no attribute {name!r}")
 
 

@@ -129,6 +129,11 @@ class Source:
         return [(None, self, tuple(edits))]
 
     @property
+    def file_text(self) -> str:
+        """The text of the whole file."""
+        return self.text
+
+    @property
     def is_notebook(self) -> bool:
         """Whether the text is that of the cells of a notebook."""
         return False

@@ -75,14 +75,14 @@ def test_a_fix_that_breaks_the_file_is_withheld_and_its_rule_named(new: str, sai
     assert result.after.text == "good = 1\nx = 1\ngood = 2\n"
     assert [each.code for each in result.left] == ["TL904"]
     (error,) = result.errors
-    assert error.startswith(f"INTERNAL ERROR in TL904: its fix of train.py:2 {said}")
+    assert error.startswith(f"INTERNAL ERROR in TL904: its fix of train.py:2:1 {said}")
     assert error.endswith("it was not made; please report")
 
 
 def test_a_fix_that_loses_a_comment_is_withheld() -> None:
     result = _fix("x = 1  # why\ny = 2\n", replacing("x = 1  # why\n", ""))
     assert not result.changed
-    assert "TL902: its fix of train.py:1 loses the comment `# why`" in result.errors[0]
+    assert "TL902: its fix of train.py:1:1 loses the comment `# why`" in result.errors[0]
 
 
 def test_a_suppression_may_go_by_an_edit_of_its_own_only() -> None:
@@ -102,7 +102,7 @@ def test_a_comment_that_moves_is_kept() -> None:
 def test_a_fix_that_changes_nothing_is_an_error() -> None:
     result = _fix("x = 1\n", replacing("x", "x"))
     assert not result.changed
-    assert "its fix of train.py:1 changes nothing" in result.errors[0]
+    assert "its fix of train.py:1:1 changes nothing" in result.errors[0]
 
 
 def test_edits_of_one_fix_that_clash_are_an_error() -> None:

@@ -36,9 +36,8 @@ def add_ignores(run: Run, results: Iterable[FileResult]) -> int:
 
 def _name_refused(run: Run, source: Source, annotated: Annotated) -> None:
     for finding in annotated.refused:
-        at = source.position(finding.span.start)
         warn(
-            f"{source.path}:{at.row}:{at.column}: {finding.code} is not silenced:"
+            f"{source.path}:{source.part(finding.span).place}: {finding.code} is not silenced:"
             " no comment may stand there"
         )
 

@@ -170,10 +170,10 @@ class _Fixing:
             else:
                 bad = middle
         culprit = chosen[bad - 1]
-        row = self.source.position(culprit.span.start).row
+        place = self.source.part(culprit.span).place
         self.withheld.add(culprit.code)
         self._report(
-            f"INTERNAL ERROR in {culprit.code}: its fix of {self.source.path}:{row} "
+            f"INTERNAL ERROR in {culprit.code}: its fix of {self.source.path}:{place} "
             f"{self._harm(chosen[:bad])}; it was not made; please report"
         )
 

@@ -2,39 +2,169 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from torchlint.config import load
+from torchlint.config import ConfigError, Settings, load, read_values, target_version
 from torchlint.engine.checking import check_bytes, check_source
+from torchlint.engine.diagnostics import (
+    CheckError,
+    Diagnostic,
+    FixedSource,
+    diagnostics_of,
+    fixed_of,
+)
 from torchlint.engine.fixing import fix_bytes, fix_source
-from torchlint.engine.results import FileResult, FixResult
-from torchlint.registry import load_registry
+from torchlint.notebook import is_notebook
+from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.source import Source
 
 __all__ = ["check", "fix"]
 
+Words = str | Iterable[str]
+"""One code, prefix or name, or several."""
 
-def check(source: str | bytes, path: str = "<string>", **options: Any) -> FileResult:
-    """Give what torchlint finds in a script.
 
-    `options` are the fields of `torchlint.config.Settings`, such as `select=("TL2",)`; no
-    configuration file is read. Raises `ConfigError` for a value that cannot be followed.
+def check(
+    source: str | bytes,
+    *,
+    filename: str = "<string>",
+    select: Words | None = None,
+    extend_select: Words = (),
+    ignore: Words = (),
+    target_torch: str | None = None,
+    target_device: str | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> list[Diagnostic]:
+    r"""Give what torchlint finds in a script, or in a notebook, in the order of its text.
+
+    Nothing is read, written, run or printed: `source` is all there is, and `filename` only names
+    it. One that ends in `.ipynb` makes it a notebook, as JSON. Bytes are decoded as Python does.
+    A source that does not parse has one finding, `TL001`.
+
+    `select`, `extend_select` and `ignore` are codes, prefixes such as `TL2`, names, or `ALL`;
+    `target_torch` is a version such as `2.4`, `target_device` one of `auto`, `cpu`, `cuda`, `mps`
+    and `xpu`. `config` has any other setting, by the names and in the types of a
+    `[tool.torchlint]` table; what is given beside it takes the place of its keys.
+
+    Raises `torchlint.ConfigError` for a setting that cannot be followed, and
+    `torchlint.CheckError` where a rule or a pack of rules failed, with what the others found.
+
+    >>> import torchlint
+    >>> text = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
+    >>> [(each.code, each.location.row) for each in torchlint.check(text)]
+    [('TL801', 2)]
     """
-    settings = load(Path(path), options, isolated=True)
-    rules = load_registry().select(settings)
-    if isinstance(source, str):
-        return check_source(Source(path, source), rules, settings)
-    return check_bytes(source, path, rules, settings)
+    words = {"select": select, "extend_select": extend_select, "ignore": ignore}
+    run = _Run(filename, _given(config, words, target_torch, target_device))
+    return run.check(source)
 
 
-def fix(source: str | bytes, path: str = "<string>", **options: Any) -> FixResult:
-    """Give a script with its fixes made: `result.after.text`.
+def fix(
+    source: str | bytes,
+    *,
+    filename: str = "<string>",
+    unsafe_fixes: bool | None = None,
+    select: Words | None = None,
+    extend_select: Words = (),
+    ignore: Words = (),
+    target_torch: str | None = None,
+    target_device: str | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> FixedSource:
+    r"""Give a script, or a notebook, with its fixes made: `text`, `applied`, `remaining`.
 
-    `options` are those of `check`; `unsafe_fixes=True` makes the unsafe ones too.
+    Fixes are made until there are none left, and only those that keep losses and parameters what
+    they are, up to rounding, unless `unsafe_fixes`. All else is as in `check`.
+
+    >>> import torchlint
+    >>> text = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
+    >>> fixed = torchlint.fix(text)
+    >>> fixed.text
+    'import torch\ntorch.ones(3).sum()\n'
+    >>> [each.title for each in fixed.applied], fixed.remaining
+    (['Take the anomaly detection out'], ())
     """
-    settings = load(Path(path), options, isolated=True)
-    rules = load_registry().select(settings)
-    if isinstance(source, str):
-        return fix_source(Source(path, source), rules, settings)
-    return fix_bytes(source, path, rules, settings)
+    words = {"select": select, "extend_select": extend_select, "ignore": ignore}
+    given = _given(config, words, target_torch, target_device)
+    if unsafe_fixes is not None:
+        given["unsafe_fixes"] = unsafe_fixes
+    return _Run(filename, given).fix(source)
+
+
+class _Run:
+    """One source with the rules and settings that were asked for."""
+
+    def __init__(self, filename: str, given: Mapping[str, Any]) -> None:
+        self.filename = filename
+        try:
+            self.registry = _registry()
+            self.settings: Settings = load(Path(filename), given, isolated=True)
+            self.rules: Selection = self.registry.select(self.settings)
+        except ConfigError as error:
+            raise ConfigError(error.message.removeprefix("--")) from None
+        except RegistryError as error:
+            raise CheckError((str(error),)) from None
+
+    def check(self, source: str | bytes) -> list[Diagnostic]:
+        """Check it."""
+        text = self._text(source)
+        if isinstance(text, Source):
+            result = check_source(text, self.rules, self.settings)
+        else:
+            result = check_bytes(text, self.filename, self.rules, self.settings)
+        found = diagnostics_of(result, self.registry.known)
+        errors = (*self.registry.errors, *result.errors)
+        if errors:
+            raise CheckError(errors, found)
+        return list(found)
+
+    def fix(self, source: str | bytes) -> FixedSource:
+        """Fix it."""
+        text = self._text(source)
+        if isinstance(text, Source):
+            result = fix_source(text, self.rules, self.settings)
+        else:
+            result = fix_bytes(text, self.filename, self.rules, self.settings)
+        fixed = fixed_of(result, self.registry.known)
+        errors = (*self.registry.errors, *result.errors)
+        if errors:
+            raise CheckError(errors, fixed.remaining, fixed)
+        return fixed
+
+    def _text(self, source: str | bytes) -> Source | bytes:
+        """Give a script that is text as it is; bytes and notebooks must be read first."""
+        if isinstance(source, bytes):
+            return source
+        if is_notebook(self.filename):
+            return source.encode("utf-8", "surrogatepass")
+        return Source(self.filename, source)
+
+
+@cache
+def _registry() -> Registry:
+    """List the rules once in a process: what is installed does not change meanwhile."""
+    return load_registry()
+
+
+def _given(
+    config: Mapping[str, Any] | None,
+    words: Mapping[str, Words | None],
+    target_torch: str | None,
+    target_device: str | None,
+) -> dict[str, Any]:
+    """Give the settings that a caller asked for by the names of their fields."""
+    given = read_values(config or {}, lambda key: "config")
+    for name, value in words.items():
+        if value is not None and (value or name == "select"):
+            given[name] = (value,) if isinstance(value, str) else tuple(value)
+    if target_torch is not None:
+        try:
+            given["target_torch"] = target_version(target_torch)
+        except ValueError as error:
+            raise ConfigError(f"target_torch: {error}") from None
+    if target_device is not None:
+        given |= read_values({"target-device": target_device}, lambda key: "target_device")
+    return given

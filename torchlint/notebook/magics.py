@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from torchlint.edit import Span
 
-__all__ = ["Masked", "masked"]
+__all__ = ["Masked", "masked", "parsed"]
 
 _PASSING: Final = frozenset({"capture", "debug", "ipytest", "prun", "time"})
 """The cell magics whose cell runs as Python in the notebook's own namespace."""
@@ -73,6 +74,16 @@ def masked(text: str) -> Masked | None:
     return Masked(code, tuple(span for span, _ in masks))
 
 
+def parsed(code: str) -> ast.Module | None:
+    """Give what CPython's parser makes of code, None where it refuses it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
 def _behind_cell_magics(text: str) -> int | None:
     """Give where the Python begins behind the cell magics; None for a magic that hides it."""
     start = 0
@@ -86,13 +97,7 @@ def _behind_cell_magics(text: str) -> int | None:
 
 
 def _is_automagic(text: str) -> bool:
-    if _AUTOMAGIC.fullmatch(text) is None:
-        return False
-    try:
-        ast.parse(text.strip())
-    except (SyntaxError, ValueError):
-        return True
-    return False
+    return _AUTOMAGIC.fullmatch(text) is not None and parsed(text.strip()) is None
 
 
 def _commands(text: str, at: int) -> Iterator[tuple[Span, str]]:
@@ -116,10 +121,8 @@ def _line_magic(text: str, start: int, end: int) -> tuple[Span, str]:
 
 def _is_simple(code: str) -> bool:
     """Whether code may stand behind a semicolon."""
-    try:
-        body = ast.parse(code).body
-    except (SyntaxError, ValueError):
-        return False
+    tree = parsed(code)
+    body = tree.body if tree is not None else []
     return bool(body) and not any(hasattr(statement, "body") for statement in body)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import bisect
 import codecs
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +13,7 @@ from typing import Final
 from torchlint.edit import Edit, Span, apply_edits
 from torchlint.notebook.document import Document, scan
 from torchlint.notebook.lines import rewritten
-from torchlint.notebook.magics import masked
+from torchlint.notebook.magics import masked, parsed
 from torchlint.source import Part, Position, Source, SourceError
 
 __all__ = ["Cell", "Notebook"]
@@ -49,7 +47,7 @@ class Cell:
             return cls(number, text)
         python = f"{found.code}\n"
         indented = python.lstrip("\r\n").startswith((" ", "\t"))
-        is_block = indented and not _parses(python) and _parses(_BLOCK + python)
+        is_block = indented and parsed(python) is None and parsed(_BLOCK + python) is not None
         return cls(number, text, _BLOCK if is_block else "", python, found.masks)
 
     @property
@@ -68,7 +66,7 @@ class Cell:
             return False
         after = self.edited(edits)
         commands, kept = self._commands(), after._commands()
-        return commands == kept and (_parses(after.code) or not _parses(self.code))
+        return commands == kept and (parsed(after.code) is not None or parsed(self.code) is None)
 
     def _commands(self) -> list[str]:
         return [self.text[mask.start : mask.end] for mask in self.masks]
@@ -78,16 +76,6 @@ def _touches(edit: Edit, mask: Span) -> bool:
     if edit.span.start == 0 == mask.start:
         return True
     return edit.span.start < mask.end and mask.start < edit.span.end
-
-
-def _parses(code: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -107,6 +95,11 @@ class Notebook(Source):
 
     def to_bytes(self) -> bytes:
         """Give the bytes of the file: those it had, but for the lines that are others now."""
+        return self.bom + self.file_text.encode()
+
+    @property
+    def file_text(self) -> str:
+        """The JSON of the whole file."""
         parts: list[str] = []
         at = 0
         for now, cell in zip(self.cells, self.document.cells, strict=True):
@@ -116,7 +109,7 @@ class Notebook(Source):
                     rewritten(self.document, cell, now.text),
                 ]
                 at = cell.value.end
-        return self.bom + "".join([*parts, self.document.text[at:]]).encode()
+        return "".join([*parts, self.document.text[at:]])
 
     def edited(self, edits: Iterable[Edit]) -> Notebook:
         """Give the same notebook with edits made, each in its cell; raises `ValueError`."""

@@ -128,7 +128,7 @@ def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
 
 def _fingerprint(entry: Entry, seen: Counter[str]) -> str:
     """Give a hash that other lines of the file do not change."""
-    line = entry.source.line(entry.start.row).strip()
+    line = entry.part.source.line(entry.start.row).strip()
     key = "\0".join((entry.finding.code, PurePath(entry.path).as_posix(), line))
     seen[key] += 1
     data = f"{key}\0{seen[key]}".encode(errors="surrogatepass")

@@ -1,0 +1,171 @@
+"""What the Python API gives back: findings and fixes as plain data, with places people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torchlint.engine.results import FileResult, FixResult
+from torchlint.finding import Finding, Fix, Note
+from torchlint.source import Position, Source
+
+__all__ = [
+    "AppliedFix",
+    "CheckError",
+    "Diagnostic",
+    "DiagnosticFix",
+    "DiagnosticNote",
+    "FixedSource",
+    "TextEdit",
+    "diagnostics_of",
+    "fixed_of",
+]
+
+
+@dataclass(frozen=True)
+class TextEdit:
+    """One replacement: `content` takes the place of what stands between two positions."""
+
+    content: str
+    location: Position
+    end_location: Position
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
+class DiagnosticFix:
+    """How a finding would be fixed: edits that are made together or not at all."""
+
+    title: str
+    safety: str
+    """`exact`, `close`, `unsafe`, or `show` for one that is never made."""
+    because: str
+    """Why it is not exact; empty where it is."""
+    edits: tuple[TextEdit, ...]
+
+
+@dataclass(frozen=True)
+class DiagnosticNote:
+    """A second place that a finding speaks of."""
+
+    message: str
+    location: Position
+    end_location: Position
+    cell: int | None = None
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding. Rows and columns count from 1, in a notebook within the cell."""
+
+    code: str
+    name: str
+    message: str
+    filename: str
+    location: Position
+    end_location: Position
+    fix: DiagnosticFix | None = None
+    notes: tuple[DiagnosticNote, ...] = ()
+    cell: int | None = None
+    """The number of the cell, counted from 1 over cells of every kind; None in a script."""
+
+
+@dataclass(frozen=True)
+class AppliedFix:
+    """A fix that was made."""
+
+    code: str
+    name: str
+    message: str
+    """What was said of the code that is gone now."""
+    title: str
+    safety: str
+    because: str
+
+
+@dataclass(frozen=True)
+class FixedSource:
+    """A source with its fixes made."""
+
+    text: str
+    """The whole source: of a notebook its JSON."""
+    applied: tuple[AppliedFix, ...]
+    remaining: tuple[Diagnostic, ...]
+    """The findings of the fixed source."""
+    changed: bool
+
+
+class CheckError(Exception):
+    """A rule or a rule pack failed: `errors` says which, one line each.
+
+    What the others found is not lost: `remaining` has it, and after `fix` `fixed` does too.
+    """
+
+    def __init__(
+        self,
+        errors: tuple[str, ...],
+        remaining: tuple[Diagnostic, ...] = (),
+        fixed: FixedSource | None = None,
+    ) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+        self.remaining = remaining
+        self.fixed = fixed
+
+
+def diagnostics_of(result: FileResult, names: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Give the findings of a check."""
+    if result.source is None:
+        return ()
+    return tuple(_diagnostic(result.source, finding, names) for finding in result.findings)
+
+
+def fixed_of(result: FixResult, names: Mapping[str, str]) -> FixedSource:
+    """Give what fixes made of a source."""
+    after = result.after
+    return FixedSource(
+        after.file_text,
+        tuple(
+            AppliedFix(
+                each.code,
+                names[each.code],
+                each.message,
+                each.fix.title,
+                each.fix.safety.word,
+                each.fix.because,
+            )
+            for each in result.applied
+            if each.fix is not None
+        ),
+        tuple(_diagnostic(after, finding, names) for finding in result.left),
+        result.changed,
+    )
+
+
+def _diagnostic(source: Source, finding: Finding, names: Mapping[str, str]) -> Diagnostic:
+    part = source.part(finding.span)
+    return Diagnostic(
+        finding.code,
+        names[finding.code],
+        finding.message,
+        source.path,
+        part.start,
+        part.end,
+        None if finding.fix is None else _fix(source, finding.fix),
+        tuple(_note(source, note) for note in finding.notes),
+        part.cell,
+    )
+
+
+def _fix(source: Source, fix: Fix) -> DiagnosticFix:
+    edits = tuple(
+        TextEdit(edit.text, part.position(edit.span.start), part.position(edit.span.end), cell)
+        for cell, part, group in source.edits_by_part(fix.edits)
+        for edit in sorted(group)
+    )
+    return DiagnosticFix(fix.title, fix.safety.word, fix.because, edits)
+
+
+def _note(source: Source, note: Note) -> DiagnosticNote:
+    part = source.part(note.span)
+    return DiagnosticNote(note.message, part.start, part.end, part.cell)
