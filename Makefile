@@ -33,6 +33,7 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m torchlint.docs --check
+	@$(BIN)/zensical build --strict
 
 clean:
 	rm -rf $(VENV) dist build
