@@ -180,11 +180,12 @@ def test_an_audit_names_cells(quick: Shell) -> None:
     assert (row["cell"], row["line"]) == (7, 2)
 
 
-def test_verify_runs_scripts(quick: Shell) -> None:
-    done = quick.run("verify", "a.ipynb")
+@pytest.mark.parametrize("command", ["verify", "tune"])
+def test_what_runs_scripts_refuses_notebooks(quick: Shell, command: str) -> None:
+    done = quick.run(command, "a.ipynb")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: verify runs scripts, and a.ipynb is a notebook: "
+        f"error: {command} runs scripts, and a.ipynb is a notebook: "
         "`jupyter nbconvert --to script a.ipynb` makes a script of it\n"
     )
 

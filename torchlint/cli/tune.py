@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail
+from torchlint.cli.failure import fail, refuse_notebook
 from torchlint.cli.options import color_option
 from torchlint.cli.terminal import paint_for
 
@@ -73,6 +73,7 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
     workers, batches ahead, pinned memory and batch sizes, in turns with itself as it is. A batch
     size is reported, never written.
     """
+    refuse_notebook("tune", script)
     for module in ("torch", "psutil"):
         if find_spec(module) is None:
             raise click.ClickException(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, remark, warn
+from torchlint.cli.failure import fail, refuse_notebook, remark, warn
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
@@ -24,7 +24,6 @@ from torchlint.harness.keeping import candidates, kept_together, together
 from torchlint.harness.plan import Plan
 from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.verdict import Report
-from torchlint.notebook import is_notebook
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
 __all__ = ["verify"]
@@ -105,11 +104,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     ARGS, after `--`, are the script's own. Fixes that change results are measured, too, unless
     `--no-unsafe-fixes` says otherwise.
     """
-    if is_notebook(str(script)):
-        raise click.ClickException(
-            f"verify runs scripts, and {script} is a notebook: "
-            f"`jupyter nbconvert --to script {script}` makes a script of it"
-        )
+    refuse_notebook("verify", script)
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException(
             f"verify runs the script, and {sys.executable} has no torch: "
