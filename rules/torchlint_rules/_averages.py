@@ -28,12 +28,17 @@ class _Term(NamedTuple):
     factor: cst.BaseExpression
 
 
-def average_of(script: Script, line: cst.BaseSmallStatement) -> Average | None:
-    """Read a line that moves one tensor towards another, None for anything else."""
+def average_of(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Read a line that moves one tensor towards another, None for anything else.
+
+    `parameters` are the names that hold a parameter each.
+    """
     if isinstance(line, cst.Assign) and len(line.targets) == 1:
         target = line.targets[0].target
         if isinstance(target, cst.Attribute) and target.attr.value == "data":
-            return _of_sum(script, line, target, line.value)
+            return _of_sum(script, line, target, line.value, parameters)
     if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
         return None
     call = line.value
@@ -43,19 +48,23 @@ def average_of(script: Script, line: cst.BaseSmallStatement) -> Average | None:
     if given.keyword is not None or given.star:
         return None
     if call.func.attr.value == "copy_":
-        return _of_sum(script, call, owner, given.value)
+        return _of_sum(script, call, owner, given.value, parameters)
     if call.func.attr.value == "add_" and isinstance(owner, cst.Call):
-        return _of_chain(script, call, owner, given.value)
+        return _of_chain(script, call, owner, given.value, parameters)
     return None
 
 
 def _of_sum(
-    script: Script, node: cst.CSTNode, target: cst.BaseExpression, value: cst.BaseExpression
+    script: Script,
+    node: cst.CSTNode,
+    target: cst.BaseExpression,
+    value: cst.BaseExpression,
+    parameters: frozenset[str],
 ) -> Average | None:
     """Read `d * old + (1 - d) * new`, in whatever order."""
     if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
         return None
-    terms = [_term(script, side) for side in (value.left, value.right)]
+    terms = [_term(side, parameters) for side in (value.left, value.right)]
     old = script.code(target)
     for first, second in (terms, terms[::-1]):
         if first is not None and second is not None and script.code(first.tensor) == old:
@@ -66,10 +75,14 @@ def _of_sum(
 
 
 def _of_chain(
-    script: Script, node: cst.Call, scaled: cst.Call, added: cst.BaseExpression
+    script: Script,
+    node: cst.Call,
+    scaled: cst.Call,
+    added: cst.BaseExpression,
+    parameters: frozenset[str],
 ) -> Average | None:
     """Read `old.mul_(d).add_((1 - d) * new)`."""
-    term = _term(script, added)
+    term = _term(added, parameters)
     func = scaled.func
     if term is None or not isinstance(func, cst.Attribute) or func.attr.value != "mul_":
         return None
@@ -79,19 +92,21 @@ def _of_chain(
     return Average(node, script.code(func.value), script.code(term.tensor), weight)
 
 
-def _term(script: Script, node: cst.BaseExpression) -> _Term | None:
+def _term(node: cst.BaseExpression, parameters: frozenset[str]) -> _Term | None:
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
         return None
     for tensor, factor in ((node.left, node.right), (node.right, node.left)):
-        if _is_tensor(tensor) and not _is_tensor(factor):
+        if _is_tensor(tensor, parameters) and not _is_tensor(factor, parameters):
             return _Term(tensor, factor)
     return None
 
 
-def _is_tensor(node: cst.BaseExpression) -> bool:
-    """Whether an expression is `x.data` or `x.detach()`, by which parameters are spelled here."""
+def _is_tensor(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
+    """Whether an expression is a parameter, or `x.data` or `x.detach()`, which spell one."""
+    if isinstance(node, cst.Name):
+        return node.value in parameters
     if isinstance(node, cst.Call):
-        return not node.args and _is_tensor(node.func)
+        return not node.args and _is_tensor(node.func, parameters)
     return isinstance(node, cst.Attribute) and node.attr.value in _BARE
 
 

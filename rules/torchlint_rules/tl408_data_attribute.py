@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Binding,
-    Edit,
-    Edits,
-    Finding,
-    Fix,
-    Grad,
-    How,
-    Kind,
-    Rule,
-    Safety,
-    Script,
-    Span,
-)
+from torchlint.api import Edit, Edits, Finding, Fix, Rule, Safety, Script, Span
+from torchlint_rules._datause import VARIABLE, hidden, without_graph, wraps
 
-_VARIABLE: Final = "torch.autograd.Variable"
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
-_LEAVES: Final = ("weight", "bias", "grad")
-_FACTORIES: Final = frozenset(
-    (
-        "tensor as_tensor from_numpy zeros ones full empty arange linspace eye rand randn randint "
-        "randperm normal Tensor FloatTensor LongTensor DoubleTensor IntTensor ByteTensor "
-        "HalfTensor BoolTensor"
-    ).split()
-)
-_SAME: Final = frozenset(
-    (
-        "cuda cpu to type type_as float double half long int bool view reshape squeeze unsqueeze "
-        "expand transpose permute t contiguous clone fill_ normal_ uniform_ zero_ bernoulli_ repeat "
-        "random_ pin_memory to_dense flatten"
-    ).split()
-)
-_METADATA: Final = frozenset(
-    "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
-)
-_TYPES: Final = ("builtins.isinstance", "builtins.type")
-_CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
-_INITIAL: Final = re.compile(r"_*(init|reset_parameters)")
-_DEPTH: Final = 8
 
 
 class DataAttribute(Rule):
     """
     ## What it does
-    Flags `Variable(x)`, which has had no purpose since torch 0.4, and `x.data` where autograd
-    records. `Variable(x)` becomes `x`.
+    Flags `Variable(x)`, which has had no purpose since torch 0.4, and `x.data` of a tensor.
+    `Variable(x)` becomes `x`.
 
     ## Why it is slow
     A `Variable` is one more call and one more tensor for nothing. `x.data` is worse than slow: it
     shares memory with `x` behind autograd's back, so a change made through it is not noticed, and
-    gradients come out wrong where `x.detach()` raises an error. `loss.data[0]` fails today.
+    gradients come out wrong where `x.detach()` raises an error. Where nothing is recorded it is
+    one more tensor for nothing. `loss.data[0]` fails today.
 
     ## When not to
-    Keep `.data` in code that sets weights once, before training, and in optimizers that change
-    parameters on purpose; `torch.no_grad()` says the same and is checked.
+    Where a weight gets other memory, `module.weight.data = tensor` is what PyTorch itself writes.
+    To set weights, before training or in an optimizer, `torch.no_grad()` does the same, checked.
 
     ## Fix safety
     Exact for `Variable` of a batch or of a tensor made on the spot. Unsafe where the file does not
@@ -208,6 +173,54 @@ class DataAttribute(Rule):
             !     delta.data[0] = 0
                   return delta
             """,
+        "initial weights: reported": """
+              import torch
+              from torch import nn
+              class Layer(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.w = nn.Parameter(torch.empty(3, 4))
+            !         nn.init.xavier_uniform_(self.w.data)
+            !         self.w.data *= 0.1
+              def init(module):
+                  for m in module.modules():
+                      if isinstance(m, nn.Linear):
+            !             m.weight.data.normal_(0, 0.02)
+            !             m.bias.data = torch.zeros(4)
+            """,
+        "weights that are averaged or clipped, once a line: reported": """
+              import torch
+              def update(critic, average, decay, bound):
+                  for p, q in zip(critic.parameters(), average.parameters()):
+            !         q.data.copy_(decay * q.data + (1 - decay) * p.data)
+                  for name, p in critic.named_parameters():
+            !         print(name, p.data, p.grad.data.norm(2))
+            !         p.data.clamp_(-bound, bound)
+            !         p.grad.data.clamp_(-bound, bound)
+            """,
+        "without gradients there is nothing to hide: reported": """
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader):
+                  for x, y in loader:
+            !         print(model(x).data.max(1))
+              def act(model, state):
+                  with torch.no_grad():
+                      values = model(state)
+            !         model.head.bias.data.zero_()
+                  model.train()
+            !     return values.cpu().data.numpy().argmax()
+            """,
+        "a batch, or a tensor made on the spot, has no graph: reported": """
+              import torch
+              def train(model, train_loader, criterion, optimizer):
+                  for x, target in train_loader:
+                      out = model(x.cuda())
+                      criterion(out, target).backward()
+                      optimizer.step()
+            !         print(target.data.cpu())
+            !         print(torch.zeros(3).data, torch.max(out, 1)[1].data.numpy())
+            """,
     }
     valid = {
         "a leaf that wants gradients": """
@@ -224,49 +237,6 @@ class DataAttribute(Rule):
                 pass
             a, b = tf.Variable(1.0), Variable(2)
             """,
-        "initial weights are set before anything is recorded": """
-            import torch
-            from torch import nn
-            class Layer(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.w = nn.Parameter(torch.empty(3, 4))
-                    nn.init.xavier_uniform_(self.w.data)
-            def init(module):
-                for m in module.modules():
-                    nn.init.zeros_(m.scale.mean(0).data)
-                    if isinstance(m, nn.Linear):
-                        m.weight.data.normal_(0, 0.02)
-                        m.bias.data.zero_()
-            """,
-        "without gradients there is nothing to hide": """
-            import torch
-            @torch.no_grad()
-            def evaluate(model, loader):
-                for x, y in loader:
-                    print(model(x).data.max(1))
-            """,
-        "what was computed without gradients has no graph": """
-            import torch
-            def act(model, state):
-                with torch.no_grad():
-                    values = model(state)
-                model.train()
-                return values.cpu().data.numpy().argmax()
-            """,
-        "a method that initialises sets weights through views of them": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.head = nn.Linear(3, 4)
-                    self._initialize_biases()
-                def _initialize_biases(self):
-                    b = self.head.bias.view(2, -1)
-                    b.data[:, 0] += 0.5
-                    b.data[:, 1].fill_(1)
-            """,
         "only its type is asked for": """
             import torch
             import torch.nn.functional as F
@@ -276,14 +246,14 @@ class DataAttribute(Rule):
                     zeros = zeros.cuda()
                 return torch.cat([out, zeros])
             """,
-        "a batch, or a tensor made on the spot, has no graph": """
+        "its size is asked for": """
             import torch
             def train(model, train_loader, criterion, optimizer):
                 for x, target in train_loader:
                     out = model(x.cuda())
                     criterion(out, target).backward()
                     optimizer.step()
-                    print(target.data.cpu(), torch.zeros(3).data, out.data.size())
+                    print(out.data.size(), target.data.shape)
             """,
         "data of other things": """
             import numpy as np
@@ -292,12 +262,19 @@ class DataAttribute(Rule):
             def collate(dataset, batch, scores, lengths, response):
                 scores = pack_padded_sequence(scores, lengths)
                 return dataset.data[0], batch.data, scores.data, response.data, np.ones(3).data
+            class Pairs(data.Dataset):
+                def __init__(self, rows, args):
+                    self.rows, self.data = rows, args.data.weights
+                def grow(self, rows):
+                    self.data.add_(rows)
+                    for row in rows:
+                        row.data = self.data
             """,
     }
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every `Variable` that wraps for nothing and every `.data` of a recorded tensor."""
-        calls = [s.node for s in script.calls(_VARIABLE) if s.node.args and _wraps(script, s.node)]
+        calls = [s.node for s in script.calls(VARIABLE) if s.node.args and wraps(script, s.node)]
         fixes = _fixes(script, calls) if calls else {}
         for call in calls:
             volatile = script.call(call).given("volatile", 2) is not None
@@ -309,17 +286,9 @@ class DataAttribute(Rule):
             yield Finding(self.code, script.span(call), message, fixes.get(id(call)))
         for node in script.all(cst.Attribute):
             if node.attr.value == "data":
-                message = _hidden(script, node)
+                message = hidden(script, node)
                 if message:
                     yield Finding(self.code, script.span(node), message)
-
-
-def _wraps(script: Script, call: cst.Call) -> bool:
-    """Whether a `Variable` asks for nothing but a tensor like its argument."""
-    value = script.call(call).given("requires_grad", 1)
-    return call.args[0].keyword is None and (
-        value is None or script.value_of(value.value).equals(False)
-    )
 
 
 # -- Variable --------------------------------------------------------------------
@@ -389,7 +358,7 @@ def _self_assigned(script: Script, line: cst.CSTNode) -> list[cst.Call]:
     for left, right in pairs:
         if not _is_own_name(left) or not isinstance(right, cst.Call):
             return []
-        if script.name(right.func) != _VARIABLE or not right.args or not _wraps(script, right):
+        if script.name(right.func) != VARIABLE or not right.args or not wraps(script, right):
             return []
         if script.call(right).given("volatile", 2) is not None:
             return []
@@ -423,157 +392,4 @@ def _is_plain(script: Script, call: cst.Call) -> bool:
     value = call.args[0].value
     if isinstance(value, cst.Name) and "resize_" in script.source.text:
         return False
-    return _wraps(script, call) and _without_graph(script, value, _DEPTH)
-
-
-def _without_graph(script: Script, node: cst.BaseExpression, depth: int) -> bool:
-    """Whether a tensor was surely made on the spot or comes from a loader."""
-    if not depth:
-        return False
-    if isinstance(node, cst.UnaryOperation):
-        return _without_graph(script, node.expression, depth - 1)
-    if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        wants = f"{node.value}.requires_grad" in script.source.text
-        return (
-            bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
-        )
-    if isinstance(node, cst.Subscript):
-        return _without_graph(script, node.value, depth - 1)
-    if isinstance(node, cst.Attribute):
-        return node.attr.value == "data" and script.kind(node.value) in (Kind.TENSOR, Kind.LOSS)
-    if not isinstance(node, cst.Call):
-        return False
-    name = script.name(node.func)
-    if name == _VARIABLE:
-        return _wraps(script, node)
-    if name is not None:
-        made = name.startswith("torch.") and name.rpartition(".")[2] in _FACTORIES
-        return made and script.call(node).given("requires_grad") is None
-    if isinstance(node.func, cst.Name):
-        return _is_type(script, node.func)
-    func = node.func
-    if not isinstance(func, cst.Attribute):
-        return False
-    if _CUT.fullmatch(func.attr.value):
-        return script.call(node).given("requires_grad") is None
-    return func.attr.value in _SAME and _without_graph(script, func.value, depth - 1)
-
-
-def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
-    """Whether what a name was bound to has no graph."""
-    value = binding.value
-    if binding.how is How.LOOP:
-        return _loaded(script, value, binding.path)
-    if value is None or binding.how not in (How.ASSIGN, How.UNPACKED):
-        return False
-    unrecorded = isinstance(value, cst.Call) and script.grad(value) is Grad.OFF
-    return unrecorded or _without_graph(script, value, depth - 1)
-
-
-def _loaded(script: Script, value: cst.BaseExpression | None, path: tuple[int, ...]) -> bool:
-    if value is None:
-        return False
-    source, _ = script.iteration.source(value, path)
-    return source is not None and script.kind(source) is Kind.LOADER
-
-
-def _is_type(script: Script, name: cst.Name) -> bool:
-    """Whether a name stands for a type of tensors, of one device or another."""
-    made = script.value_of(name).node
-    if not isinstance(made, cst.IfExp):
-        return False
-    return all(
-        (script.name(each) or "").startswith("torch.") and script.code(each).endswith("Tensor")
-        for each in (made.body, made.orelse)
-    )
-
-
-# -- data ------------------------------------------------------------------------
-
-
-def _hidden(script: Script, node: cst.Attribute) -> str:
-    """Say what is wrong with a `.data`, nothing where it does no harm."""
-    tensor = node.value
-    if isinstance(tensor, cst.Attribute) and tensor.attr.value in _LEAVES:
-        return ""
-    kind = script.kind(tensor)
-    if kind not in (Kind.TENSOR, Kind.LOSS) or script.grad(node) is Grad.OFF:
-        return ""
-    if _is_parameter(script, tensor) or _without_graph(script, tensor, _DEPTH):
-        return ""
-    what, holder = " ".join(script.code(tensor).split()), script.parent(node)
-    if _asks_only(script, holder) or _spoken_of(script, node):
-        return ""
-    if _receiver(script, holder).startswith("torch.nn.init."):
-        return ""
-    writes = _writes(script, node, holder)
-    if writes and _initialises(script, node):
-        return ""
-    text = what if len(what) <= 40 else ""
-    if writes:
-        tensor_itself = f"`{text}`" if text else "the tensor"
-        return (
-            f"autograd does not see that `{text}.data` is written to, and gradients may be wrong: "
-            f"write to {tensor_itself} under `torch.no_grad()`"
-        )
-    if isinstance(holder, cst.Subscript) and kind is Kind.LOSS:
-        return f"`{text}.data[0]` fails since torch 1.0: use `{text}.item()`"
-    if script.is_integral(tensor):
-        return ""
-    if isinstance(holder, cst.Attribute) and holder.attr.value == "item":
-        return f"`{text}.data` is one more tensor for nothing: use `{text}.item()`"
-    return (
-        f"autograd would not notice a change to `{text}.data`: `{text}.detach()` is the same, "
-        "and is checked"
-    )
-
-
-def _asks_only(script: Script, holder: cst.CSTNode | None) -> bool:
-    """Whether nothing but the type, the shape or the place of a tensor is asked for."""
-    if isinstance(holder, cst.Attribute):
-        return holder.attr.value in _METADATA
-    return _receiver(script, holder) in _TYPES
-
-
-def _receiver(script: Script, holder: cst.CSTNode | None) -> str:
-    """Give the qualified name of the function that a tensor is handed to."""
-    call = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    return (script.name(call.func) or "") if isinstance(call, cst.Call) else ""
-
-
-def _spoken_of(script: Script, node: cst.Attribute) -> bool:
-    """Whether the same line writes to the same data, where it is spoken of."""
-    line = script.statement(node)
-    if not isinstance(line, cst.SimpleStatementLine) or not isinstance(line.body[0], cst.Assign):
-        return False
-    target: cst.BaseExpression = line.body[0].targets[0].target
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    return target is not node and script.code(target) == script.code(node)
-
-
-def _initialises(script: Script, node: cst.Attribute) -> bool:
-    """Whether a function sets weights before anything is recorded, as its name says."""
-    function = script.function(node)
-    return function is not None and _INITIAL.match(function.name.value) is not None
-
-
-def _is_parameter(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Whether a tensor is a parameter, whose data is set when it is initialised."""
-    made = script.value_of(tensor).node
-    return isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Parameter"
-
-
-def _writes(script: Script, node: cst.Attribute, holder: cst.CSTNode | None) -> bool:
-    """Whether a line changes a tensor through its `.data`."""
-    if script.scopes.stored(node) is not None:
-        return True
-    written: cst.CSTNode = node
-    while isinstance(holder, cst.Subscript):
-        written, holder = holder, script.parent(holder)
-    if isinstance(holder, cst.Attribute):
-        return holder.attr.value.endswith("_")
-    if isinstance(holder, cst.AugAssign):
-        return holder.target is written
-    return isinstance(holder, cst.AssignTarget)
+    return wraps(script, call) and without_graph(script, value)

@@ -65,6 +65,14 @@ class PythonOptimizerStep(Rule):
             -             k.data = k.data * self.m + q.data * (1. - self.m)
             +             k.data.lerp_(q.data, 1. - self.m)
             """,
+        "without `.data`, under `no_grad`": """
+              import torch
+              @torch.no_grad()
+              def follow(net, average, decay):
+                  for (_, own), kept in zip(net.named_parameters(), average.parameters()):
+            -         kept.copy_(decay * kept + (1 - decay) * own)
+            +         kept.lerp_(own, 1 - decay)
+            """,
         "with numbers, on one line of its own": """
               import torch
               def update(net, ema):
@@ -273,8 +281,9 @@ class PythonOptimizerStep(Rule):
         loops = list(_loops(script))
         unsure = bool(loops) and _lerp_may_fail(script)
         for loop in loops:
+            names = frozenset(name.value for name in script.within(loop.target, cst.Name))
             for line in _lines(script, loop):
-                average = average_of(script, line)
+                average = average_of(script, line, names)
                 if average is not None:
                     yield self._average(script, average, unsure)
                 elif _is_update(script, loop, line) and _replaces_optimizer(script, loop):
