@@ -98,13 +98,20 @@ def test_links_are_taken_once_and_loops_end(tree: Path) -> None:
     (tree / "data" / "again.py").symlink_to("load.py")
     (tree / "data" / "loop").symlink_to("..")
     (tree / "self.py").symlink_to("self.py")
-    outside = tree.parent / "outside.txt"
-    outside.write_text("x = 1\n")
-    (tree / "linked.py").symlink_to(outside)
+    (tree / "linked.py").symlink_to("notes.txt")
     discovery = _discover(".")
     assert [path.name for path in discovery.files] == ["load.py", "old.py", "linked.py", "train.py"]
     (error,) = discovery.errors
     assert error.startswith("self.py is a link to self.py")
+
+
+def test_links_out_of_the_tree_are_not_followed_unless_they_are_named(tree: Path) -> None:
+    outside = tree.parent / "outside.py"
+    outside.write_text("x = 1\n")
+    (tree / "data" / "out.py").symlink_to(outside)
+    (tree / "data" / "up.py").symlink_to("../notes.txt")
+    assert _found("data") == ["data/load.py", "data/raw/old.py", "data/up.py"]
+    assert _found("data/out.py") == ["data/out.py"]
 
 
 def test_what_is_no_file_is_passed_over(tree: Path) -> None:

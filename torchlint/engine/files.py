@@ -71,7 +71,12 @@ class _Search:
         return tuple(sorted(Path(path) for path in (*by_place.values(), *links.values())))
 
     def _walk(self, top: str, settings: Settings) -> None:
-        """Collect the files below a folder; links to folders are not followed."""
+        """Collect the files below a folder; links to folders are not followed.
+
+        Nor are links to files outside of the folder and of the project: who walks over somebody
+        else's tree means that tree.
+        """
+        homes = (os.path.realpath(top), os.path.realpath(settings.root))
         ignored = Ignored.above(top) if settings.respect_gitignore else Ignored()
         folders = [(top, ignored)]
         while folders:
@@ -89,7 +94,7 @@ class _Search:
                 if entry.is_dir(follow_symlinks=False):
                     if not self._left_out(entry, True, settings, ignored):
                         folders.append((entry.path, ignored))
-                elif entry.name.endswith((".py", ".ipynb")):
+                elif entry.name.endswith((".py", ".ipynb")) and _stays_in(entry, homes):
                     self._take(entry, settings, ignored)
 
     def _take(self, entry: os.DirEntry[str], settings: Settings, ignored: Ignored) -> None:
@@ -121,6 +126,14 @@ class _Search:
         inside = [each for each in absolute.parents if each.is_relative_to(settings.root)]
         patterns = self._excluding(settings)
         return any(patterns.match(str(each)) for each in (absolute, *inside))
+
+
+def _stays_in(entry: os.DirEntry[str], homes: tuple[str, ...]) -> bool:
+    """Whether a file is one of some folders, wherever the link to it stands."""
+    if not entry.is_symlink():
+        return True
+    target = os.path.realpath(entry.path)
+    return any(target.startswith(os.path.join(home, "")) for home in homes)  # noqa: PTH118
 
 
 def _out_of_reach(path: Path, error: OSError) -> str:
