@@ -57,7 +57,7 @@ class Timeline:
         modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
         parts = {id(part) for module in modules for part in module._modules.values()}
         for kind in {type(module) for module in modules if id(module) not in parts}:
-            self._watch_calls(kind)
+            kind.__call__ = self._inside("forward", kind.__call__)
 
     def begin(self) -> None:
         """Begin the window here; what was seen before is dropped."""
@@ -90,11 +90,11 @@ class Timeline:
 
     def _enter(self, name: PhaseName) -> bool:
         """Begin a phase; False where it is a part of the one under way."""
+        if self._open and (self._open[-1] != _OPTIMIZER or name == _OPTIMIZER):
+            return False
         if threading.get_ident() != self._thread:
             return False
         if self._open:
-            if self._open[-1] != _OPTIMIZER or name == _OPTIMIZER:
-                return False
             self._close()
         self._open.append(name)
         self._began = self._now()
@@ -110,10 +110,12 @@ class Timeline:
         self._phases.append((self._open[-1], self._began, self._now()))
 
     def _inside(self, name: PhaseName, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function that does the same, as a phase."""
+        """Give a function that does the same, as a phase; an evaluation's forward is none."""
+        compiling, with_gradients = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
+        any_time = name != "forward"
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_dynamo_compiling() or not self._enter(name):
+            if compiling() or not (any_time or with_gradients()) or not self._enter(name):
                 return function(*args, **kwargs)
             try:
                 return function(*args, **kwargs)
@@ -128,16 +130,6 @@ class Timeline:
     def _watch_backward(self) -> None:
         torch.autograd.backward = self._inside("backward", torch.autograd.backward)
         torch.autograd.grad = self._inside("backward", torch.autograd.grad)
-
-    def _watch_calls(self, kind: type[torch.nn.Module]) -> None:
-        """Watch the calls of a class of networks, those of an evaluation aside."""
-        call = kind.__call__
-        watched = self._inside("forward", call)
-
-        def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - takes the method's place
-            return (watched if torch.is_grad_enabled() else call)(*args, **kwargs)
-
-        kind.__call__ = __call__
 
     def _before_step(self, *step: Any) -> None:
         self._opened_steps.append(self._enter(_OPTIMIZER))

@@ -1,0 +1,86 @@
+"""What the hooks of `verify --html` cost of a step: `python benchmarks/hooks.py`.
+
+A network that does nothing is called many times over, as it is and with the hooks that note the
+phases of a step; their cost, times the phases of a step of a small network, is set against a step
+of 5 ms. Calls of inner modules cost where they are of the class of the whole, and are counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from torchlint.harness.timeline import Timeline
+
+_CALLS: Final = 200
+_REPEATS: Final = 2_000
+_STEP: Final = 5e-3
+
+
+class Hooked(nn.Module):  # type: ignore[misc]
+    """A network of a hundred calls, half of them of the class of the whole."""
+
+    def __init__(self, depth: int = 0) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList(Hooked(depth + 1) for _ in range(50 * (depth == 0)))
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call every part in turn."""
+        for part in self.inner:
+            x = part(x)
+        return self.layer(x)
+
+
+class Idle(nn.Module):  # type: ignore[misc]
+    """A network that does nothing, so that what a call costs can be seen."""
+
+    def forward(self, x: None) -> None:
+        """Do nothing."""
+
+
+def cost(function: Callable[..., Any]) -> float:
+    """Give the least seconds of a call: what other programs take is not the hooks'."""
+    times = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        for _ in range(_CALLS):
+            function(None)
+        times.append((time.perf_counter() - began) / _CALLS)
+    return min(times)
+
+
+def main() -> None:
+    """Measure and print."""
+    net, criterion = Hooked(), nn.MSELoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(256, 8), torch.randn(256, 8))
+    timeline = Timeline()
+    timeline.watch_networks()
+    timeline.begin()
+    for x, y in DataLoader(data, batch_size=16):
+        optimizer.zero_grad()
+        criterion(net(x), y).backward()
+        optimizer.step()
+        timeline.end_step()
+    phases = len(timeline.phases()) / len(timeline.steps())
+
+    idle = Idle()
+    plain = cost(idle)
+    Idle.__call__ = timeline._inside("forward", Idle.__call__)
+    phase = cost(idle) - plain
+    inside: list[float] = []
+    timeline._inside("backward", lambda: inside.append(cost(idle) - plain))()
+    total = phases * phase + 50 * inside[0]
+    print(f"a phase costs {phase * 1e6:.2f} µs, a call inside one {inside[0] * 1e6:.2f} µs")
+    print(f"{phases:.1f} phases and 50 such calls: {total * 1e6:.0f} µs", end=", ")
+    print(f"{total / _STEP:.2%} of a 5 ms step")
+
+
+if __name__ == "__main__":
+    main()
