@@ -189,6 +189,45 @@ def test_what_a_script_writes_is_diverted_and_read_back(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in project.iterdir()} == times
 
 
+def test_loggers_write_into_the_shadow_or_not_at_all(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is no dependency of torchlint")
+    project = tmp_path / "project"
+    project.mkdir()
+    write(
+        project,
+        """
+        def init(mode=None, project=None):
+            if mode != "disabled":
+                raise RuntimeError(f"wandb was started, {mode}")
+        """,
+        "wandb.py",
+    )
+    away = tmp_path / "away"
+    script = write(
+        project,
+        PLAIN.replace(
+            "optimizer.step()",
+            f"""optimizer.step()
+        if step == 0:
+            import wandb
+            from torch.utils.tensorboard import SummaryWriter
+            wandb.init(project="mine", mode="online")
+            events = SummaryWriter({str(away)!r})
+        events.add_scalar("loss", loss.item(), step)
+        events.flush()
+        torch.jit.save(torch.jit.script(net), {str(project / "net.pt")!r})""",
+        ),
+    )
+    before = files(tmp_path)
+    trace = run(script, folder=tmp_path / ".torchlint-run")
+    assert trace.failure is None
+    assert trace.ending == "full"
+    assert str(project / "net.pt") in trace.diverted
+    assert [path for path in trace.diverted if path.startswith(f"{away}/events")]
+    assert files(tmp_path) == before
+    assert not away.exists()
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message", "line"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import sys
 import threading
@@ -19,6 +20,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from torchlint.harness.launchshare import share_of
 from torchlint.harness.plan import Task
 from torchlint.harness.probes import LOAD, SAVE, Numbers, distance
 from torchlint.harness.trace import ParameterMatch
@@ -156,7 +158,7 @@ class Aligned(Numbers):
             return found and found[0]
 
     def _match(self) -> ParameterMatch | None:
-        final = [_copies(network) for network in self._networks]
+        final = [_copies(_parameters(network)) for network in self._networks]
         file = self._folder / "final.pt"
         if self._misaligned:
             return None
@@ -172,6 +174,8 @@ class _Batches:
     def __init__(self, folder: Path, replays: bool) -> None:
         self._folder = folder
         self._replays = replays
+        self._rank = int(os.environ.get("RANK", 0))
+        self._ranks = int(os.environ.get("WORLD_SIZE", 1))
         self._count = 0
         self._bytes = 0
         self._means: tuple[list[list[float]], list[list[float]]] = ([], [])
@@ -199,10 +203,12 @@ class _Batches:
             raise MisalignedError("its loaders give another number of batches")
         if found is None:
             return None
+        if self._ranks > 1 and _shape(found) != _shape(recorded):
+            recorded = share_of(recorded, self._rank, self._ranks)
         if _shape(found) != _shape(recorded):
             raise MisalignedError("its loaders give batches of another form")
         for means, batch in zip(self._means, (recorded, found), strict=True):
-            means.append([float(leaf.double().mean()) for leaf in _leaves(batch) if leaf.numel()])
+            means.append([moment for leaf in _leaves(batch) for moment in _moments(leaf)])
         return recorded[0]
 
     def difference(self) -> str:
@@ -212,6 +218,14 @@ class _Batches:
             if abs(_mean(first) - _mean(second)) > _FAR * _error(first, second):
                 return "the values in its batches are distributed otherwise"
         return ""
+
+
+def _moments(leaf: torch.Tensor) -> list[float]:
+    """Give the mean of the values and of their squares."""
+    if not leaf.numel():
+        return []
+    wide = (leaf.abs() if leaf.is_complex() else leaf).double()
+    return [float(wide.mean()), float(wide.square().mean())]
 
 
 def _even(rows: list[list[float]]) -> list[list[float]]:
@@ -237,6 +251,11 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         for wrapper in _WRAPPERS:
             name = name.removeprefix(wrapper).replace("." + wrapper, ".")
         yield name, tensor
+
+
+def _parameters(tensors: State) -> State:
+    """Leave buffers out: the mean that a batch norm keeps holds the bias that was removed."""
+    return {name: it for name, it in tensors.items() if isinstance(it, torch.nn.Parameter)}
 
 
 def _copies(tensors: State) -> State:

@@ -16,11 +16,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from torchlint.harness.launchrank import as_rank, exit_code
 from torchlint.harness.overlay import Overlay, after_import
 from torchlint.harness.plan import Task
 from torchlint.harness.shadow import Shadow
 from torchlint.harness.trace import Failure, Trace
 from torchlint.harness.workers import Luggage, hand_on
+from torchlint.harness.writers import divert_loggers
 
 if TYPE_CHECKING:
     from torchlint.harness.probes import Probe
@@ -46,6 +48,7 @@ class Run:
         self.process = os.getpid()
         self.processes = False
         self.warnings: dict[str, None] = {}
+        self.failed = False
         self.variables = dict(os.environ)
         self.environment = False
         self.started = 0.0
@@ -64,6 +67,7 @@ class Run:
         self._watch_warnings()
         sys.addaudithook(self._audit)
         self.shadow.install()
+        divert_loggers(self.shadow)
 
     def start(self) -> None:
         """Run the script to its end, to its failure, or until enough was seen."""
@@ -84,6 +88,7 @@ class Run:
         seconds = time.perf_counter() - self.started
         if os.getpid() != self.process or self.task.trace.exists():
             return
+        self.failed = failure is not None
         trace = Trace(
             ending,
             failure,
@@ -200,7 +205,8 @@ def end_with_parent() -> None:
 def main(task_file: str) -> None:
     """Run the script of the task and leave without the script's own ado at exit."""
     end_with_parent()
-    run = Run(Task.from_json(json.loads(Path(task_file).read_text(encoding="utf-8"))))
+    task = Task.from_json(json.loads(Path(task_file).read_text(encoding="utf-8")))
+    run = Run(as_rank(task) if task.launched else task)
     try:
         run.prepare()
         run.start()
@@ -209,4 +215,4 @@ def main(task_file: str) -> None:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(exit_code(run.task, run.failed) if task.launched else 0)

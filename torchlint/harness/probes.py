@@ -106,7 +106,7 @@ class Probe:
         self._recent.append(role)
         if self._leader is None or role == self._leader:
             self.taken = self._counts[self.leader]  # type: ignore[index]
-            if self.at_step():
+            if self.at_step() and self.task.steps:
                 self._done = True
                 self._finish()
                 raise Stop
@@ -125,7 +125,7 @@ class Timer(Probe):
 
     def at_step(self) -> bool:
         """Close the step that ends here; the device is waited for at both ends of the window."""
-        if not self.task.steps or self.taken < self.task.warmup:
+        if self.taken < self.task.warmup:
             return False
         full = self.taken >= self.task.warmup + self.task.steps
         if full or self.taken == self.task.warmup:
