@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from torchlint.notebook import is_notebook
 from torchlint.report.escape import printable
 
-__all__ = ["fail", "refuse_notebook", "remark", "warn"]
+__all__ = ["fail", "remark", "warn"]
 
 
 def fail(message: str) -> None:
@@ -25,15 +22,6 @@ def warn(message: str) -> None:
 def remark(message: str) -> None:
     """Print what is not part of the result."""
     click.echo(printable(message), err=True)
-
-
-def refuse_notebook(command: str, script: Path) -> None:
-    """Refuse a notebook where a command runs scripts."""
-    if is_notebook(str(script)):
-        raise click.ClickException(
-            f"{command} runs scripts, and {script} is a notebook: "
-            f"`jupyter nbconvert --to script {script}` makes a script of it"
-        )
 
 
 def _line(word: str, color: str, message: str) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, refuse_notebook
+from torchlint.cli.failure import fail
 from torchlint.cli.options import color_option
+from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 
 if TYPE_CHECKING:

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, refuse_notebook, remark, warn
+from torchlint.cli.failure import fail, remark, warn
+from torchlint.cli.launching import launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
+from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
@@ -80,6 +82,7 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     show_default=True,
     help="Seconds that one run may take.",
 )
+@launch_options
 @click.option(
     "--quick",
     is_flag=True,
@@ -116,6 +119,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         script=script,
         args=args,
         timeline=options["html"] is not None,
+        launcher=launcher(options),
         **_settings(ctx, options),
     )
     unsafe = options["unsafe_fixes"] is not False
