@@ -10,24 +10,31 @@ from pathlib import Path
 import pytest
 from report.html_samples import curves, outcome, report, step
 
-from torchlint.harness.verdict import Curves, Verdict
+from torchlint.harness.verdict import Curves, Report, Verdict
 from torchlint.report.html import verification_html
 from torchlint.report.htmlcharts import losses, one_step, step_times
 
 SCRIPT = "import torch\nslow = True\n"
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> dict[str, str]:
-    script = tmp_path / "train.py"
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    script = tmp_path_factory.mktemp("page") / "train.py"
     script.write_text(SCRIPT)
     return {str(script): SCRIPT.replace("True", "False")}
 
 
-def test_the_page_is_whole_in_itself(texts: dict[str, str]) -> None:
-    page = verification_html(
-        report(Path("train.py"), (outcome("all", ("TL101",), Verdict.FASTER, texts),))
-    )
+@pytest.fixture(scope="module")
+def made(texts: dict[str, str]) -> Report:
+    return report(Path("train.py"), (outcome("all", ("TL101",), Verdict.FASTER, texts),))
+
+
+@pytest.fixture(scope="module")
+def page(made: Report) -> str:
+    return verification_html(made)
+
+
+def test_the_page_is_whole_in_itself(page: str) -> None:
     assert "<script" not in page
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", page)
     assert not re.search(r"url\((?!#)|@import", page)
@@ -35,10 +42,7 @@ def test_the_page_is_whole_in_itself(texts: dict[str, str]) -> None:
     assert len(page) < 150_000
 
 
-def test_no_name_of_a_colour_is_left_to_be_put_in(texts: dict[str, str]) -> None:
-    page = verification_html(
-        report(Path("train.py"), (outcome("all", ("TL101",), Verdict.FASTER, texts),))
-    )
+def test_no_name_of_a_colour_is_left_to_be_put_in(page: str) -> None:
     used = set(re.findall(r"var\(--([a-z-]+)\)", page))
     assert used <= set(re.findall(r"--([a-z-]+):", page))
     assert {"original", "fixed", "data", "forward", "backward", "optimizer"} <= used
@@ -56,9 +60,8 @@ def test_ids_are_each_there_once(texts: dict[str, str]) -> None:
     assert set(re.findall(r'xlink:href="#([^"]+)"', page)) <= set(ids)
 
 
-def test_the_same_report_gives_the_same_page(texts: dict[str, str]) -> None:
-    made = report(Path("train.py"), (outcome("all", ("TL101",), Verdict.FASTER, texts),))
-    assert verification_html(made) == verification_html(made)
+def test_the_same_report_gives_the_same_page(made: Report, page: str) -> None:
+    assert verification_html(made) == page
 
 
 def test_the_page_of_a_report_without_fixes_says_so() -> None:
@@ -83,6 +86,17 @@ def test_steps_far_beyond_the_others_are_counted_and_not_drawn() -> None:
     assert chart is not None
     assert "not drawn" in chart.note
     assert step_times(Curves(), Curves(), "1") is None
+
+
+def test_runs_that_were_timed_whole_are_called_runs(texts: dict[str, str]) -> None:
+    whole = replace(
+        outcome("all", ("TL101",), Verdict.SAME, texts),
+        before=Curves((((1.0, 1.0),),)),
+        after=Curves((((1.0,),),)),
+    )
+    page = verification_html(replace(report(Path("train.py"), (whole,)), whole=True))
+    assert "time of a run (s)" in page
+    assert "time of a step" not in page
 
 
 def test_units_follow_the_times() -> None:

@@ -119,7 +119,8 @@ def _sections(report: Report) -> list[_Section]:
     kinds = [outcome.variant.kind for outcome in outcomes]
     shown = next((kinds.index(kind) for kind in ("kept", "all") if kind in kinds), 0)
     return [
-        _section(outcome, str(number), number == shown) for number, outcome in enumerate(outcomes)
+        _section(outcome, str(number), number == shown, "run" if report.whole else "step")
+        for number, outcome in enumerate(outcomes)
     ]
 
 
@@ -129,11 +130,11 @@ def _labels(sections: list[_Section]) -> list[str]:
     return list(dict.fromkeys(labels))
 
 
-def _section(outcome: Outcome, key: str, shown: bool) -> _Section:
+def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
     variant = outcome.variant
     codes = " ".join(variant.codes)
     charts = (
-        step_times(outcome.before, outcome.after, key),
+        step_times(outcome.before, outcome.after, key, timed),
         losses(outcome.before, outcome.after, key),
         one_step(outcome.before.step, outcome.after.step, key),
     )

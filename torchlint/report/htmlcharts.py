@@ -69,10 +69,10 @@ class Chart:
     note: str = ""
 
 
-def step_times(before: Curves, after: Curves, key: str) -> Chart | None:
-    """Draw how the step times of both sides are spread, None where nothing was timed.
+def step_times(before: Curves, after: Curves, key: str, what: str = "step") -> Chart | None:
+    """Draw how the times of both sides are spread, None where nothing was timed.
 
-    `key` is another one for each picture of a page.
+    `key` is another one for each picture of a page; `what` was timed: a step, or a whole run.
     """
     sides = [_durations(before), _durations(after)]
     if not all(sides):
@@ -91,12 +91,12 @@ def step_times(before: Curves, after: Curves, key: str) -> Chart | None:
             axes.hist(times, edges, weights=weights, color=color, alpha=0.35)
             axes.hist(times, edges, weights=weights, color=color, histtype="step")
             axes.axvline(median(times), color=color, linestyle=line, linewidth=1.5, label=label)
-        axes.set_xlabel(f"time of a step ({unit})")
-        axes.set_ylabel("share of the steps (%)")
+        axes.set_xlabel(f"time of a {what} ({unit})")
+        axes.set_ylabel(f"share of the {what}s (%)")
         drawing.legend()
     slow = sum(time > limit for times in scaled for time in times)
-    counted = f"; {slow} steps slower than {limit:.3g} {unit} are not drawn" if slow else ""
-    return Chart("Step times", drawing.svg, f"the lines are medians{counted}")
+    counted = f"; {slow} {what}s slower than {limit:.3g} {unit} are not drawn" if slow else ""
+    return Chart(f"{what.capitalize()} times", drawing.svg, f"the lines are medians{counted}")
 
 
 def losses(before: Curves, after: Curves, key: str) -> Chart | None:
