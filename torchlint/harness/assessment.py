@@ -74,6 +74,8 @@ def assess(
     """Judge one variant by its runs and those of the original; no comparison means it failed."""
     doubts = [] if comparison is None or comparison.doubt is None else [comparison.doubt]
     gain = None
+    if after.numbers.joined and not before.numbers.joined:
+        doubts.append(Doubt.other_launch())
     if comparison is None:
         verdict, doubt = _judge_failure(after.numbers.failure)
         doubts.append(doubt)
@@ -106,6 +108,7 @@ def assess(
         device_memory=_change(before, after, _device_memory),
         warnings=_new_warnings(before.timed, after.timed),
         doubts=tuple(doubts),
+        rank_times=_rank_times(after),
         before=_curves(before),
         after=_curves(after),
     )
@@ -143,6 +146,11 @@ def _change(
             for side in (before, after)
         )
     )
+
+
+def _rank_times(side: Evidence) -> tuple[float, ...]:
+    ranks = zip(*(trace.rank_times for trace in side.timed), strict=False)
+    return tuple(median(times) for times in ranks)
 
 
 def _step_time(side: Evidence) -> float | None:

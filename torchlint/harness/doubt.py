@@ -114,6 +114,15 @@ class Doubt:
         )
 
     @classmethod
+    def other_launch(cls) -> Doubt:
+        """Say that one side ran as one process and the other as several."""
+        return cls(
+            "launched-apart",
+            "the original makes no process group and ran as one process, the fixed script as "
+            "several: a step of either takes one global batch",
+        )
+
+    @classmethod
     def run_failed(cls, message: str) -> Doubt:
         """Say that a timed run broke off, so there is no time to compare."""
         return cls("run-failed", f"a timed run broke off: {message}")

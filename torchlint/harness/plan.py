@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["ORIGINAL", "Mode", "Plan", "Task", "Variant"]
+__all__ = ["ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run of the script is for: only `time` runs are timed."""
@@ -39,6 +39,26 @@ ORIGINAL = Variant("all", (), Safety.EXACT, {})
 
 
 @dataclass(frozen=True, slots=True)
+class Launcher:
+    """How torchrun starts the processes of a run."""
+
+    nproc_per_node: int
+    nnodes: int = 1
+    endpoint: str = ""
+    """Where the machines meet, `host:port`; one alone needs none."""
+
+    def arguments(self, run: str) -> tuple[str, ...]:
+        """Give torchrun's arguments for a run, which has the same name on every machine."""
+        meeting: tuple[str, ...] = ("--standalone",)
+        if self.nnodes > 1:
+            meeting = (
+                *("--nnodes", str(self.nnodes), "--rdzv-backend", "c10d"),
+                *("--rdzv-endpoint", self.endpoint, "--rdzv-id", f"torchlint-{run}"),
+            )
+        return (*meeting, "--nproc-per-node", str(self.nproc_per_node))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A script with its arguments, and how it is to be measured."""
 
@@ -55,8 +75,8 @@ class Plan:
     """Whether to look, in runs of their own, at what a step is made of."""
     quick: bool = False
     """Whether a first answer is wanted soon: all fixes together, each alone as time allows."""
-    launcher: tuple[str, ...] = ()
-    """A command line that starts the runs, with our own behind it."""
+    launcher: Launcher | None = None
+    """How the runs are launched that are made of several processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,10 @@ class Task:
     """A folder of initial weights and batches: written by `record`, read by `replay`."""
     shift: int = 0
     """What is added to every seed that the script sets itself."""
+
+    launched: bool = False
+    """Whether torchrun starts it: then each rank makes the task its own."""
+    verbose: bool = False
 
     @property
     def trace(self) -> Path:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,7 +19,17 @@ from torchlint.harness.forkserver import ForkServer
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["COMMAND", "environment", "run"]
+__all__ = [
+    "COMMAND",
+    "end",
+    "environment",
+    "run",
+    "start",
+    "wait",
+    "why_no_trace",
+    "with_exit_message",
+    "write_order",
+]
 
 COMMAND: Final = (
     sys.executable,
@@ -72,44 +82,51 @@ def run(
     device: str,
     timeout: float,
     verbose: bool,
-    launcher: Sequence[str] = (),
     server: ForkServer | None = None,
 ) -> Trace:
     """Run the script once as `task` says, and give what its process wrote down.
 
-    `launcher` is a command line that our own is put behind; a server forks instead of starting.
+    A server forks instead of starting.
     """
     folder = Path(task.folder)
-    folder.mkdir(parents=True)
-    order = folder / "task.json"
-    order.write_text(json.dumps(task.to_json()), encoding="utf-8")
+    order = write_order(task)
     output, errors = folder / "stdout", folder / "stderr"
     output.touch()
     errors.touch()
     variables = environment(device, folder)
     process: Running
-    if server is not None and not launcher:
+    if server is not None:
         process = server.start(order, () if verbose else (output, errors), variables)
     else:
-        process = _start([*launcher, *COMMAND, str(order)], output, errors, variables, verbose)
+        process = start([*COMMAND, str(order)], output, errors, variables, verbose)
     try:
-        in_time = _wait(process, task.trace, timeout)
+        in_time = wait(process, task.trace.exists, timeout)
     finally:
-        _end(process)
+        end(process)
     if not task.trace.exists():
-        return Trace("failed", _why_no_trace(process.returncode or 0, in_time, timeout, errors))
+        return Trace("failed", why_no_trace(process.returncode or 0, in_time, timeout, errors))
     trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
     printed = "" if verbose else hashlib.sha256(output.read_bytes()).hexdigest()
-    return replace(_with_exit_message(trace, errors), output=printed)
+    return replace(with_exit_message(trace, errors), output=printed)
 
 
-def _start(
+def write_order(task: Task) -> Path:
+    """Make the folder of a run, with the file that says what it is to do."""
+    folder = Path(task.folder)
+    folder.mkdir(parents=True)
+    order = folder / "task.json"
+    order.write_text(json.dumps(task.to_json()), encoding="utf-8")
+    return order
+
+
+def start(
     command: Sequence[str],
     output: Path,
     errors: Path,
     variables: dict[str, str],
     verbose: bool,
 ) -> subprocess.Popen[bytes]:
+    """Start a process that leads a session of its own."""
     with errors.open("wb") as error_file, output.open("wb") as output_file:
         return subprocess.Popen(
             command,
@@ -137,7 +154,7 @@ def environment(device: str, folder: Path) -> dict[str, str]:
     return variables
 
 
-def _wait(process: Running, trace: Path, timeout: float) -> bool:
+def wait(process: Running, is_told: Callable[[], bool], timeout: float) -> bool:
     """Wait until the process is gone or has said all it has to say; False when it took too long."""
     end = time.monotonic() + timeout
     told: float | None = None
@@ -145,18 +162,18 @@ def _wait(process: Running, trace: Path, timeout: float) -> bool:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
             return True
-        if told is None and trace.exists():
+        if told is None and is_told():
             told = time.monotonic()
         if told is not None and time.monotonic() - told > _LINGER:
             return True
-    return trace.exists()
+    return is_told()
 
 
-def _end(process: Running) -> None:
+def end(process: Running) -> None:
     """End the run's whole group: first the workers in peace, then whatever is left."""
     _signal(process.pid, signal.SIGTERM)
-    end = time.monotonic() + _GRACE
-    while time.monotonic() < end and _signal(process.pid, 0):
+    last = time.monotonic() + _GRACE
+    while time.monotonic() < last and _signal(process.pid, 0):
         process.poll()
         time.sleep(0.01)
     _signal(process.pid, signal.SIGKILL)
@@ -172,7 +189,7 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
-def _with_exit_message(trace: Trace, errors: Path) -> Trace:
+def with_exit_message(trace: Trace, errors: Path) -> Trace:
     """Add what a script said before it ended itself with an exit code."""
     failure = trace.failure
     said = _last_line(errors)
@@ -181,7 +198,7 @@ def _with_exit_message(trace: Trace, errors: Path) -> Trace:
     return replace(trace, failure=replace(failure, message=f"{failure.message}: {said}"))
 
 
-def _why_no_trace(code: int, in_time: bool, timeout: float, errors: Path) -> Failure:
+def why_no_trace(code: int, in_time: bool, timeout: float, errors: Path) -> Failure:
     """Say why a run left no trace."""
     if not in_time:
         return Failure("timeout", f"it had not done its steps after {timeout:g} s (--timeout)")

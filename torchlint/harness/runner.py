@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from torchlint.harness import process, tree
+from torchlint.harness import launch, process, tree
 from torchlint.harness.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.plan import Mode, Plan, Task, Variant
 from torchlint.harness.stage import Notify, Schedule
@@ -41,6 +42,8 @@ class Runner:
         self._recording.mkdir()
         self._runs = 0
         self._server: ForkServer | None = None
+        self._single: list[Mapping[str, str]] = []
+        """Texts with which the script is one process, whatever launches it."""
 
     @property
     def folder(self) -> Path:
@@ -103,6 +106,7 @@ class Runner:
             reference="" if shift or mode != "numbers" else str(folder / "parameters.pt"),
             recording=str(self._recording),
             shift=shift,
+            verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
             trace = self.start(task)
@@ -121,15 +125,20 @@ class Runner:
         return warmup, steps
 
     def start(self, task: Task) -> Trace:
-        """Run the script once as the task says."""
+        """Run the script once as the task says, under the launcher if it joins its ranks."""
         plan = self.plan
+        if plan.launcher is not None and task.texts not in self._single:
+            trace = launch.run(task, plan.launcher, device=plan.device, timeout=plan.timeout)
+            if trace.joined or trace.failure is not None:
+                return trace
+            self._single.append(task.texts)
+            task = replace(task, folder=f"{task.folder}-single")
         try:
             return process.run(
                 task,
                 device=plan.device,
                 timeout=plan.timeout,
                 verbose=plan.verbose,
-                launcher=plan.launcher,
                 server=self._server,
             )
         except ServerGoneError:

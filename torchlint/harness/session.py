@@ -230,6 +230,7 @@ class Session:
             doubts=self._doubts(first, changed) if self._outcomes else (),
             diverted=tree.shown(self._runner.diverted, self._runner.root),
             changed=changed,
+            launcher=plan.launcher,
             whole=self._runner.whole,
         )
 

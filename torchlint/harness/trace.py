@@ -78,6 +78,10 @@ class Trace:
     torch: str = ""
     host_memory: int = 0
     device_memory: int | None = None
+    rank_times: tuple[float, ...] = ()
+    """Mean seconds of a step of each rank, where there are several."""
+    joined: bool = False
+    """Whether several ranks made a process group."""
     pace: dict[str, Any] | None = None
     """Loaders and samples, where a run was for the pace; `tuningpace.Pace` reads it."""
     modules: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from torchlint.harness.anatomy import Step
 from torchlint.harness.doubt import Doubt
-from torchlint.harness.plan import Variant
+from torchlint.harness.plan import Launcher, Variant
 from torchlint.harness.promise import Comparison
 from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import SyncSite
@@ -84,6 +84,8 @@ class Outcome:
     device_memory: Change = Change()
     warnings: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    rank_times: tuple[float, ...] = ()
+    """Seconds of a step of each rank of the fixed script, where it has several."""
     before: Curves = Curves()
     after: Curves = Curves()
 
@@ -112,6 +114,7 @@ class Report:
     """What the script meant to write, and what was written elsewhere instead."""
     changed: tuple[str, ...] = ()
     """Files of the project that changed in spite of the diversion."""
+    launcher: Launcher | None = None
     whole: bool = False
     """Whether whole runs were timed, for want of steps."""
 

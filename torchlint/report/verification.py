@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.finding import Safety
@@ -68,6 +69,7 @@ def verification_json(report: Report) -> str:
         "rounds": report.rounds,
         "noise": _interval(report.noise),
         "timed": "runs" if report.whole else "steps",
+        "launcher": None if report.launcher is None else asdict(report.launcher),
         "diverted": list(report.diverted),
         "changed": list(report.changed),
         "variants": [_variant(report, outcome) for outcome in report.outcomes],
@@ -100,6 +102,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
             "after": _sync_lines(outcome.after),
         },
         "wait_share": _change(outcome.wait_share),
+        "rank_times": list(outcome.rank_times),
         "peak_memory": {
             "host": _change(outcome.host_memory),
             "device": _change(outcome.device_memory),
@@ -162,6 +165,10 @@ def told(report: Report) -> tuple[Outcome, ...]:
 def conditions(report: Report) -> tuple[str, ...]:
     """Say on what a script was measured, and how."""
     where = f"on {report.device}, torch {report.torch}, seed {report.seed}"
+    if report.launcher is not None:
+        count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
+        where += f", under torchrun with {count} process{'es' if count > 1 else ''}"
+        where += f" on each of {hosts} hosts" if hosts > 1 else ""
     if report.noise is None:
         return (where,)
     low, high = report.noise.low, report.noise.high
@@ -214,6 +221,7 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("because", _because(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
         ("waiting for data", _shares(outcome.wait_share)),
+        ("slowest rank", _slowest(outcome.rank_times)),
         ("host memory", _sizes(outcome.host_memory)),
         ("device memory", _sizes(outcome.device_memory)),
     )
@@ -312,6 +320,17 @@ def _counts(change: Change) -> str:
     if change.before is None or change.after is None:
         return ""
     return f"{change.before:.3g} -> {change.after:.3g}"
+
+
+def _slowest(times: tuple[float, ...]) -> str:
+    """Name the rank that all others wait for."""
+    if len(times) < 2:
+        return ""
+    slowest = max(range(len(times)), key=times.__getitem__)
+    return (
+        f"{slowest} of {len(times)}: {time_text(times[slowest])} a step, "
+        f"the fastest {time_text(min(times))}"
+    )
 
 
 def _shares(change: Change) -> str:

@@ -1,0 +1,161 @@
+"""Scripts of several processes under torchrun, with gloo on the CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from harness.scripts import write
+
+from torchlint.finding import Safety
+from torchlint.harness import launch
+from torchlint.harness.launchmerge import first_failure
+from torchlint.harness.parity import Parity
+from torchlint.harness.plan import ORIGINAL, Launcher, Plan, Task, Variant
+from torchlint.harness.runner import Runner
+from torchlint.harness.trace import Failure, Trace
+
+TWO = Launcher(2)
+
+RANKS = """
+    import os, sys, time
+
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    if __name__ == "__main__":
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        torch.manual_seed(0)
+        net = DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(1000):
+            x = torch.full((4, 1), 1.0 + rank)
+            if rank == 1:
+                time.sleep(0.05)
+            if "fail" in sys.argv and rank == 1 and step == 3:
+                raise ValueError("no such file\\nfor this rank")
+            if "die" in sys.argv and rank == 1 and step == 3:
+                os.kill(os.getpid(), 9)
+            if "hang" in sys.argv and step == 3:
+                time.sleep(1000)
+            optimizer.zero_grad()
+            net(x).mean().backward()
+            optimizer.step()
+    """
+
+
+def launched(folder: Path, text: str, *args: str, timeout: float = 120) -> Trace:
+    script = write(folder, text)
+    task = Task(
+        script=str(script),
+        args=args,
+        root=str(folder),
+        folder=str(folder / ".run"),
+        mode="time",
+        steps=6,
+        warmup=2,
+        seed=0,
+        recording=str(folder),
+    )
+    return launch.run(task, TWO, device="cpu", timeout=timeout)
+
+
+def test_the_slowest_rank_counts(tmp_path: Path) -> None:
+    trace = launched(tmp_path, RANKS)
+    assert trace.failure is None
+    assert (trace.ending, trace.taken, trace.joined) == ("full", 8, True)
+    assert len(trace.rank_times) == 2
+    assert sum(trace.durations) / 6 == pytest.approx(max(trace.rank_times))
+    assert min(trace.rank_times) > 0.04
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message", "line"),
+    [
+        ("fail", "crash", "rank 1 of 2: ValueError: no such file for this rank", 18),
+        ("die", "memory", "rank 1 of 2: the system killed it, most likely for want of memory", 0),
+    ],
+)
+def test_a_rank_that_fails_is_named_with_its_error(
+    tmp_path: Path, how: str, kind: str, message: str, line: int
+) -> None:
+    failure = launched(tmp_path, RANKS, how).failure
+    assert failure is not None
+    assert (failure.kind, failure.message, failure.line) == (kind, message, line)
+
+
+def test_what_takes_too_long_is_ended_with_all_its_ranks(tmp_path: Path) -> None:
+    failure = launched(tmp_path, RANKS, "hang", timeout=25).failure
+    assert failure is not None
+    assert failure.kind == "timeout"
+    numbers = [int(file.read_text()) for file in (tmp_path / ".run").glob("rank-*/pid")]
+    assert len(numbers) == 2
+    for number in numbers:
+        while _runs(number):
+            time.sleep(0.05)
+
+
+def _runs(number: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_a_script_without_a_process_group_is_seen_to_be_one_process(tmp_path: Path) -> None:
+    text = """
+        import os
+
+        import torch
+        x = torch.nn.Parameter(torch.ones(1))
+        optimizer = torch.optim.SGD([x])
+        for _ in range(20):
+            x.sum().backward()
+            optimizer.step()
+        """
+    script = write(tmp_path, text)
+    runner = Runner(Plan(script, steps=8, warmup=1, device="cpu", launcher=TWO), None)
+    trace = runner.run(ORIGINAL, "numbers")
+    runner.close()
+    assert (trace.joined, trace.rank_times, trace.taken) == (False, (), 9)
+
+
+def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "fixtures" / "rules" / "tl701_data_parallel"
+    script = write(tmp_path, (folder / "slow.py").read_text(encoding="utf-8"))
+    texts: Mapping[str, str] = {str(script): (folder / "fast.py").read_text(encoding="utf-8")}
+    variant = Variant("rule", ("TL701",), Safety.UNSAFE, texts)
+    plan = Plan(script, ("--epochs", "1"), steps=8, warmup=1, device="cpu", launcher=TWO)
+    runner = Runner(plan, None)
+    first = runner.run(ORIGINAL, "numbers")
+    parity = Parity(
+        lambda variant, mode, shift: runner.run(variant, mode, shift=shift), first, seeds=False
+    )
+    fixed = runner.run(variant, "numbers")
+    comparison = parity.compare(variant, fixed)
+    runner.close()
+    assert (first.joined, fixed.joined) == (False, True)
+    assert comparison is not None
+    assert (comparison.method, comparison.word, comparison.kept) == ("aligned", "close", True)
+    assert comparison.losses == 9
+
+
+def test_a_failure_that_follows_from_another_is_not_the_one_told() -> None:
+    failures = [
+        (0, 1.0, Failure("crash", "RuntimeError: Connection closed by peer [127.0.0.1]")),
+        (1, 2.0, Failure("crash", "ValueError: no data", "train.py", 3)),
+    ]
+    told = first_failure(failures, 2)
+    assert (told.message, told.line) == ("rank 1 of 2: ValueError: no data", 3)
+    assert first_failure(failures[:1], 2).message.startswith("rank 0 of 2: RuntimeError")
+
+
+def test_several_hosts_meet_at_an_endpoint_under_the_name_of_the_run() -> None:
+    arguments = Launcher(4, 2, "host:29500").arguments("run-3")
+    assert arguments[:2] == ("--nnodes", "2")
+    assert arguments[-4:] == ("--rdzv-id", "torchlint-run-3", "--nproc-per-node", "4")
+    assert "--standalone" in TWO.arguments("run-3")

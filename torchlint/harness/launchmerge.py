@@ -1,0 +1,67 @@
+"""What the ranks of one run add up to: the slowest one counts, and the first failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Final
+
+from torchlint.harness.trace import Failure, Trace
+
+__all__ = ["first_failure", "merged"]
+
+_CONSEQUENCE: Final = re.compile(
+    r"Connection (closed|reset|refused)|Broken pipe|NCCL|ProcessGroup|Socket|gloo"
+    r"|[Tt]imed out|store",
+)
+"""What a rank dies of when another one is gone."""
+
+
+def merged(ranks: Sequence[Trace]) -> Trace:
+    """Give one trace for all ranks, none of which failed.
+
+    The times are those of the slowest rank, for which all others wait; a loss is that of the
+    global batch, the mean over ranks, for gradients are averaged so; memory is that of the rank
+    that needs most.
+    """
+    times = tuple(fmean(rank.durations) if rank.durations else 0.0 for rank in ranks)
+    slowest = ranks[max(range(len(ranks)), key=times.__getitem__)]
+    memories = [rank.device_memory for rank in ranks if rank.device_memory is not None]
+    return replace(
+        slowest,
+        ending="full" if all(rank.ending == "full" for rank in ranks) else "ended",
+        taken=min(rank.taken for rank in ranks),
+        losses=_mean_losses(ranks),
+        loss_steps=ranks[0].loss_steps,
+        parameters=ranks[0].parameters,
+        misaligned=next((rank.misaligned for rank in ranks if rank.misaligned), ""),
+        syncs=max((rank.syncs for rank in ranks), key=len),
+        sync_steps=ranks[0].sync_steps,
+        host_memory=max(rank.host_memory for rank in ranks),
+        device_memory=max(memories, default=None),
+        modules=_all(rank.modules for rank in ranks),
+        warnings=_all(rank.warnings for rank in ranks),
+        diverted=_all(rank.diverted for rank in ranks),
+        rank_times=times if any(times) else (),
+        output=ranks[0].output,
+    )
+
+
+def _mean_losses(ranks: Sequence[Trace]) -> tuple[float, ...]:
+    count = min(len(rank.losses) for rank in ranks)
+    if any(len(rank.losses) != count for rank in ranks):
+        return ranks[0].losses
+    return tuple(fmean(losses) for losses in zip(*(rank.losses for rank in ranks), strict=True))
+
+
+def _all(groups: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))  # type: ignore[attr-defined]
+
+
+def first_failure(failures: Sequence[tuple[int, float, Failure]], count: int) -> Failure:
+    """Give the failure that the others follow from, with its rank; each comes with its time."""
+    causes = [each for each in failures if not _CONSEQUENCE.search(each[2].message)]
+    rank, _, failure = min(causes or failures, key=lambda each: each[1])
+    return replace(failure, message=f"rank {rank} of {count}: {failure.message}")

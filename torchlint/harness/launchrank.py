@@ -1,0 +1,90 @@
+"""One rank of a launched run: its own folder, its own output, and how it ends among the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint.harness.overlay import after_import
+from torchlint.harness.plan import Task
+
+__all__ = ["JOINED", "PID", "as_rank", "exit_code", "rank_folder"]
+
+JOINED: Final = "joined"
+"""The file that says that the script made a process group."""
+PID: Final = "pid"
+
+_PATIENCE: Final = 10.0
+"""Seconds that a rank that is done waits for the others: they may still need what it sent."""
+
+
+def rank_folder(folder: Path, rank: int) -> Path:
+    """Give the folder of a rank of this machine."""
+    return folder / f"rank-{rank}"
+
+
+def as_rank(task: Task) -> Task:
+    """Give the task of this rank, in its own folder, and direct there what it prints.
+
+    Final parameters are those of the first rank: after each step all have the same.
+    """
+    local = int(os.environ["LOCAL_RANK"])
+    folder = rank_folder(Path(task.folder), local)
+    folder.mkdir(exist_ok=True)
+    (folder / PID).write_text(str(os.getpid()), encoding="utf-8")
+    if not task.verbose:
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o600), number)
+    after_import("torch.distributed", lambda: _note_joining(folder))
+    first = os.environ["RANK"] == "0"
+    return replace(
+        task,
+        folder=str(folder),
+        reference=task.reference if first else "",
+        recording=_recording(task),
+    )
+
+
+def _recording(task: Task) -> str:
+    """Give where this rank keeps its batches, or finds those of all ranks where it has none."""
+    own = rank_folder(Path(task.recording), int(os.environ["RANK"]))
+    if task.mode == "record":
+        own.mkdir(exist_ok=True)
+    return str(own) if own.is_dir() else task.recording
+
+
+def _note_joining(folder: Path) -> None:
+    """Take note when the script makes a process group, by whatever name it calls the function."""
+    import_name = "torch.distributed"
+    for name in (import_name, f"{import_name}.distributed_c10d"):
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, "init_process_group"):
+            _wrap(module, folder)
+
+
+def _wrap(module: Any, folder: Path) -> None:
+    join = module.init_process_group
+
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        (folder / JOINED).touch()
+        return join(*args, **kwargs)
+
+    module.init_process_group = init_process_group
+
+
+def exit_code(task: Task, failed: bool) -> int:
+    """Wait for the other ranks and give the exit code of this one: a failed one ends them all."""
+    if failed:
+        return 1
+    ranks = int(os.environ["LOCAL_WORLD_SIZE"])
+    traces = [
+        rank_folder(Path(task.folder).parent, rank) / task.trace.name for rank in range(ranks)
+    ]
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and not all(trace.exists() for trace in traces):
+        time.sleep(0.01)
+    return 0
