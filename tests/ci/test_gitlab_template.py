@@ -1,0 +1,55 @@
+"""The GitLab template: valid, and its script run in a shell as a runner runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = yaml.safe_load((ROOT / "templates" / "torchlint.gitlab-ci.yml").read_text("utf-8"))
+JOB = TEMPLATE["torchlint"]
+REPORT = JOB["artifacts"]["reports"]["codequality"]
+SLOW = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
+TOOLS = {
+    "python": '#!/bin/sh\necho "$@" > installed\n',
+    "torchlint": f'#!/bin/sh\nexec "{sys.executable}" -m torchlint "$@"\n',
+}
+
+
+def test_the_template_is_valid() -> None:
+    schema = json.loads((Path(__file__).parent / "schemas" / "gitlab-ci.json").read_text())
+    jsonschema.validate(TEMPLATE, schema)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "found"),
+    [(".", 1, ["TL801"]), (". --exit-zero", 0, ["TL801"]), (". --ignore TL801", 0, [])],
+)
+def test_the_report_is_there_whatever_was_found(
+    tmp_path: Path, arguments: str, code: int, found: list[str]
+) -> None:
+    project, tools = tmp_path / "project", tmp_path / "tools"
+    project.mkdir()
+    tools.mkdir()
+    (project / "slow.py").write_text(SLOW)
+    for name, text in TOOLS.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    variables = {**JOB["variables"], "TORCHLINT_ARGS": arguments}
+    done = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(JOB["script"])],
+        cwd=project,
+        env={**os.environ, **variables, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"},
+        check=False,
+    )
+    assert done.returncode == code
+    assert (project / "installed").read_text() == "-m pip install --quiet torchlint\n"
+    report = json.loads((project / REPORT).read_text())
+    assert [entry["check_name"] for entry in report] == found
