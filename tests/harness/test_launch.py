@@ -10,7 +10,7 @@ import pytest
 from harness.scripts import write
 
 from torchlint.finding import Safety
-from torchlint.harness import launch
+from torchlint.harness import launch, process
 from torchlint.harness.launchmerge import first_failure
 from torchlint.harness.parity import Parity
 from torchlint.harness.plan import ORIGINAL, Launcher, Plan, Task, Variant
@@ -20,7 +20,7 @@ from torchlint.harness.trace import Failure, Trace
 TWO = Launcher(2)
 
 RANKS = """
-    import os, sys, time
+    import os, subprocess, sys, time
 
     import torch
     import torch.distributed as dist
@@ -41,6 +41,9 @@ RANKS = """
             if "die" in sys.argv and rank == 1 and step == 3:
                 os.kill(os.getpid(), 9)
             if "hang" in sys.argv and step == 3:
+                child = subprocess.Popen(["sleep", "1000"])
+                with open(f"{sys.argv[2]}/rank-{rank}/child", "w") as file:
+                    file.write(str(child.pid))
                 time.sleep(1000)
             optimizer.zero_grad()
             net(x).mean().backward()
@@ -88,15 +91,28 @@ def test_a_rank_that_fails_is_named_with_its_error(
     assert (failure.kind, failure.message, failure.line) == (kind, message, line)
 
 
-def test_what_takes_too_long_is_ended_with_all_its_ranks(tmp_path: Path) -> None:
-    failure = launched(tmp_path, RANKS, "hang", timeout=25).failure
-    assert failure is not None
-    assert failure.kind == "timeout"
-    numbers = [int(file.read_text()) for file in (tmp_path / ".run").glob("rank-*/pid")]
-    assert len(numbers) == 2
-    for number in numbers:
-        while _runs(number):
+def test_ctrl_c_ends_all_ranks_and_what_they_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_and_interrupt(*rest: object) -> bool:
+        while len(list(tmp_path.glob(".run/rank-*/child"))) < 2:
             time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "wait", wait_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        launched(tmp_path, RANKS, "hang", str(tmp_path / ".run"))
+    files = [*tmp_path.glob(".run/rank-*/pid"), *tmp_path.glob(".run/rank-*/child")]
+    assert len(files) == 4
+    for file in files:
+        while _runs(int(file.read_text())):
+            time.sleep(0.05)
+
+
+def test_what_takes_too_long_is_told_so(tmp_path: Path) -> None:
+    failure = launched(tmp_path, RANKS, timeout=0.5).failure
+    assert failure is not None
+    assert (failure.kind, failure.line) == ("timeout", 0)
 
 
 def _runs(number: int) -> bool:
@@ -104,24 +120,6 @@ def _runs(number: int) -> bool:
         return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-
-
-def test_a_script_without_a_process_group_is_seen_to_be_one_process(tmp_path: Path) -> None:
-    text = """
-        import os
-
-        import torch
-        x = torch.nn.Parameter(torch.ones(1))
-        optimizer = torch.optim.SGD([x])
-        for _ in range(20):
-            x.sum().backward()
-            optimizer.step()
-        """
-    script = write(tmp_path, text)
-    runner = Runner(Plan(script, steps=8, warmup=1, device="cpu", launcher=TWO), None)
-    trace = runner.run(ORIGINAL, "numbers")
-    runner.close()
-    assert (trace.joined, trace.rank_times, trace.taken) == (False, (), 9)
 
 
 def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: Path) -> None:
