@@ -141,8 +141,25 @@ class _Reader:
         logarithm = self._applied(call, "log")
         if logarithm is not None:
             return Formula(logarithm, _FUNCTIONAL, "logsigmoid", x)
+        named = self._logarithm_of_name(call)
+        if named is not None:
+            return Formula(named, _FUNCTIONAL, "logsigmoid", x, fixed=False)
         outer = self._times(call, x)
         return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7)) if outer else None
+
+    def _logarithm_of_name(self, call: cst.Call) -> cst.Call | None:
+        """Give the logarithm of what a line of the same block named after a sigmoid."""
+        assign = self.script.parent(call)
+        if not isinstance(assign, cst.Assign):
+            return None
+        name = assign.targets[0].target
+        if len(assign.targets) != 1 or not isinstance(name, cst.Name):
+            return None
+        binding = self.script.scopes.stored(name)
+        home = self.script.function(call) or self.script.tree.module
+        uses = list(self.script.scopes.uses(binding, home)) if binding is not None else []
+        applied = [self._applied(use, "log") for use in uses]
+        return applied[0] if len(applied) == 1 else None
 
     def _exponential(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
         if not self._is_plain(x):

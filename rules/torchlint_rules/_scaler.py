@@ -11,6 +11,7 @@ from torchlint.api import Fix, Kind, Loop, Role, Safety, ScalerCall, Script
 
 __all__ = ["Misuse", "misuses"]
 
+_NETWORKS: Final = frozenset(("model", "net", "network"))
 _BUG: Final = "the step it repairs fails or goes wrong today"
 
 
@@ -484,16 +485,24 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
     keeps = any(
         isinstance(other.func, cst.Attribute)
         and other.func.attr.value == "state_dict"
-        and script.kind(other.func.value) is Kind.MODULE
+        and _is_network(script, other.func.value)
         for other in script.within(holder, cst.Call)
     )
     named = isinstance(holder, cst.Dict) and any(
         isinstance(element, cst.DictElement)
         and isinstance(element.key, cst.SimpleString)
-        and {"model", "net", "network"} & set(script.words(element.key.value))
+        and _NETWORKS & set(script.words(element.key.value))
         for element in holder.elements
     )
     return holder if keeps or named else None
+
+
+def _is_network(script: Script, node: cst.BaseExpression) -> bool:
+    """Whether something is a network, by its name where nothing shows what it is."""
+    kind = script.kind(node)
+    return kind is Kind.MODULE or (
+        kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.words(script.code(node))))
+    )
 
 
 def _in_test(script: Script, node: cst.CSTNode) -> bool:

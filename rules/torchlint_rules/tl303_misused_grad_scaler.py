@@ -236,6 +236,26 @@ class MisusedGradScaler(Rule):
             !         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                       torch.save(state, "last.pt")
             """,
+        "a checkpoint handed to a function, of a network by its name": """
+              import torch
+              from models import build
+              from utils import save_checkpoint
+              def train(g_model, loader, optimizer, scaler):
+                  for x, y in loader:
+                      optimizer.zero_grad()
+                      scaler.scale(g_model(x, y)).backward()
+                      scaler.step(optimizer)
+                      scaler.update()
+              def main(loader):
+                  scaler = torch.amp.GradScaler("cuda")
+                  g_model, optimizer = build()
+                  for epoch in range(9):
+                      train(g_model, loader, optimizer, scaler)
+                      save_checkpoint(
+            !             {"state_dict": g_model.state_dict(), "optimizer": optimizer.state_dict()},
+                          "last.pth",
+                      )
+            """,
         "a checkpoint that is an object": """
               import torch
               def train(model, loader, optimizer, Snapshot):

@@ -303,6 +303,18 @@ class HandwrittenAttention(Rule):
             !         attn = sim.softmax(dim=-1)
                       return einsum("b i j, b j d -> b i d", attn, v)
             """,
+        "a function of another file masks the scores": """
+              import torch
+              import torch.nn.functional as F
+              from util import mask_
+              def attend(q, k, v, causal):
+                  dot = torch.bmm(q, k.transpose(1, 2)) / q.size(-1) ** 0.5
+                  assert dot.size() == (q.size(0), q.size(1), k.size(1))
+                  if causal:
+                      mask_(dot, maskval=float("-inf"), mask_diagonal=False)
+            !     dot = F.softmax(dot, dim=2)
+                  return torch.bmm(dot, v)
+            """,
         "scaled where a scale is given": """
               import torch
               import torch.nn.functional as F

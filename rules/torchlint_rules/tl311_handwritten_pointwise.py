@@ -138,6 +138,12 @@ class HandwrittenPointwise(Rule):
             +     return F.logsigmoid(x) * mask
               print(torch.ones(1))
             """,
+        "the logarithm of a sigmoid that has a name: reported": """
+              import torch
+              def focal(x, t, w):
+                  p = (x * (2 * t - 1)).sigmoid()
+            !     return -w * p.log()
+            """,
         "softplus": """
               import torch
               import torch.nn.functional as F

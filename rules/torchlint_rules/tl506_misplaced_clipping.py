@@ -117,6 +117,21 @@ class MisplacedClipping(Rule):
                       optimizer.step()
                       optimizer.zero_grad()
             """,
+        "with each micro-batch, in a branch: reported": """
+              import torch
+              for i, (x, y) in enumerate(train_loader):
+                  loss = criterion(model(x), y) / args.accumulation
+                  if args.fp16:
+                      with amp.scale_loss(loss, optimizer) as scaled:
+                          scaled.backward()
+            !         torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+                  else:
+                      loss.backward()
+            !         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                  if (i + 1) % args.accumulation == 0:
+                      optimizer.step()
+                      optimizer.zero_grad()
+            """,
         "the old name": """
               import torch
             - torch.nn.utils.clip_grad_norm(model.parameters(), 1.0)
@@ -361,7 +376,9 @@ def _said(
                 f"`{name}` clips with each micro-batch what is not yet added up; clip once, before "
                 "the step"
             )
-            return message, "Clip before the step", into_closing(script, call, closing)
+            direct = script.parent(script.statement(call)) is script.parent(closing)
+            inside = into_closing(script, call, closing) if direct else None
+            return message, "Clip before the step", inside
     return None
 
 
@@ -374,18 +391,30 @@ def _order_message(script: Script, clip: Clip) -> str:
 
 
 def _clips_each_part(script: Script, call: cst.Call, closing: cst.If) -> bool:
-    """Whether a clipping stands before the `if` that steps, in the same block, after backward."""
+    """Whether a clipping stands before the `if` that steps, in its block, after backward."""
     block = script.parent(closing)
     if script.tree.inside(call, closing) or not isinstance(block, cst.IndentedBlock):
         return False
     if any(_is_scaled(script, each) for each in script.within(closing.body, cst.Call)):
         return False
-    if script.parent(script.statement(call)) is not block:
+    if not script.tree.inside(call, block) or not _branches_only(script, call, block):
         return False
     if script.tree.order(call) > script.tree.order(closing):
         return False
     acts = [each for each in script.updates.within(block) if each.act is Act.BACKWARD]
     return any(script.tree.order(each.at) < script.tree.order(call) for each in acts)
+
+
+def _branches_only(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> bool:
+    """Whether nothing but `if`s and `with`s that do not count passes stand between the two."""
+    for outer in script.tree.ancestors(node):
+        if outer is block:
+            return True
+        if isinstance(outer, (cst.For, cst.While, cst.FunctionDef, cst.Lambda, cst.Try)):
+            return False
+        if isinstance(outer, cst.If) and "%" in script.code(outer.test):
+            return False
+    return False
 
 
 def _is_scaled(script: Script, call: cst.Call) -> bool:

@@ -209,6 +209,21 @@ class EvaluationWithGradients(Rule):
             +     with torch.no_grad():
             +         hits = (model(x).argmax(1) == y).sum()
             """,
+        "the test data, now and then": """
+              import torch
+              cnn = torch.nn.Linear(4, 2)
+              for step, (x, y) in enumerate(train_loader):
+                  loss = loss_func(cnn(x), y)
+                  optimizer.zero_grad()
+                  loss.backward()
+                  optimizer.step()
+                  if step % 50 == 0:
+            -         test_output = cnn(test_x)
+            +         with torch.no_grad():
+            +             test_output = cnn(test_x)
+                      accuracy = (test_output.argmax(1) == test_y).float().mean()
+                      print(accuracy)
+            """,
         "a loss with its graph is returned out of sight": """
               import torch
             + @torch.no_grad()
@@ -367,6 +382,25 @@ class EvaluationWithGradients(Rule):
                     while not done:
                         state, reward, done, _ = env.step(policy_net(state).argmax())
             """,
+        "the other network learns now and then": """
+            import torch
+            for i, (x, _) in enumerate(train_loader):
+                optimizer_d.zero_grad()
+                d_loss = net_d(net_g(z).detach()).mean() - net_d(x).mean()
+                d_loss.backward()
+                optimizer_d.step()
+                if i % 5 == 0:
+                    g_loss = -net_d(net_g(z)).mean()
+                    g_loss.backward()
+                    optimizer_g.step()
+                if i % 4 == 0:
+                    penalty = net_d(x).square().mean()
+                    total = d_loss.detach() + penalty
+                    total.backward()
+                if i % 2 == 0:
+                    with torch.no_grad():
+                        save(net_g(z))
+            """,
         "a teacher in a training loop": """
             import torch
             def train(student_model, teacher_model, train_loader):
@@ -462,13 +496,18 @@ class EvaluationWithGradients(Rule):
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, fate))
         for call in _metrics(script):
-            message = (
-                f"`{script.code(call)}` is run for a metric only, yet records a graph: put it "
-                "under `torch.no_grad()`"
-            )
-            edits = wrapped(script, script.statement(call))
-            fix = Fix.exact("Compute the metric without gradients", edits) if edits else None
-            yield Finding(self.code, script.span(call), message, fix)
+            yield self._aside(script, call, "a metric only")
+        for call in _looks(script):
+            yield self._aside(script, call, "a look at its output only")
+
+    def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
+        message = (
+            f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
+            "under `torch.no_grad()`"
+        )
+        edits = wrapped(script, script.statement(call))
+        fix = Fix.exact("Run it without gradients", edits) if edits else None
+        return Finding(self.code, script.span(call), message, fix)
 
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
@@ -524,6 +563,27 @@ def _metrics(script: Script) -> Iterator[cst.Call]:
                 and not script.needs_gradients(line)
             ):
                 yield call
+
+
+def _looks(script: Script) -> Iterator[cst.Call]:
+    """Yield the forward calls that a training loop makes in some of its passes, to look at."""
+    for loop in script.loops(Role.TRAIN_BATCH):
+        for branch in script.within(loop.node.body, cst.If):
+            if "%" not in script.code(branch.test):
+                continue
+            calls = [
+                call
+                for call in script.within(branch.body, cst.Call)
+                if script.module_call(call) is not None
+                and script.batch_loop(call) is loop
+                and not script.is_cut_off(call)
+            ]
+            if not calls or any(script.grad(call) is not Grad.ON for call in calls):
+                continue
+            if not script.only_measures(branch.body) or script.needs_gradients(branch.body):
+                continue
+            if script.outcome(branch.body, calls) is Fate.DROPPED:
+                yield from calls
 
 
 def _compares(script: Script, line: cst.SimpleStatementLine) -> bool:

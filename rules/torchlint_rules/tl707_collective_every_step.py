@@ -18,6 +18,7 @@ _COLLECTIVES: Final = tuple(
         "gather_object broadcast"
     ).split()
 )
+_LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
     r"(?:all_reduce|allreduce|reduce|average|gather)_\w*(?:loss|losses|metric|metrics|mean)\w*"
@@ -35,8 +36,8 @@ _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parame
 class CollectiveEveryStep(Rule):
     """
     ## What it does
-    Flags a `barrier()` in each pass of a training loop, and a loss or another measured number that
-    is sent through all processes in each pass, though nothing is trained with the result.
+    Flags a `barrier()` in each pass of a loop over batches, and a loss or another measured number
+    that is sent through all processes in each pass, though nothing is trained with the result.
 
     ## Why it is slow
     A collective makes all processes wait for the slowest, once more per step, and the network
@@ -148,6 +149,18 @@ class CollectiveEveryStep(Rule):
             !     dist.all_reduce(correct, op=dist.ReduceOp.SUM)
                   total += correct
             """,
+        "an evaluation can add up before it reduces": """
+              import torch
+              import torch.distributed as dist
+              def validate(model, loader, criterion, meter):
+                  model.eval()
+                  with torch.no_grad():
+                      for x, y in loader:
+                          loss = criterion(model(x), y)
+            !             dist.barrier()
+            !             dist.all_reduce(loss)
+                          meter.update(loss.item())
+            """,
     }
     valid = {
         "now and then, and once per epoch": """
@@ -229,14 +242,6 @@ class CollectiveEveryStep(Rule):
                 criterion(torch.cat(parts)).backward()
                 optimizer.step()
             """,
-        "an evaluation, where the sum is what is wanted": """
-            import torch
-            import torch.distributed as dist
-            with torch.no_grad():
-                for x in loader:
-                    loss = model(x).mean()
-                    dist.all_reduce(loss)
-            """,
         "a reduction of another kind": """
             import torch
             from functools import reduce
@@ -264,9 +269,12 @@ class CollectiveEveryStep(Rule):
 
 
 def _of_barrier(script: Script, call: cst.Call) -> str:
+    loop = script.batch_loop(call)
+    trains = loop is not None and loop.role is Role.TRAIN_BATCH
+    why = "averaging the gradients keeps them in step" if trains else "no batch needs the others"
     return (
         f"`{script.code(call)}` makes all processes wait for the slowest in every batch, though "
-        "averaging the gradients keeps them in step: take it out of the loop"
+        f"{why}: take it out of the loop"
     )
 
 
@@ -279,9 +287,9 @@ def _of_number(script: Script, call: cst.Call, measured: cst.Name) -> str:
 
 
 def _is_hot(script: Script, call: cst.Call) -> bool:
-    """Whether each pass of a training loop makes a call."""
+    """Whether each pass of a loop over batches makes a call."""
     loop = script.batch_loop(call)
-    return loop is not None and loop.role is Role.TRAIN_BATCH and script.heat(call) is Heat.HOT
+    return loop is not None and loop.role in _LOOPS and script.heat(call) is Heat.HOT
 
 
 def _helpers(script: Script) -> Iterator[cst.Call]:

@@ -17,6 +17,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Attention", "Attentions", "ScoreMask"]
 
 _SOFTMAX: Final = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
+_METADATA: Final = ("dtype", "device", "size", "shape", "dim")
 _DROPOUT: Final = "torch.nn.functional.dropout"
 _PRODUCTS: Final = frozenset({"torch.matmul", "torch.bmm"})
 _LAST_TWO: Final = (frozenset({-2, -1}), frozenset({1, 2}), frozenset({2, 3}))
@@ -352,7 +353,8 @@ class _Reader:
             if use in known:
                 continue
             holder = self.tree.parent(use)
-            if isinstance(holder, cst.Attribute) and holder.attr.value in ("dtype", "device"):
+            asks = isinstance(holder, cst.Attribute) and holder.attr.value in _METADATA
+            if asks or self._is_masked_out_of_sight(use, known[0]):
                 self.plain = False
             elif not self._fills_in_place(use, known[0]):
                 return None
@@ -445,6 +447,18 @@ class _Reader:
             return False
         self._masked(line, changed[1])
         return True
+
+    def _is_masked_out_of_sight(self, use: cst.Name, end: cst.Name) -> bool:
+        """Whether a statement hands the scores to a function that masks, `mask_(scores)`."""
+        holder = self.tree.parent(use)
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return (
+            isinstance(call, cst.Call)
+            and call.args[0] is holder
+            and isinstance(self.tree.parent(call), cst.Expr)
+            and "mask" in _last(call.func).lower()
+            and self.tree.order(use) < self.tree.order(end)
+        )
 
     def _sole_of_branch(self, node: cst.CSTNode) -> cst.If | None:
         """Give the `if` without an `else` of which a statement is the whole body."""

@@ -390,6 +390,10 @@ class Script:
         ]
         return node.value if len(mentions) == 2 and use.value not in scope.outward else None
 
+    def is_arithmetic(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression only computes with numbers and with what the host reads."""
+        return self._readings.is_arithmetic(node)
+
     def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
         """Whether each pass of a loop needs a value on the host, leaving some nodes out."""
         return self._readings.needed_in(loop, reading, besides)
@@ -433,6 +437,10 @@ class Script:
     def fate(self, evaluation: Evaluation) -> Fate:
         """Say what becomes of the graphs that the networks run in an evaluation make."""
         return self._outflow.fate(evaluation.body, [each.call for each in evaluation.forwards])
+
+    def outcome(self, region: cst.CSTNode, calls: list[cst.Call]) -> Fate:
+        """Say what becomes of the graphs that calls, and what else a region runs, make."""
+        return self._outflow.fate(region, calls)
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Whether the graph that a call makes ends in the very expression."""
