@@ -48,6 +48,9 @@ def test_an_unsafe_fix_says_why(vscode: Editor, workspace: Path) -> None:
     )
     vscode.open(uri, text)
     found = find(vscode.diagnostics(uri), "TL401")
+    (note,) = found.related_information or ()
+    assert note.location.uri == uri
+    assert note.location.range.start.line == 1
     fix, *_ = vscode.actions(uri, found.range, "quickfix")
     assert fix.title.startswith("Pass `bias=False` (TL401, unsafe: ")
     assert fix.is_preferred is None
