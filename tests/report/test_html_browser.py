@@ -116,11 +116,11 @@ def test_the_table_has_a_row_for_each_fix_and_for_all_and_kept(browser: Browser)
         *("FASTER", "SAME", "SLOWER", "DIFFERENT", "UNSURE", "DIFFERENT", "FASTER")
     ]
     assert rows[0][2:] == [
-        "1.80x (1.70x to 1.90x): 18 ms -> 10 ms a step",
+        "1.80x (1.70x to 1.90x): 18 ms → 10 ms a step",
         "equal bit for bit (60 losses, 8 parameters)",
-        "2 -> 0",
-        "50% -> 10% of the time",
-        "256 -> 512 MiB",
+        "2 → 0",
+        "50% → 10% of the time",
+        "256 → 512 MiB",
     ]
     heads = browser.ask(
         "return [...document.querySelectorAll('.verdicts th')].map(head => head.innerText)"

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import report_of
 
+from torchlint.config import FORMATS
 from torchlint.edit import Edit, Span, apply_edits
 from torchlint.finding import Finding, Fix, Note
-from torchlint.report.formats import FORMATS, render
+from torchlint.report.formats import render
 from torchlint.report.paint import Paint
 from torchlint.report.unified import diff_bytes
 from torchlint.source import Source

@@ -7,10 +7,11 @@ from report_samples import SCRIPT, report_of, sample_findings, span_of
 from syrupy.assertion import SnapshotAssertion
 
 from torchlint import __version__
+from torchlint.config import FORMATS
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.report.entry import Report
-from torchlint.report.formats import FORMATS, render
+from torchlint.report.formats import render
 from torchlint.report.paint import Paint
 from torchlint.report.unified import diff_bytes, diff_lines
 from torchlint.source import Source

@@ -34,6 +34,8 @@ _TONES: Final = {
     Verdict.UNSURE: "open",
 }
 _KINDS: Final = {"all": "all fixes together", "kept": "kept fixes together"}
+_LONG: Final = "because"
+"""The fact that is told in a fix's own section, for want of room in the table."""
 _CLASSES: Final = {"+": "added", "-": "removed", "@": "hunk", "\\": "hunk"}
 
 
@@ -125,9 +127,9 @@ def _sections(report: Report) -> list[_Section]:
 
 
 def _labels(sections: list[_Section]) -> list[str]:
-    """Give the facts that any of the variants has."""
+    """Give the facts that any of the variants has, for the columns of the table."""
     labels = [label for section in sections for label, text in section.facts.items() if text]
-    return list(dict.fromkeys(labels))
+    return [label for label in dict.fromkeys(labels) if label != _LONG]
 
 
 def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
