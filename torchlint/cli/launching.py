@@ -1,7 +1,9 @@
-"""The options that say how a script of several processes is launched."""
+"""Where a script that is measured runs, how it is launched, and how it ends."""
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +12,25 @@ import click
 from torchlint.cli.options import Command
 from torchlint.harness.plan import Launcher
 
-__all__ = ["launch_options", "launcher"]
+__all__ = ["device_option", "end_on_sigterm", "launch_options", "launcher"]
+
+
+def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
+        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda or cuda:N")
+    return value
+
+
+def device_option(command: Command) -> Command:
+    """Add `--device`."""
+    return click.option(
+        "--device",
+        default="auto",
+        callback=_device,
+        show_default=True,
+        metavar="auto|cpu|cuda|cuda:N",
+        help="What the script gets to see.",
+    )(command)
 
 
 def launch_options(command: Command) -> Command:
@@ -45,6 +65,16 @@ def launch_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM go the way of Ctrl-C, which ends all that was started."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Go the way of Ctrl-C, which ends all that was started."""
+    raise KeyboardInterrupt
 
 
 def launcher(options: Mapping[str, Any]) -> Launcher | None:

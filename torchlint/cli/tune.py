@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from torchlint.cli.failure import fail
+from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
 from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
+from torchlint.notebook import is_notebook
 
 if TYPE_CHECKING:
     from torchlint.harness.tuningpace import LoaderSeen
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
-
-
-def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
-        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda or cuda:N")
-    return value
 
 
 @click.command()
@@ -46,14 +40,7 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     help="Seconds that the search may take.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of every generator.")
-@click.option(
-    "--device",
-    default="auto",
-    callback=_device,
-    show_default=True,
-    metavar="auto|cpu|cuda|cuda:N",
-    help="What the script gets to see.",
-)
+@device_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
@@ -75,6 +62,11 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
     size is reported, never written.
     """
     refuse_notebook("tune", script)
+    if is_notebook(str(script)):
+        raise click.ClickException(
+            f"tune runs scripts, and {script} is a notebook: "
+            f"`jupyter nbconvert --to script {script}` makes a script of it"
+        )
     for module in ("torch", "psutil"):
         if find_spec(module) is None:
             raise click.ClickException(
@@ -94,7 +86,7 @@ def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> in
     from torchlint.report.verification import failure_line
 
     plan = TuningPlan(script, args, **{name: options[name] for name in _PLAN})
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_on_sigterm()
     try:
         with _progress() as notify, Runs(plan, notify) as runs:
             call = find_call(runs.survey.made)
@@ -130,11 +122,6 @@ def _not_here(script: Path, loader: LoaderSeen) -> str:
         f"{script}{line}: {maker} makes the loader that the script trains from, so there is no "
         f"call whose settings could be changed: set {maker}'s own options for it"
     )
-
-
-def _interrupt(number: int, frame: object) -> None:
-    """Go the way of Ctrl-C, which ends all that was started."""
-    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
-import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +11,7 @@ from typing import Any, Final
 import click
 
 from torchlint.cli.failure import fail, remark, warn
-from torchlint.cli.launching import launch_options, launcher
+from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
@@ -33,12 +31,6 @@ __all__ = ["verify"]
 _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose", "quick")
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """What --quick takes where nothing else was said."""
-
-
-def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
-        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda or cuda:N")
-    return value
 
 
 @click.command()
@@ -67,14 +59,7 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     help="How often to run each, there and back.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of every generator.")
-@click.option(
-    "--device",
-    default="auto",
-    callback=_device,
-    show_default=True,
-    metavar="auto|cpu|cuda|cuda:N",
-    help="What the script gets to see.",
-)
+@device_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
@@ -124,7 +109,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     )
     unsafe = options["unsafe_fixes"] is not False
     run = Run({**options, "unsafe_fixes": unsafe, "quiet": False})
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_on_sigterm()
     try:
         with progress_bar() as notify, Session(plan, notify) as session:
             fixes, report = _measure(run, session, options)
@@ -151,11 +136,6 @@ def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
         given = {name for name in _QUICK if ctx.get_parameter_source(name) is not default}
         settings.update({name: value for name, value in _QUICK.items() if name not in given})
     return settings
-
-
-def _interrupt(number: int, frame: object) -> None:
-    """Go the way of Ctrl-C, which ends all that was started."""
-    raise KeyboardInterrupt
 
 
 def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes, Report]:

@@ -26,6 +26,8 @@ _UNTIL: Final[Mapping[Knob, float]] = {
 """The share of the budget that is used up at the end of each setting."""
 _AT_LEAST: Final = 3
 """Values of a setting that are tried even when its share of the budget is gone."""
+_ALWAYS: Final = 2
+"""Numbers of workers that are tried whatever the budget: less would be no answer."""
 _PREFETCH_MOST: Final = 8
 _WORKERS_MOST: Final = 16
 _MOST_TOLERANCE: Final = 0.2
@@ -95,7 +97,7 @@ class _Series:
         if value not in self.tried:
             self.tried.append(value)
         if not self.runs.times(self.values(value)):
-            if not self.runs.fits(1.0 if len(self.tried) <= _AT_LEAST else _UNTIL[self.knob]):
+            if not self._may_run():
                 self.not_tried = _OUT_OF_TIME
                 self.tried.remove(value)
                 return None
@@ -105,6 +107,13 @@ class _Series:
         rates = self.rates()
         rivals = [rate.value for other, rate in rates.items() if other != value]
         return not rivals or rates[value].value > max(rivals) * (1 + TOLERANCE)
+
+    def _may_run(self) -> bool:
+        """Whether there is time for a value that has just been put on the list."""
+        tried = len(self.tried)
+        if self.knob == "num_workers" and tried <= _ALWAYS:
+            return True
+        return self.runs.fits(1.0 if tried <= _AT_LEAST else _UNTIL[self.knob])
 
     def rates(self) -> dict[int, Rate]:
         """Give the rate of every value that was timed."""

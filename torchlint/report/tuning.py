@@ -84,7 +84,9 @@ def _setting(report: TuningReport, setting: Searched, paint: Paint) -> Iterator[
 def _answer(setting: Searched, paint: Paint) -> str:
     """Say which value to take."""
     if not setting.changes:
-        return paint.added(f"{setting.current} is right") + _why_right(setting)
+        reason = _why_right(setting)
+        word = "is right" if reason else "stays: no other value could be measured"
+        return paint.added(f"{setting.current} {word}") + reason
     gain = setting.gain
     change = f"{setting.current} -> {setting.choice}"
     if gain is None:
@@ -195,8 +197,8 @@ def _what_to_do(
         searched = report.setting("num_workers").trials
         yield (
             "Nothing to change: the loader's settings are right as they are."
-            if searched
-            else "Nothing was found to change: too few values were tried."
+            if sum(trial.rate is not None for trial in searched) > 1
+            else "Nothing was found to change: too few values could be measured."
         )
         return
     if site is None:
