@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from cli_shell import Shell
 
+from torchlint.report.formats import FORMATS
+
 SCRIPT = """\
 import torch
 
@@ -141,9 +143,7 @@ def test_a_report_without_files_is_of_its_script_and_may_lie_elsewhere(quick: Sh
     assert done.stdout.startswith("runs/a.py:5:5: XY301")
 
 
-@pytest.mark.parametrize(
-    "form", ["full", "concise", "grouped", "json", "json-lines", "sarif", "github"]
-)
+@pytest.mark.parametrize("form", FORMATS)
 def test_every_format_has_the_same_findings_in_the_same_order(quick: Shell, form: str) -> None:
     report = document(variant("XY201", ratio=1.2), variant("XY301", ratio=3))
     done = measured(quick, report, "--output-format", form)
