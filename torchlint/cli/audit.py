@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchlint.cli.options import color_option, target_options
+from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.edit import Span
@@ -32,7 +33,7 @@ __all__ = ["audit"]
 )
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json", "markdown"]),
+    type=OneOf(["text", "json", "markdown"]),
     default="text",
     show_default=True,
     help="The form of the checklist.",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchlint.cli.baseline import KnownFindings, known_findings
 from torchlint.cli.failure import remark
 from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
@@ -19,11 +18,9 @@ from torchlint.cli.options import (
     run_options,
 )
 from torchlint.cli.run import STDIN, Run, refused
-from torchlint.cli.terminal import paint_for, with_progress
-from torchlint.engine import FileResult, check_bytes, check_paths
+from torchlint.engine import FileResult, check_bytes
 from torchlint.report.entry import Entry, Report
 from torchlint.report.escape import printable
-from torchlint.report.formats import render
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
@@ -39,28 +36,41 @@ __all__ = ["check"]
 @report_options
 @measured_options
 @click.option("--add-ignore", is_flag=True, help="Silence every finding by a comment on its line.")
+@click.option("--write-baseline", is_flag=True, help="Write the findings to the baseline.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """Report what makes training slow.
 
     PATHS are files and folders, by default the current one; `-` is standard input.
     """
+    if options["watch"]:
+        from torchlint.cli.watch import watch
+
+        ctx.exit(watch(lambda: _check(paths, options), paths, options))
+    ctx.exit(_check(paths, options))
+
+
+def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
+    """Check once and give the exit code."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
-    if reads_stdin and options["add_ignore"]:
-        raise click.UsageError("`--add-ignore` writes to files, not to standard input")
+    for action in ("add_ignore", "write_baseline"):
+        if reads_stdin and options[action]:
+            name = action.replace("_", "-")
+            raise click.UsageError(f"`--{name}` writes to files, not to standard input")
     if options["show_files"]:
-        ctx.exit(show_files(run, paths))
+        return show_files(run, paths)
     if options["add_ignore"]:
         from torchlint.cli.addignore import add_ignores
 
-        ctx.exit(add_ignores(run, _results(run, run.files(paths))))
+        return add_ignores(run, run.results(run.files(paths)))
+    known = known_findings(run, options["write_baseline"])
     files = () if reads_stdin else run.files(paths)
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
     measured = measured_report(options, names)
-    results = _stdin_result(run) if reads_stdin else _results(run, files)
-    ctx.exit(_report(run, results, measured))
+    results = _stdin_result(run) if reads_stdin else run.results(files)
+    return _report(run, results, measured, known)
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:
@@ -70,36 +80,37 @@ def show_files(run: Run, paths: tuple[Path, ...]) -> int:
     return run.code(False)
 
 
-def _results(run: Run, files: tuple[Path, ...]) -> Iterator[FileResult]:
-    with refused():
-        results = check_paths(files, run.project, jobs=run.options["jobs"], cache_dir=run.cache_dir)
-        yield from with_progress(results, len(files), wanted=not run.quiet)
-
-
 def _stdin_result(run: Run) -> list[FileResult]:
     data, path, rules, settings = run.stdin()
     with refused():
         return [check_bytes(data, path, rules, settings)]
 
 
-def _report(run: Run, results: Iterable[FileResult], measured: MeasuredReport | None) -> int:
+def _report(
+    run: Run,
+    results: Iterable[FileResult],
+    measured: MeasuredReport | None,
+    known: KnownFindings | None,
+) -> int:
     entries: list[Entry] = []
     files = suppressed = 0
-    for result in results:
+    for result in results if known is None else known.noting(results):
         files += 1
         suppressed += result.suppressed
         run.report_errors(result.errors)
         if result.source is not None:
             entries += run.entries(result.source, result.findings)
     options = run.options
-    hidden = ""
+    if known is not None and options["write_baseline"]:
+        return known.write(entries)
+    hidden: list[str] = []
+    if known is not None:
+        known.mention_gone(entries)
+        entries = known.unknown(entries, hidden)
     if measured is not None:
-        entries, hidden = without_cheap(measured.ranked(entries), options["min_cost"])
-    report = Report(tuple(entries), files, run.failed, run.quiet, hidden)
-    if options["verbose"]:
+        entries = without_cheap(measured.ranked(entries), options["min_cost"], hidden)
+    report = Report(tuple(entries), files, run.failed, run.quiet, tuple(hidden))
+    if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
-    run.deliver(
-        partial(render, report, name=options["output_format"], statistics=options["statistics"]),
-        paint_for(options["color"], sys.stdout),
-    )
+    run.deliver(report)
     return run.code(bool(entries))

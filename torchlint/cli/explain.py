@@ -7,6 +7,7 @@ import sys
 import click
 
 from torchlint.cli.options import color_option
+from torchlint.cli.parameters import RuleWord
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.registry import load_registry
@@ -17,9 +18,9 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("rule")
+@click.argument("rule", type=RuleWord())
 @color_option
-def explain(rule: str, color: str) -> None:
+def explain(rule: str, color: str | None) -> None:
     """Print the page of one rule.
 
     RULE is a code such as TL201 or a name such as sync-in-training-loop.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from torchlint.cli.baseline import KnownFindings, known_findings
 from torchlint.cli.check import show_files
 from torchlint.cli.failure import remark
 from torchlint.cli.options import (
@@ -18,14 +18,16 @@ from torchlint.cli.options import (
     report_options,
     run_options,
 )
+from torchlint.cli.questions import Questions
 from torchlint.cli.run import Run, refused
-from torchlint.cli.terminal import paint_for, with_progress
-from torchlint.engine import FixResult, WriteError, fix_bytes, fix_paths, write_atomic
-from torchlint.finding import Safety
+from torchlint.cli.terminal import with_progress
+from torchlint.engine import Accept, FixResult, WriteError, fix_bytes, fix_paths, write_atomic
+from torchlint.finding import Finding, Safety
 from torchlint.report.entry import Entry, Report
-from torchlint.report.formats import TEXT, render
+from torchlint.report.formats import TEXT
 from torchlint.report.summary import plural
 from torchlint.report.unified import diff_bytes, diff_lines
+from torchlint.source import Source
 
 __all__ = ["fix"]
 
@@ -33,6 +35,7 @@ __all__ = ["fix"]
 @click.command()
 @paths_argument
 @click.option("--apply", is_flag=True, help="Write the fixes and report what is left.")
+@click.option("--interactive", is_flag=True, help="Ask for each fix whether to write it.")
 @configuration_options
 @run_options
 @report_options
@@ -43,27 +46,62 @@ def fix(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     PATHS are files and folders, by default the current one; `-` is standard input, whose fixed
     text `--apply` prints.
     """
+    if options["watch"]:
+        if options["interactive"]:
+            raise click.UsageError("`--watch` and `--interactive` cannot go together")
+        from torchlint.cli.watch import watch
+
+        ctx.exit(watch(lambda: _fix(paths, options), paths, options))
+    ctx.exit(_fix(paths, options))
+
+
+def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
+    """Fix once and give the exit code."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
+    if reads_stdin and options["interactive"]:
+        raise click.UsageError("`--interactive` writes to files, not to standard input")
     if options["show_files"]:
-        ctx.exit(show_files(run, paths))
-    results = _stdin_result(run) if reads_stdin else _results(run, run.files(paths))
-    if not options["apply"]:
-        ctx.exit(_show(run, results))
-    ctx.exit(_print_fixed(run, *results) if reads_stdin else _apply(run, results))
+        return show_files(run, paths)
+    known = known_findings(run, write=False)
+    questions = Questions(run) if options["interactive"] else None
+    accept = _accept(run, known, questions)
+    results = (
+        _stdin_result(run, accept)
+        if reads_stdin
+        else _results(run, run.files(paths), accept, asks=questions is not None)
+    )
+    if not (options["apply"] or questions):
+        return _show(run, results)
+    return _print_fixed(run, *results) if reads_stdin else _apply(run, results, known)
 
 
-def _results(run: Run, files: tuple[Path, ...]) -> Iterator[FixResult]:
+def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) -> Accept | None:
+    """Give what decides on a fix: known findings are left alone, then the user is asked."""
+    if known is None:
+        return None if questions is None else questions.ask
+
+    def accept(source: Source, finding: Finding) -> bool:
+        (entry,) = run.entries(source, [finding])
+        return not known.knows(entry) and (questions is None or questions.ask(source, finding))
+
+    return accept
+
+
+def _results(
+    run: Run, files: tuple[Path, ...], accept: Accept | None, asks: bool
+) -> Iterator[FixResult]:
+    jobs = 1 if asks else run.settings.jobs
     with refused():
-        results = fix_paths(files, run.project, jobs=run.options["jobs"], cache_dir=run.cache_dir)
-        yield from with_progress(results, len(files), wanted=not run.quiet)
+        results = fix_paths(files, run.project, jobs=jobs, cache_dir=run.cache_dir, accept=accept)
+        yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 
 
-def _stdin_result(run: Run) -> list[FixResult]:
+def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
     data, path, rules, settings = run.stdin()
     with refused():
-        return [fix_bytes(data, path, rules, settings)]
+        return [fix_bytes(data, path, rules, settings, accept)]
 
 
 def _show(run: Run, results: Iterable[FixResult]) -> int:
@@ -80,8 +118,8 @@ def _show(run: Run, results: Iterable[FixResult]) -> int:
 
 
 def _deliver_diff(run: Run, result: FixResult, first: bool) -> None:
-    file: Path | None = run.options["output_file"]
-    paint = paint_for(run.options["color"], sys.stdout)
+    file = run.settings.output_file
+    paint = run.paint
     if file is not None:
         run.write_file(file, diff_bytes(result.before, result.after), append=not first)
     elif paint.color or sys.stdout.isatty():
@@ -117,7 +155,7 @@ def _print_fixed(run: Run, result: FixResult) -> int:
     return run.code(any(entry.fixable for entry in run.entries(result.after, result.left)))
 
 
-def _apply(run: Run, results: Iterable[FixResult]) -> int:
+def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) -> int:
     """Write all fixes, report what is left, and give the exit code."""
     left: list[Entry] = []
     files = fixed = written = 0
@@ -133,14 +171,11 @@ def _apply(run: Run, results: Iterable[FixResult]) -> int:
     if not run.quiet:
         made = f"Made {plural(fixed, 'fix')} in {plural(written, 'file')}."
         remark(made if written else "Nothing to fix.")
-    report = Report(tuple(left), files, run.failed, run.quiet)
-    options = run.options
-    if left or options["output_format"] not in TEXT:
-        form = options["output_format"]
-        run.deliver(
-            partial(render, report, name=form, statistics=options["statistics"]),
-            paint_for(options["color"], sys.stdout),
-        )
+    hidden: list[str] = []
+    left = left if known is None else known.unknown(left, hidden)
+    report = Report(tuple(left), files, run.failed, run.quiet, tuple(hidden))
+    if left or hidden or run.settings.output_format not in TEXT:
+        run.deliver(report)
     return run.code(any(entry.fixable for entry in left))
 
 

@@ -52,13 +52,13 @@ def measured_report(options: Mapping[str, Any], paths: Sequence[str]) -> Measure
     return report
 
 
-def without_cheap(entries: Sequence[Entry], least: float | None) -> tuple[list[Entry], str]:
-    """Leave out what was measured to cost less than so many per cent, and say how much that is."""
+def without_cheap(entries: Sequence[Entry], least: float | None, hidden: list[str]) -> list[Entry]:
+    """Leave out what was measured to cost less than so many per cent; `hidden` takes how much."""
     kept = [entry for entry in entries if least is None or not _is_cheap(entry, least)]
-    hidden = len(entries) - len(kept)
-    if not hidden:
-        return kept, ""
-    return kept, f"{plural(hidden, 'finding')} hidden: measured under {least:g} % of a step"
+    if len(kept) < len(entries):
+        left_out = plural(len(entries) - len(kept), "finding")
+        hidden.append(f"{left_out} hidden: measured under {least:g} % of a step")
+    return kept
 
 
 def _is_cheap(entry: Entry, least: float) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from torchlint.cli.parameters import per_file_ignores, version, words
-from torchlint.report.formats import FORMATS
+from torchlint.cli.parameters import OneOf, RuleWords, per_file_ignores, version, words
+from torchlint.config import COLORS, DEVICES, FORMATS, OF_THE_RUN
 
 __all__ = [
     "color_option",
@@ -47,6 +47,7 @@ _SETTINGS: Final = (
     "ignore_suppressions",
     "target_torch",
     "target_device",
+    *sorted(OF_THE_RUN),
 )
 
 
@@ -91,8 +92,7 @@ def color_option(command: Command) -> Command:
     """Add `--color`."""
     return click.option(
         "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
+        type=OneOf(COLORS),
         help="Colour the output; also NO_COLOR and FORCE_COLOR.",
     )(command)
 
@@ -109,7 +109,7 @@ def target_options(command: Command) -> Command:
             ),
             click.option(
                 "--target-device",
-                type=click.Choice(["auto", "cuda", "cpu", "mps", "xpu"]),
+                type=OneOf(DEVICES),
                 help="The device that the code runs on.",
             ),
             click.option(
@@ -130,8 +130,8 @@ def configuration_options(command: Command) -> Command:
             *(
                 click.option(
                     _flag(name),
-                    type=words,
-                    metavar="RULES" if name not in _PATTERNS else "PATTERNS",
+                    type=words if name in _PATTERNS else RuleWords(),
+                    metavar="PATTERNS" if name in _PATTERNS else "RULES",
                     multiple=True,
                     help=text,
                 )
@@ -171,7 +171,13 @@ def run_options(command: Command) -> Command:
             click.option(
                 "--jobs", "-j", type=click.IntRange(min=1), help="How many processes to use."
             ),
-            click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write a cache."),
+            click.option(
+                "--no-cache",
+                "-n",
+                is_flag=True,
+                default=None,
+                help="Neither read nor write a cache.",
+            ),
             click.option(
                 "--cache-dir",
                 type=click.Path(file_okay=False, path_type=Path),
@@ -180,8 +186,19 @@ def run_options(command: Command) -> Command:
             click.option(
                 "--show-files", is_flag=True, help="Print the files that would be looked at."
             ),
-            click.option("--quiet", "-q", is_flag=True, help="Print findings and errors alone."),
-            click.option("--verbose", "-v", is_flag=True, help="Say what the run does."),
+            click.option(
+                "--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C."
+            ),
+            click.option(
+                "--quiet",
+                "-q",
+                is_flag=True,
+                default=None,
+                help="Print findings and errors alone.",
+            ),
+            click.option(
+                "--verbose", "-v", is_flag=True, default=None, help="Say what the run does."
+            ),
             color_option,
         ]
     )(command)
@@ -193,10 +210,8 @@ def report_options(command: Command) -> Command:
         [
             click.option(
                 "--output-format",
-                type=click.Choice(FORMATS),
-                default="full",
-                show_default=True,
-                help="The form of the report.",
+                type=OneOf(FORMATS),
+                help="The form of the report, by default full.",
             ),
             click.option(
                 "--output-file",
@@ -204,7 +219,20 @@ def report_options(command: Command) -> Command:
                 type=click.Path(dir_okay=False, path_type=Path),
                 help="Write the report to a file.",
             ),
-            click.option("--statistics", is_flag=True, help="Count findings by rule."),
-            click.option("--exit-zero", is_flag=True, help="Leave with 0 whatever was found."),
+            click.option(
+                "--statistics", is_flag=True, default=None, help="Count findings by rule."
+            ),
+            click.option(
+                "--baseline",
+                type=click.Path(dir_okay=False, path_type=Path),
+                metavar="FILE",
+                help="Leave alone the findings that FILE lists.",
+            ),
+            click.option(
+                "--exit-zero",
+                is_flag=True,
+                default=None,
+                help="Leave with 0 whatever was found.",
+            ),
         ]
     )(command)

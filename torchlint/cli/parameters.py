@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import click
 
-__all__ = ["per_file_ignores", "version", "words"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from torchlint.registry import Registry
+
+__all__ = ["OneOf", "RuleWord", "RuleWords", "per_file_ignores", "version", "words"]
 
 
 def words(value: str) -> tuple[str, ...]:
@@ -33,3 +41,73 @@ def version(value: str) -> tuple[int, int]:
         return target_version(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+class OneOf(click.Choice[str]):
+    """One of a few words; for any other the nearest is named."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Say which words there are."""
+        from torchlint.config import nearest
+
+        known = ", ".join(self.choices)
+        return f"`{value}` is none of {known}{nearest(str(value), self.choices)}"
+
+
+class RuleWord(click.ParamType[str]):
+    """The code or the name of a rule; a shell completes it."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take the word as it is: what it means is looked up later."""
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Give the codes, or for a word in small letters the names, that begin so."""
+        return list(_completed("", incomplete, selection=False))
+
+
+class RuleWords(click.ParamType[tuple[str, ...]]):
+    """Codes, beginnings of codes and names of rules; a shell completes the last of them."""
+
+    name = "rules"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Read words with commas or spaces between them."""
+        return words(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the word behind the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        return list(_completed(before + comma, last, selection=True))
+
+
+def _completed(before: str, word: str, selection: bool) -> Iterator[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from torchlint.registry import RegistryError, load_registry
+
+    try:
+        registry = load_registry()
+    except RegistryError:
+        return
+    for known, told in _known(registry, by_name=word[:1].islower(), selection=selection):
+        if known.startswith(word):
+            yield CompletionItem(before + known, help=told)
+
+
+def _known(registry: Registry, by_name: bool, selection: bool) -> Iterator[tuple[str, str]]:
+    """Yield the words that speak of rules, each with what it means."""
+    if by_name:
+        yield from ((name, code) for code, name in registry.known.items())
+        return
+    if selection:
+        yield "ALL", "every rule"
+    yield from registry.known.items()

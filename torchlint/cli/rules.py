@@ -8,6 +8,7 @@ import click
 
 from torchlint.cli.failure import fail
 from torchlint.cli.options import color_option
+from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.registry import load_registry
@@ -20,14 +21,14 @@ __all__ = ["rules"]
 @click.command()
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=OneOf(["text", "json"]),
     default="text",
     show_default=True,
     help="The form of the list.",
 )
 @color_option
 @click.pass_context
-def rules(ctx: click.Context, output_format: str, color: str) -> None:
+def rules(ctx: click.Context, output_format: str, color: str | None) -> None:
     """List the catalogue of rules."""
     paint = paint_for(color, sys.stdout)
     with refused():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,17 +14,18 @@ import click
 
 from torchlint.cli.failure import fail, warn
 from torchlint.cli.options import overrides
+from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
-from torchlint.engine import Project, discover
+from torchlint.engine import FileResult, Project, check_paths, discover
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.report.card import Card, brief_card, card_of
-from torchlint.report.entry import Entry
-from torchlint.report.formats import BRIEF, STATISTICS
+from torchlint.report.entry import Entry, Report
+from torchlint.report.formats import BRIEF, STATISTICS, render
 from torchlint.report.paint import Paint
 from torchlint.source import Source
 
-__all__ = ["STDIN", "Run", "refused"]
+__all__ = ["STDIN", "Run", "near", "refused"]
 
 STDIN: Final = Path("-")
 _CACHE: Final = ".torchlint_cache"
@@ -37,6 +38,12 @@ def refused() -> Iterator[None]:
         yield
     except (ConfigError, RegistryError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def near(path: Path) -> str:
+    """Give a path as it is seen from the current folder, where it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 @dataclass
@@ -65,21 +72,27 @@ class Run:
                 config_file=self.options["config_file"],
             )
 
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that hold for the run as a whole: those of the current folder."""
+        with refused():
+            return self.project.settings(Path())
+
     @property
     def quiet(self) -> bool:
         """Whether only findings and errors are printed."""
-        return bool(self.options["quiet"])
+        return self.settings.quiet
 
     def code(self, something: bool) -> int:
         """Give the exit code: 2 where the run failed, else 1 where there is something."""
         if self.failed:
             return 2
-        return 1 if something and not self.options["exit_zero"] else 0
+        return 1 if something and not self.settings.exit_zero else 0
 
     def check_statistics(self) -> None:
         """Refuse statistics in a format that has none."""
-        form = self.options["output_format"]
-        if self.options["statistics"] and form not in STATISTICS:
+        form = self.settings.output_format
+        if self.settings.statistics and form not in STATISTICS:
             known = ", ".join(sorted(STATISTICS))
             raise click.UsageError(f"`--statistics` has no form in `{form}`: take {known}")
 
@@ -128,10 +141,20 @@ class Run:
     @property
     def cache_dir(self) -> Path | None:
         """Where results are kept, None where nowhere."""
-        if self.options["no_cache"]:
-            return None
-        chosen: Path | None = self.options["cache_dir"]
-        return chosen or Path(_CACHE)
+        return None if self.settings.no_cache else self.settings.cache_dir or Path(_CACHE)
+
+    def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
+        """Check files; on a terminal long work shows how far it is."""
+        with refused():
+            results = check_paths(
+                files, self.project, jobs=self.settings.jobs, cache_dir=self.cache_dir
+            )
+            yield from with_progress(results, len(files), wanted=not self.quiet)
+
+    @property
+    def paint(self) -> Paint:
+        """What standard output can show."""
+        return paint_for(self.settings.color, sys.stdout)
 
     def entries(self, source: Source, findings: Sequence[Finding]) -> list[Entry]:
         """Give the findings of a file as reports want them."""
@@ -145,14 +168,15 @@ class Run:
             for finding in findings
         ]
 
-    def deliver(self, render: Callable[[Paint], str], paint: Paint) -> None:
+    def deliver(self, report: Report) -> None:
         """Print a report, or write it to the file that was named."""
-        file: Path | None = self.options["output_file"]
-        if file is None:
-            click.echo(render(paint), nl=False, color=paint.color)
+        settings = self.settings
+        make = partial(render, report, name=settings.output_format, statistics=settings.statistics)
+        if settings.output_file is None:
+            click.echo(make(self.paint), nl=False, color=self.paint.color)
         else:
-            plain = Paint(color=self.options["color"] == "always")
-            self.write_file(file, render(plain).encode())
+            plain = Paint(color=settings.color == "always")
+            self.write_file(settings.output_file, make(plain).encode())
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the file that `--output-file` names."""
@@ -160,13 +184,13 @@ class Run:
             with file.open("ab" if append else "wb") as stream:
                 stream.write(data)
         except OSError as error:
-            self.report_errors([f"{file}: cannot be written: {error.strerror}"])
+            self.report_errors([f"{near(file)}: cannot be written: {error.strerror}"])
 
     def _card(self, code: str) -> Card:
         if code not in self._cards:
             with refused():
                 head = self.registry.find(code)
-                if self.options["output_format"] in BRIEF:
+                if self.settings.output_format in BRIEF:
                     self._cards[code] = brief_card(head.code, head.name, head.file)
                 else:
                     self._cards[code] = card_of(head.load())

@@ -23,9 +23,9 @@ _LINE_GONE: Final = "\x1b[1A\x1b[2K"
 """What takes the finished bar off the terminal: one line up, erase it."""
 
 
-def color_wanted(choice: str, stream: TextIO) -> bool:
+def color_wanted(choice: str | None, stream: TextIO) -> bool:
     """Decide on colours: the option, then NO_COLOR and FORCE_COLOR, then the stream."""
-    if choice != "auto":
+    if choice not in (None, "auto"):
         return choice == "always"
     if os.environ.get("NO_COLOR"):
         return False
@@ -34,7 +34,7 @@ def color_wanted(choice: str, stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def paint_for(choice: str, stream: TextIO) -> Paint:
+def paint_for(choice: str | None, stream: TextIO) -> Paint:
     """Give the paint for a stream."""
     terminal = stream.isatty()
     color = color_wanted(choice, stream)

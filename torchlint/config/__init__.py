@@ -1,11 +1,14 @@
 """Settings: defaults, the nearest configuration file, and the command line over both."""
 
 from torchlint.config.loading import load
-from torchlint.config.settings import ConfigError, Settings, nearest, target_version
-from torchlint.config.values import DEVICES, place, read_values
+from torchlint.config.settings import OF_THE_RUN, ConfigError, Settings, nearest, target_version
+from torchlint.config.values import COLORS, DEVICES, FORMATS, place, read_values
 
 __all__ = [
+    "COLORS",
     "DEVICES",
+    "FORMATS",
+    "OF_THE_RUN",
     "ConfigError",
     "Settings",
     "load",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 __all__ = [
     "DEFAULT_EXCLUDE",
+    "OF_THE_RUN",
     "ConfigError",
     "Settings",
     "key_of",
@@ -89,6 +90,17 @@ class Settings:
     ignore_suppressions: bool = False
     respect_gitignore: bool = True
     force_exclude: bool = False
+    output_format: str = "full"
+    output_file: Path | None = None
+    statistics: bool = False
+    baseline: Path | None = None
+    exit_zero: bool = False
+    jobs: int | None = None
+    no_cache: bool = False
+    cache_dir: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The options of single rules, by the name of the rule."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -97,6 +109,26 @@ class Settings:
         """Say where the value of an option came from."""
         return self.sources.get(option, "default")
 
+
+OF_THE_RUN: Final = frozenset(
+    {
+        "output_format",
+        "output_file",
+        "statistics",
+        "baseline",
+        "exit_zero",
+        "jobs",
+        "no_cache",
+        "cache_dir",
+        "quiet",
+        "verbose",
+        "color",
+    }
+)
+"""Options that say how a run goes and what its report looks like, not what is found.
+
+Those of the folder that torchlint is called in hold for all files.
+"""
 
 NOT_OPTIONS: Final = frozenset({"root", "config_file", "sources"})
 

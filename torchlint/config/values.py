@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,34 @@ from torchlint.config.settings import (
 )
 from torchlint.config.toml import line_of, read_text
 
-__all__ = ["DEVICES", "place", "place_of", "read_table", "read_values"]
+__all__ = ["COLORS", "DEVICES", "FORMATS", "place", "place_of", "read_table", "read_values"]
 
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
+FORMATS: Final = (
+    "full",
+    "concise",
+    "grouped",
+    "json",
+    "json-lines",
+    "sarif",
+    "github",
+    "gitlab",
+    "junit",
+)
+"""The values of `output-format`."""
+COLORS: Final = ("auto", "always", "never")
+"""The values of `color`."""
+_PATHS: Final = ("output_file", "baseline", "cache_dir")
 
 
 def read_table(table: Mapping[str, Any], file: Path) -> Settings:
-    """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`."""
+    """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`.
+
+    Paths count from the folder of the file.
+    """
     values = read_values(table, partial(place_of, file))
+    values.update({option: file.parent / values[option] for option in _PATHS if option in values})
     return Settings(**values, config_file=file, sources=dict.fromkeys(values, str(file)))
 
 
@@ -83,10 +102,22 @@ def _torch(value: Any) -> tuple[int, int]:
     return target_version(value)
 
 
-def _device(value: Any) -> str:
-    if not isinstance(value, str) or value not in DEVICES:
-        hint = nearest(value, DEVICES) if isinstance(value, str) else ""
-        raise ValueError(f"must be one of {', '.join(DEVICES)}{hint}")
+def _one_of(words: Sequence[str], value: Any) -> str:
+    if not isinstance(value, str) or value not in words:
+        hint = nearest(value, words) if isinstance(value, str) else ""
+        raise ValueError(f"must be one of {', '.join(words)}{hint}")
+    return value
+
+
+def _path(value: Any) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be a path in quotes")
+    return Path(value)
+
+
+def _positive(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError("must be a whole number above 0")
     return value
 
 
@@ -105,10 +136,21 @@ def _by_rule(value: Any) -> dict[str, dict[str, Any]]:
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "per_file_ignores": _by_pattern,
     "target_torch": _torch,
-    "target_device": _device,
+    "target_device": partial(_one_of, DEVICES),
     "unsafe_fixes": _flag,
     "ignore_suppressions": _flag,
     "respect_gitignore": _flag,
     "force_exclude": _flag,
+    "output_format": partial(_one_of, FORMATS),
+    "output_file": _path,
+    "statistics": _flag,
+    "baseline": _path,
+    "exit_zero": _flag,
+    "jobs": _positive,
+    "no_cache": _flag,
+    "cache_dir": _path,
+    "quiet": _flag,
+    "verbose": _flag,
+    "color": partial(_one_of, COLORS),
     "rules": _by_rule,
 }

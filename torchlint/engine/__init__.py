@@ -1,5 +1,6 @@
 """The engine: rules over files, fixes to a fixed point, and distrust of itself."""
 
+from torchlint.engine.answers import Accept
 from torchlint.engine.checking import check_bytes, check_source
 from torchlint.engine.files import Discovery, discover
 from torchlint.engine.fixing import fix_bytes, fix_source
@@ -10,6 +11,7 @@ from torchlint.engine.running import check_paths, fix_paths
 from torchlint.engine.writing import WriteError, write_atomic
 
 __all__ = [
+    "Accept",
     "Discovery",
     "FileResult",
     "FixResult",

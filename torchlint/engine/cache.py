@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint import __version__
-from torchlint.config import Settings
+from torchlint.config import OF_THE_RUN, Settings
 from torchlint.edit import Edit, Span
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding, Fix, Note, Safety
@@ -101,7 +101,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _context(settings: Settings, rules: Selection) -> bytes:
-    options = {name: value for name, value in vars(settings).items() if name != "sources"}
+    apart = OF_THE_RUN | {"sources"}
+    options = {name: value for name, value in vars(settings).items() if name not in apart}
     return repr((sorted(options.items()), rules.codes, rules.complete)).encode()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from torchlint.config import Settings
 from torchlint.edit import Edit, touch
+from torchlint.engine.answers import Accept, Answers
 from torchlint.engine.checking import check_bytes, check_source
 from torchlint.engine.grading import applies
 from torchlint.engine.results import FileResult, FixResult
@@ -16,12 +17,9 @@ from torchlint.notebook import read_source
 from torchlint.registry import Selection
 from torchlint.source import Source, SourceError
 
-__all__ = ["MAX_PASSES", "Accept", "fix_bytes", "fix_source"]
+__all__ = ["MAX_PASSES", "fix_bytes", "fix_source"]
 
 MAX_PASSES: Final = 10
-
-Accept = Callable[[Source, Finding], bool]
-"""Is asked whether the fix of a finding of a source may be made."""
 
 
 def fix_source(
@@ -60,8 +58,7 @@ class _Fixing:
         self.before = self.source = source
         self.rules = rules
         self.settings = settings
-        self.accept = accept
-        self.answers: dict[tuple[str, str, str], bool] = {}
+        self.answers = None if accept is None else Answers(accept)
         self.applied: list[Finding] = []
         self.withheld: set[str] = set()
         self.errors: dict[str, None] = {}
@@ -73,6 +70,8 @@ class _Fixing:
             chosen = self._harmless(checked)
             if not chosen:
                 return self._done(checked)
+            if self.answers is not None:
+                self.answers.move(self.source, _edits(chosen))
             self.source = self._with(chosen)
             self.applied += chosen
         checked = self._check()
@@ -130,20 +129,10 @@ class _Fixing:
             edits = [edit for edit in _edits([finding]) if edit not in made]
             if any(touch(edit, other) for edit in edits for other in made):
                 continue
-            if self._accepted(finding):
+            if self.answers is None or self.answers.allows(self.source, finding):
                 chosen.append(finding)
                 made += edits
         return chosen
-
-    def _accepted(self, finding: Finding) -> bool:
-        """Ask once for a finding, which later passes find at other places."""
-        if self.accept is None:
-            return True
-        line = self.source.line(self.source.position(finding.span.start).row)
-        asked = (finding.code, finding.message, line)
-        if asked not in self.answers:
-            self.answers[asked] = self.accept(self.source, finding)
-        return self.answers[asked]
 
     def _with(self, chosen: Sequence[Finding]) -> Source:
         """Give the text with these fixes made; raises `ValueError` if edits of one fix clash."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from torchlint.config import Settings
+from torchlint.engine.answers import Accept
 from torchlint.engine.checking import check_bytes, check_source, matters
 from torchlint.engine.fixing import fix_source, unchanged
 from torchlint.engine.grading import applies
@@ -53,12 +54,14 @@ def fix_paths(
     *,
     jobs: int | None = None,
     cache_dir: Path | None = None,
+    accept: Accept | None = None,
 ) -> Iterator[FixResult]:
     """Fix files in memory and give one result for each, in the order of `files`.
 
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
+    With `jobs=1` each file is fixed when its result is asked for; `accept` is that of `fix_source`.
     """
-    return _Batch(_Fixes(), files, project, cache_dir).start(jobs)
+    return _Batch(_Fixes(accept), files, project, cache_dir).start(jobs)
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,11 @@ class _Checks(_Kind[FileResult]):
 
 
 class _Fixes(_Kind[FixResult]):
+    def __init__(self, accept: Accept | None) -> None:
+        self.accept = accept
+
     def do(self, job: _Job) -> FixResult:
-        return fix_source(job.source, job.rules, job.settings)
+        return fix_source(job.source, job.rules, job.settings, self.accept)
 
     def from_check(self, result: FileResult, settings: Settings) -> FixResult | None:
         due = any(applies(finding, settings) for finding in result.findings)

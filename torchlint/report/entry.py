@@ -125,8 +125,8 @@ class Report:
     """Whether the run itself failed somewhere."""
     quiet: bool = False
     """Whether text formats leave out the last line."""
-    hidden: str = ""
-    """What to say of findings that are left out because they cost little."""
+    hidden: tuple[str, ...] = ()
+    """What to say of findings that are left out: a line for each reason."""
 
     def by_path(self) -> Iterator[tuple[str, list[Entry]]]:
         """Give each path that has findings, with them."""

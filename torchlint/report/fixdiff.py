@@ -42,10 +42,10 @@ class FixDiff:
         """The greatest line number that is printed."""
         return max((line.row for _, hunk in self._hunks for line in hunk), default=1)
 
-    def lines(self, paint: Paint, gutter: int) -> Iterator[str]:
-        """Give the printed lines; `gutter` is the width of the line numbers."""
+    def lines(self, paint: Paint, gutter: int, most: int | None = _MOST) -> Iterator[str]:
+        """Give the printed lines, at most so many; `gutter` is the width of the line numbers."""
         width = max((paint.width or _WIDTH) - gutter - 3, _LEAST)
-        left = _MOST
+        left = sum(len(hunk) for _, hunk in self._hunks) if most is None else most
         before: int | None = None
         for index, (cell, hunk) in enumerate(self._hunks):
             if cell != before and left > 0:

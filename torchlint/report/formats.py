@@ -9,7 +9,7 @@ from typing import Final
 from torchlint.report.entry import Report
 from torchlint.report.paint import Paint
 
-__all__ = ["BRIEF", "FORMATS", "STATISTICS", "TEXT", "render"]
+__all__ = ["BRIEF", "STATISTICS", "TEXT", "render"]
 
 _FORMATTERS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
@@ -19,6 +19,8 @@ _FORMATTERS: Final[Mapping[str, str]] = {
     "json-lines": "torchlint.report.ruffjson:as_json_lines",
     "sarif": "torchlint.report.sarif:sarif",
     "github": "torchlint.report.github:github",
+    "gitlab": "torchlint.report.gitlab:gitlab",
+    "junit": "torchlint.report.junit:junit",
 }
 _STATISTICS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.statistics:statistics",
@@ -27,10 +29,9 @@ _STATISTICS: Final[Mapping[str, str]] = {
     "json": "torchlint.report.statistics:statistics_json",
 }
 
-FORMATS: Final = tuple(_FORMATTERS)
 TEXT: Final = frozenset({"full", "concise", "grouped"})
 """The formats for people: only these have colours and a last line."""
-BRIEF: Final = TEXT | {"github"}
+BRIEF: Final = TEXT | {"github", "junit"}
 """The formats that say nothing of a rule but its code and name."""
 STATISTICS: Final = frozenset(_STATISTICS)
 """The formats that statistics come in."""

@@ -13,7 +13,7 @@ from torchlint.report.header import header
 from torchlint.report.paint import Paint
 from torchlint.report.summary import summary
 
-__all__ = ["full"]
+__all__ = ["full", "question"]
 
 
 def full(report: Report, paint: Paint) -> str:
@@ -44,6 +44,15 @@ def _block(entry: Entry, paint: Paint) -> Iterator[str]:
     if entry.fix is not None and diff is not None:
         yield f"{paint.help('help:')} {_advice(entry.fix, paint)}"
         yield from diff.lines(paint, gutter)
+
+
+def question(entry: Entry, paint: Paint) -> str:
+    """Give a finding with the whole diff of its fix."""
+    assert entry.fix is not None
+    diff = FixDiff(entry.source, entry.fix)
+    gutter = gutter_width(diff.last_row)
+    lines = [header(entry, paint), f"{paint.help('help:')} {_advice(entry.fix, paint)}"]
+    return "\n".join(["", *lines, *diff.lines(paint, gutter, most=None)])
 
 
 def _advice(fix: Fix, paint: Paint) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from pathlib import Path, PurePath
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
@@ -13,6 +11,7 @@ from torchlint.edit import Span
 from torchlint.finding import Fix
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry, Report
+from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.source import Source
@@ -27,7 +26,7 @@ def sarif(report: Report, paint: Paint) -> str:
     """Give one SARIF log with one run."""
     cards = {entry.card.code: entry.card for entry in report.entries}
     codes = sorted(cards)
-    seen: Counter[str] = Counter()
+    hashes = fingerprints(report.entries, Path.cwd())
     run = {
         "tool": {
             "driver": {
@@ -38,7 +37,10 @@ def sarif(report: Report, paint: Paint) -> str:
         },
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": not report.failed}],
-        "results": [_result(entry, codes.index(entry.card.code), seen) for entry in report.entries],
+        "results": [
+            _result(entry, codes.index(entry.card.code), fingerprint)
+            for entry, fingerprint in zip(report.entries, hashes, strict=True)
+        ],
     }
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
@@ -58,7 +60,7 @@ def _level(card: Card) -> str:
     return _LEVELS.get(card.impact, "warning")
 
 
-def _result(entry: Entry, index: int, seen: Counter[str]) -> dict[str, Any]:
+def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     finding = entry.finding
     result: dict[str, Any] = {
         "ruleId": finding.code,
@@ -66,7 +68,7 @@ def _result(entry: Entry, index: int, seen: Counter[str]) -> dict[str, Any]:
         "level": _level(entry.card),
         "message": {"text": entry.message},
         "locations": [_location(entry, finding.span)],
-        "partialFingerprints": {"torchlint/v1": _fingerprint(entry, seen)},
+        "partialFingerprints": {"torchlint/v1": fingerprint},
     }
     if entry.measured is not None and entry.measured.share is not None:
         result["rank"] = 100 * max(0.0, entry.measured.share)
@@ -124,12 +126,3 @@ def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
             }
         ],
     }
-
-
-def _fingerprint(entry: Entry, seen: Counter[str]) -> str:
-    """Give a hash that other lines of the file do not change."""
-    line = entry.part.source.line(entry.start.row).strip()
-    key = "\0".join((entry.finding.code, PurePath(entry.path).as_posix(), line))
-    seen[key] += 1
-    data = f"{key}\0{seen[key]}".encode(errors="surrogatepass")
-    return hashlib.sha256(data).hexdigest()[:32]

@@ -17,6 +17,10 @@ _SHORT: Final = 6
 _UNSET: Final = {
     "select": "the rules that are on by default",
     "target_torch": "the newest version known",
+    "output_file": "standard output",
+    "baseline": "none",
+    "jobs": "one for each processor",
+    "cache_dir": ".torchlint_cache in the current folder",
 }
 _APART: Final = frozenset({"root", "config_file", "sources", "rules"})
 

@@ -22,7 +22,7 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
     count = len(report.entries)
     if report.quiet:
         return
-    hidden = f"{report.hidden}.\n" if report.hidden else ""
+    hidden = "".join(f"{each}.\n" for each in report.hidden)
     if count:
         yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n{hidden}"
     elif hidden:

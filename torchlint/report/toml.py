@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 __all__ = ["toml"]
@@ -16,6 +17,6 @@ def toml(value: Any) -> str:
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")
+    if isinstance(value, (str, Path)):
+        return json.dumps(str(value)).replace("\x7f", "\\u007f")
     return str(value).lower() if isinstance(value, bool) else str(value)

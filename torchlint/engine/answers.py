@@ -1,0 +1,58 @@
+"""Which fixes may be made: asked once for each, though passes move them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from torchlint.edit import Edit
+from torchlint.finding import Finding
+from torchlint.source import Source
+
+__all__ = ["Accept", "Answers"]
+
+Accept = Callable[[Source, Finding], bool]
+"""Is asked whether the fix of a finding of a source may be made."""
+
+
+class Answers:
+    """What was answered for the findings of a source that changes from pass to pass."""
+
+    def __init__(self, accept: Accept) -> None:
+        self._accept = accept
+        self._placed: dict[tuple[str, str, int], bool] = {}
+        self._refused_inside: list[tuple[str, str, str]] = []
+        """Code, message and line of what was refused inside a range that was written anew."""
+
+    def allows(self, source: Source, finding: Finding) -> bool:
+        """Whether the fix of a finding may be made; asks where nothing was answered yet."""
+        key = (finding.code, finding.message, finding.span.start)
+        if key not in self._placed:
+            told = (finding.code, finding.message, _line(source, finding.span.start))
+            if told in self._refused_inside:
+                self._refused_inside.remove(told)
+                self._placed[key] = False
+            else:
+                self._placed[key] = self._accept(source, finding)
+        return self._placed[key]
+
+    def move(self, source: Source, edits: Iterable[Edit]) -> None:
+        """Follow what was refused through the edits that are about to be made."""
+        edits = tuple(dict.fromkeys(edits))
+        placed = {}
+        for (code, message, start), allowed in self._placed.items():
+            if allowed:
+                continue
+            if any(edit.span.start < start < edit.span.end for edit in edits):
+                self._refused_inside.append((code, message, _line(source, start)))
+            else:
+                placed[code, message, start + _shift(start, edits)] = False
+        self._placed = placed
+
+
+def _line(source: Source, offset: int) -> str:
+    return source.line(source.position(offset).row).strip()
+
+
+def _shift(start: int, edits: Iterable[Edit]) -> int:
+    before = (edit for edit in edits if edit.span.end <= start)
+    return sum(len(edit.text) - (edit.span.end - edit.span.start) for edit in before)

@@ -1,0 +1,132 @@
+"""A baseline: the findings that are known already, kept in a file beside the code."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint.report.entry import Entry
+from torchlint.report.identity import Identity, identities
+
+__all__ = ["Baseline", "BaselineError", "is_baseline"]
+
+_VERSION: Final = 1
+_TOOL: Final = "torchlint"
+_KEYS: Final = ("path", "code", "statement")
+
+
+class BaselineError(Exception):
+    """A file that cannot be followed as a baseline; the message says in a line why."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """How often each finding is known; paths count from the folder of the file."""
+
+    file: Path
+    counts: Mapping[Identity, int]
+
+    @classmethod
+    def read(cls, file: Path) -> Baseline:
+        """Read what `--write-baseline` wrote; raises `BaselineError` for anything else."""
+        try:
+            document = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            raise BaselineError(f"{file} does not exist: `--write-baseline` makes it") from None
+        except OSError as error:
+            raise BaselineError(f"{file} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise BaselineError(f"{file} is no baseline: not JSON") from None
+        return cls(file, _counts(document, file))
+
+    @classmethod
+    def of(cls, file: Path, entries: Sequence[Entry]) -> Baseline:
+        """Make the baseline of these findings."""
+        return cls(file, Counter(identities(entries, file.absolute().parent)))
+
+    def unknown(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Give the findings that the baseline does not have."""
+        left = Counter(self.counts)
+        new = []
+        for entry, identity in zip(entries, self._identities(entries), strict=True):
+            if left[identity] > 0:
+                left[identity] -= 1
+            else:
+                new.append(entry)
+        return new
+
+    def knows(self, entry: Entry) -> bool:
+        """Whether a finding of this code in this statement is known."""
+        (identity,) = self._identities([entry])
+        return identity in self.counts
+
+    def gone(
+        self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]
+    ) -> Counter[Identity]:
+        """Give what the baseline has and a run did not find, of what it looked for."""
+        left = Counter(self.counts)
+        left.subtract(Counter(self._identities(entries)))
+        return Counter(
+            {each: count for each, count in left.items() if count > 0 and looked_for(each)}
+        )
+
+    def updated(self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]) -> Baseline:
+        """Give the baseline after a run: what the run did not look for stays."""
+        kept = {each: count for each, count in self.counts.items() if not looked_for(each)}
+        return Baseline(self.file, kept | Counter(self._identities(entries)))
+
+    def to_bytes(self) -> bytes:
+        """Give the file: a line for each statement, in the order of paths and codes."""
+        lines = (
+            json.dumps(
+                {
+                    "path": each.path,
+                    "code": each.code,
+                    "statement": each.statement,
+                    "count": self.counts[each],
+                }
+            )
+            for each in sorted(self.counts)
+        )
+        body = ",\n    ".join(lines)
+        findings = f"[\n    {body}\n  ]" if body else "[]"
+        text = f'{{\n  "tool": "{_TOOL}",\n  "version": {_VERSION},\n  "findings": {findings}\n}}\n'
+        return text.encode()
+
+    def _identities(self, entries: Sequence[Entry]) -> list[Identity]:
+        return identities(entries, self.file.absolute().parent)
+
+
+def is_baseline(file: Path) -> bool:
+    """Whether a file is a baseline, of whatever version."""
+    try:
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("tool") == _TOOL and "version" in document
+
+
+def _counts(document: Any, file: Path) -> Counter[Identity]:
+    if not isinstance(document, dict) or document.get("tool") != _TOOL:
+        raise BaselineError(f"{file} is no baseline: `--write-baseline` did not write it")
+    version = document.get("version")
+    if version != _VERSION:
+        raise BaselineError(
+            f"{file} is a baseline of version {version!r}, and this torchlint reads version "
+            f"{_VERSION}: `--write-baseline` writes it anew"
+        )
+    findings = document.get("findings")
+    if not isinstance(findings, list):
+        raise BaselineError(f"{file} is no baseline: `findings` is not a list")
+    counts: Counter[Identity] = Counter()
+    for number, each in enumerate(findings):
+        values = [each.get(key) if isinstance(each, dict) else None for key in _KEYS]
+        count = each.get("count") if isinstance(each, dict) else None
+        if not all(isinstance(value, str) for value in values) or type(count) is not int:
+            raise BaselineError(f"{file} is no baseline: `findings[{number}]` is not complete")
+        counts[Identity(*map(str, values))] += count
+    return counts
