@@ -28,11 +28,12 @@ _DEPTH: Final = 8
 
 
 class Walk(NamedTuple):
-    """A loop over the first dimension of a tensor, by element or by index."""
+    """A loop over a dimension of a tensor, by element or by index."""
 
     tensor: cst.BaseExpression
     target: cst.Name
     by_index: bool
+    dimension: int = 0
 
 
 def walk(script: Script, target: cst.CSTNode, iterated: cst.BaseExpression) -> Walk | None:
@@ -42,24 +43,26 @@ def walk(script: Script, target: cst.CSTNode, iterated: cst.BaseExpression) -> W
     if isinstance(iterated, cst.Call) and script.name(iterated.func) == "builtins.range":
         if len(iterated.args) != 1 or iterated.args[0].star:
             return None
-        tensor = _measured(script, iterated.args[0].value)
-        return Walk(tensor, target, True) if tensor is not None else None
+        measured = _measured(script, iterated.args[0].value)
+        return Walk(measured[0], target, True, measured[1]) if measured is not None else None
     return Walk(iterated, target, False) if is_surely_tensor(script, iterated) else None
 
 
-def _measured(script: Script, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Give the tensor whose length an expression is."""
+def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpression, int] | None:
+    """Give the tensor whose length an expression is, and the dimension."""
     if isinstance(node, cst.Call) and len(node.args) == 1:
         given = node.args[0].value
         if script.name(node.func) == "builtins.len":
-            return given if is_surely_tensor(script, given) else None
+            return (given, 0) if is_surely_tensor(script, given) else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "size":
-            return node.func.value if script.value_of(given).literal == 0 else None
+            size = script.value_of(given).literal
+            return (node.func.value, size) if size in (0, 1, 2) else None
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
         index = node.slice[0].slice
         if node.value.attr.value == "shape" and isinstance(index, cst.Index):
-            if script.value_of(index.value).literal == 0:
-                return node.value.value if is_surely_tensor(script, node.value.value) else None
+            size = script.value_of(index.value).literal
+            if size in (0, 1, 2) and is_surely_tensor(script, node.value.value):
+                return node.value.value, size
     return None
 
 
@@ -153,12 +156,20 @@ def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression]
 def _is_element(script: Script, found: Walk, node: cst.BaseExpression) -> bool:
     if not found.by_index:
         return isinstance(node, cst.Name) and node.value == found.target.value
-    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+    if not isinstance(node, cst.Subscript) or len(node.slice) <= found.dimension:
         return False
-    index = node.slice[0].slice
+    others = [part.slice for at, part in enumerate(node.slice) if at != found.dimension]
+    if not all(isinstance(each, cst.Slice) and _is_whole(each) for each in others):
+        return False
+    index = node.slice[found.dimension].slice
     return (
         isinstance(index, cst.Index)
         and isinstance(index.value, cst.Name)
         and index.value.value == found.target.value
         and script.code(node.value) == script.code(found.tensor)
     )
+
+
+def _is_whole(part: cst.Slice) -> bool:
+    """Whether a slice is `:`."""
+    return part.lower is None and part.upper is None and part.step is None

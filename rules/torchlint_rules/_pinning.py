@@ -74,7 +74,18 @@ def _can_pin(script: Script, site: CallSite) -> bool:
     origin = script.origins.of(collate.value)
     if origin.values and all(_gives_plain(script, one) for one in origin.values):
         return True
-    return any(script.batches.are_mappings(place) for place in script.loaders.passes(site.node))
+    opaque = not any(_function(script, one) for one in origin.values)
+    return any(
+        script.batches.are_mappings(place) or (opaque and script.batches.hold_tensors(place))
+        for place in script.loaders.passes(site.node)
+    )
+
+
+def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
+    """Whether a collate function is one of those that are known to hand out tensors."""
+    return isinstance(collate, cst.Lambda) or (
+        script.name(collate.func if isinstance(collate, cst.Call) else collate) in _DICTS
+    )
 
 
 def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
@@ -83,16 +94,22 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
         return True
     if isinstance(collate, cst.Lambda):
         return _is_plain(script, collate.body)
+    function = _function(script, collate)
+    if function is None:
+        return False
+    returned = script.functions.returns(function)
+    return bool(returned) and all(_is_plain(script, value) for value in returned)
+
+
+def _function(script: Script, collate: cst.BaseExpression) -> cst.FunctionDef | None:
+    """Give the function of this file that makes the batches."""
     function = script.definition(collate)
     if isinstance(collate, cst.Call):
         owner = script.definition(collate.func)
         function = (
             script.functions.method(owner, "__call__") if isinstance(owner, cst.ClassDef) else None
         )
-    if not isinstance(function, cst.FunctionDef):
-        return False
-    returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
+    return function if isinstance(function, cst.FunctionDef) else None
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
@@ -109,8 +126,8 @@ def may_pin(loader: CallSite) -> bool:
     return not (given.equals(False) or given.equals(None))
 
 
-def hands_out_tensors(script: Script, part: Part) -> bool:
-    """Whether a part of a batch that has `to` or `cuda` is surely a plain tensor."""
+def hands_out_tensors(script: Script, part: Part, moved: cst.BaseExpression) -> bool:
+    """Whether a part of a batch that has `to` or `cuda`, moved here, is surely a plain tensor."""
     loader = script.call(part.loader)
     collate = loader.given(*_COLLATE)
     if collate is None:
@@ -119,6 +136,9 @@ def hands_out_tensors(script: Script, part: Part) -> bool:
         collated = not loader.argument("batch_size", 1).equals(None)
         return bool(part.steps) or (collated and not script.imports("transformers"))
     origin = script.origins.of(collate.value)
+    if part.steps and isinstance(moved, cst.Name):
+        if not any(_function(script, one) or _is_torchs(script, one) for one in origin.values):
+            return script.batches.shows_tensor(part.place, moved.value)
     return bool(origin.values) and all(_tensor_from(script, one, part) for one in origin.values)
 
 

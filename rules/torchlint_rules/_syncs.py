@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.api import Accumulation, Adding, Finding, Form, Heat, Kind, Reading, Role, Script
 from torchlint_rules._deferral import Deferral
+from torchlint_rules._early import early_reads
 
 __all__ = ["syncs"]
 
@@ -18,6 +19,7 @@ _LARGE: Final = re.compile(
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
 )
+_TENSORS_ONLY: Final = ("detach", "cpu")
 _WRITERS: Final = frozenset(
     (
         "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
@@ -42,7 +44,9 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             continue
         if any(_needed(script, accumulation, each, besides) for each in found):
             continue
-        fixable = direct or isinstance(accumulation.values[0], cst.Name)
+        fixable = all(_is_shown(script, each) for each in found) and (
+            direct or isinstance(accumulation.values[0], cst.Name)
+        )
         said.update(id(each.node) for each in found)
         yield Finding(
             code,
@@ -50,6 +54,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             _message(script, accumulation, found),
             Deferral(script, accumulation).fix() if fixable else None,
         )
+    yield from early_reads(script, code, role)
 
 
 def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
@@ -64,6 +69,13 @@ def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode
         for value in accumulation.values
         for reading in script.named_readings(value, loop, besides)
     ]
+
+
+def _is_shown(script: Script, reading: Reading) -> bool:
+    """Whether the file shows that what is read is a tensor."""
+    if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
+        return True
+    return any(_last(call.func) in _TENSORS_ONLY for call in script.within(reading.node, cst.Call))
 
 
 def _needed(

@@ -195,8 +195,38 @@ class UnpinnedLoader(Rule):
               for x, y in loader:
                   model(x.cuda())
             """,
+        "a collate function out of sight, whose batches are tensors by what is done with them": """
+              import torch
+              from torch.autograd import Variable
+              from torch.utils.data import DataLoader
+              from mine import dataset
+            - loader = DataLoader(dataset, collate_fn=dataset.collate)
+            + loader = DataLoader(dataset, collate_fn=dataset.collate, pin_memory=torch.cuda.is_available())
+              for images, targets in loader:
+                  images = Variable(images.cuda())
+                  model(images, targets).backward()
+            """,
     }
     valid = {
+        "a collate function out of sight may hand out objects of its own": """
+            from torch.utils.data import DataLoader
+            from mine import collate
+            def train(model, dataset, device="cuda"):
+                train_loader = DataLoader(dataset, batch_size=32, num_workers=4, collate_fn=collate)
+                for samples, targets in train_loader:
+                    model(samples.to(device), targets).backward()
+            """,
+        "batches that a network on the host takes as they are": """
+            import random
+            from torch.utils.data import DataLoader
+            from mine import score
+            def test(model, dataset, device="cuda"):
+                test_loader = DataLoader(dataset, batch_size=32, num_workers=4)
+                for images in test_loader:
+                    images = images[random.sample(range(images.size(0)), 8)]
+                    answer = model(images)
+                    score(answer)
+            """,
         "the items are already where the framework's object says": """
             from accelerate import Accelerator
             from torch.utils.data import DataLoader, Dataset

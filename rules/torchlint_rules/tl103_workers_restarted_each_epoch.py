@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Rule, Safety, Script, State, Trait
 
+_CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _WORKERS: Final = ("num_workers", 5)
 
 
@@ -44,6 +45,20 @@ class WorkersRestartedEachEpoch(Rule):
     since = (1, 7)
 
     invalid = {
+        "a method of the dataset that only tells something": """
+              from torch.utils.data import DataLoader
+              from mine import Images, model, optimizer, show
+              images = Images()
+            - train_loader = DataLoader(images, num_workers=4)
+            + train_loader = DataLoader(images, num_workers=4, persistent_workers=True)
+              for epoch in range(10):
+                  for x, y in train_loader:
+                      out = model(x, y)
+                      out.backward()
+                      optimizer.step()
+                      picture = images.decode(out)
+                      show(picture)
+            """,
         "the epoch loop is around the batch loop": """
               from torch.utils.data import DataLoader
               from mine import Images, model, optimizer
@@ -373,5 +388,9 @@ def _changed(script: Script) -> Iterator[cst.BaseExpression]:
         if isinstance(added.target, (cst.Attribute, cst.Subscript)):
             yield added.target
     for call in script.all(cst.Call):
-        if isinstance(call.func, cst.Attribute) and any(True for _ in script.loops_around(call)):
+        if not isinstance(call.func, cst.Attribute) or not any(
+            True for _ in script.loops_around(call)
+        ):
+            continue
+        if isinstance(script.parent(call), cst.Expr) or call.func.attr.value.startswith(_CHANGING):
             yield call.func

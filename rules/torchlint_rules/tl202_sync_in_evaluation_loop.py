@@ -39,6 +39,31 @@ class SyncInEvaluationLoop(Rule):
     needs = ("oader", "iter", "_dl", "batch", "queue")
 
     invalid = {
+        "a meter gets what a function out of sight made of tensors, behind an attribute too": """
+              import torch
+              from mine import accuracy, reduce
+              @torch.no_grad()
+              def evaluate(model, loader, criterion, logger):
+                  for x, y in loader:
+                      x, y = x.cuda(), y.cuda()
+                      out = model(x)
+                      top1, top5 = accuracy(out, y, (1, 5))
+                      top5 = reduce(top5)
+            !         logger.update(loss=criterion(out, y).item())
+            !         logger.meters["top1"].update(top1.item(), n=len(x))
+            !         logger.meters["top5"].update(top5.item(), n=len(x))
+            """,
+        "read in each pass, shown now and then": """
+              import torch
+              @torch.no_grad()
+              def evaluate(model, loader, criterion):
+                  for i, (x, y) in enumerate(loader):
+                      record = {}
+            !         loss = criterion(model(x.cuda()), y.cuda()).item()
+            !         record["top"] = model(x.cuda()).max().item()
+                      if i % 100 == 0:
+                          print(loss, record)
+            """,
         "a sum of losses and a counter, under no_grad": """
               import torch
               import torch.nn.functional as F
@@ -395,6 +420,21 @@ class SyncInEvaluationLoop(Rule):
             """,
     }
     valid = {
+        "a function of one's own counts on the host": """
+            import torch
+            from mine import labels
+            def spread(out):
+                return out.argmax(1).cpu().numpy().ptp()
+            @torch.no_grad()
+            def evaluate(model, loader, meter):
+                names = []
+                for x, y in loader:
+                    out = model(x.cuda())
+                    meter.update(spread(out).item(), len(x))
+                    found = out.argmax(1).cpu().numpy()
+                    for i in range(len(x)):
+                        names.append(labels[found[i]])
+            """,
         "a script for the CPU has nothing to wait for": """
             import torch
             import torch.nn.functional as F

@@ -46,6 +46,22 @@ class BlockingTransfer(Rule):
     needs = ("DataLoader",)
 
     invalid = {
+        "a batch of `next`, and pieces that a collate function out of sight surely made tensors": """
+              from torch.autograd import Variable
+              from torch.utils.data import DataLoader
+              from mine import Images, collate, model
+              loader = DataLoader(Images(), pin_memory=True)
+              batches = iter(loader)
+              while True:
+                  x, y = batches.next()
+            -     model(x.cuda(), y)
+            +     model(x.cuda(non_blocking=True), y)
+              others = DataLoader(Images(), pin_memory=True, collate_fn=collate)
+              for samples, targets in others:
+            -     targets = Variable(targets.cuda())
+            +     targets = Variable(targets.cuda(non_blocking=True))
+                  model(samples.cuda(), targets)
+            """,
         "batches of a pinned loader, by `to` and by `cuda`": """
               import torch
               from torch.utils.data import DataLoader
@@ -383,7 +399,7 @@ class BlockingTransfer(Rule):
             if move is None or _is_decided(script, call) or script.heat(call) is Heat.COLD:
                 continue
             parts = script.parts.of(move.moved)
-            if not parts or not all(_is_plain(script, part) for part in parts):
+            if not parts or not all(_is_plain(script, part, move.moved) for part in parts):
                 continue
             if due is None:
                 due = {id(site.node) for site in unpinned(script)}
@@ -441,11 +457,11 @@ def _is_decided(script: Script, call: cst.Call) -> bool:
     return site.has_splat or given is not None
 
 
-def _is_plain(script: Script, part: Part) -> bool:
+def _is_plain(script: Script, part: Part, moved: cst.BaseExpression) -> bool:
     """Whether a part is a tensor that is taken from its loader again and again."""
     if isinstance(part.place, cst.Call) and not any(True for _ in script.loops_around(part.place)):
         return False
-    return hands_out_tensors(script, part)
+    return hands_out_tensors(script, part, moved)
 
 
 def _is_written_after(script: Script, move: Move) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Heat, Rule, Safety, Script
+from torchlint_rules._elementloops import element_reads, written_by_element, written_by_row
 from torchlint_rules._elements import Walk, elementwise, is_surely_tensor, outermost_item, walk
 
 _REDUCTIONS: Final = {
@@ -29,8 +30,8 @@ class PythonLoopOverTensor(Rule):
     """
     ## What it does
     Flags loops of Python over the elements of a tensor: sums of elements (also `sum(t)`, `max(t)`
-    and `min(t)` of Python), one call of a layer per row, and a recurrent layer or cell that is
-    handed a known sequence step by step.
+    and `min(t)` of Python), elements that are read by `.item()` or written one by one, one call of
+    a layer per row, and a recurrent layer or cell that is handed a known sequence step by step.
 
     ## Why it is slow
     Each pass indexes a tensor and starts a kernel for one element: microseconds of overhead for
@@ -53,9 +54,49 @@ class PythonLoopOverTensor(Rule):
     impact = "high"
     safety = Safety.CLOSE
     articles = ("S2",)
-    needs = ("sum", "+=", "range", "Cell", "LSTM", "GRU", "RNN")
+    needs = ("sum", "+=", "range", "enumerate", ".item", "Cell", "LSTM", "GRU", "RNN")
 
     invalid = {
+        "elements are written one by one": """
+              import torch
+              def similarity(rows, columns):
+                  found = torch.zeros(len(rows), len(columns))
+            !     for i, row in enumerate(rows):
+                      for j, column in enumerate(columns):
+                          found[i][j] = torch.dot(row, column)
+            !     for j in range(rows.size(0)):
+                      found[rows[j]] = j
+                  return found
+            """,
+        "elements are read in every step": """
+              import torch
+              from torch import nn
+              class Masked(nn.Module):
+                  def forward(self, x, lengths):
+                      x = x.cuda()
+                      mask = torch.zeros_like(x)
+            !         for i, length in enumerate(lengths):
+                          mask[i].narrow(1, 0, length.item()).fill_(1)
+            !         for i in range(x.size(0)):
+                          if lengths[i].item() > 4:
+                              mask[i] = 0
+                      return x * mask
+            """,
+        "a layer is called for every step of a sequence": """
+              import torch
+              from torch import nn
+              class Net(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.rnn = nn.RNN(1, 32)
+                      self.out = nn.Linear(32, 1)
+                  def forward(self, x, h):
+                      out, h = self.rnn(x, h)
+                      steps = []
+            !         for step in range(out.size(1)):
+                          steps.append(self.out(out[:, step, :]))
+                      return torch.stack(steps, dim=1)
+            """,
         "elements are read one by one": """
               import torch
               def total(a, b):
@@ -161,6 +202,25 @@ class PythonLoopOverTensor(Rule):
             """,
     }
     valid = {
+        "a table of places that is made once, and each entry needs those before": """
+            import torch
+            def table(n, x):
+                near, path = torch.zeros(n, n), torch.zeros(n, n)
+                for i in range(n):
+                    for j in range(n):
+                        near[i, j] = i + j
+                        path[i, j] = x[i] + path[i - 1, j - 1]
+                return near, path
+            """,
+        "numbers on the host": """
+            import torch
+            class Bins(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.bounds = torch.linspace(0, 1, 16)
+                def forward(self, x):
+                    return [x.cuda().gt(bound.item()).sum() for bound in self.bounds]
+            """,
         "a list of losses is no tensor": """
             import torch
             def total(losses):
@@ -285,16 +345,23 @@ class PythonLoopOverTensor(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop and every built-in that walks through a tensor."""
         for call in script.calls(*_REDUCTIONS):
-            yield from self._of_builtin(script, call.node)
+            if script.heat(call.node) is not Heat.COLD:
+                yield from self._of_builtin(script, call.node)
         recurrent = any(word in script.source.text for word in ("RNN", "LSTM", "GRU"))
+        filled: cst.For | None = None
         for loop in script.all(cst.For):
             finding = self._of_line(script, loop)
+            if finding is None and not (filled is not None and script.tree.inside(loop, filled)):
+                finding = self._of_writes(script, loop)
+                filled = loop if finding is not None else filled
             if finding is None and recurrent:
                 finding = self._of_steps(script, loop)
             if finding is not None:
                 yield finding
         for comprehension in script.all(cst.ListComp):
             yield from self._of_comprehension(script, comprehension)
+        if script.can_use_accelerator:
+            yield from self._of_reads(script)
 
     # -- sums -----------------------------------------------------------------
 
@@ -329,6 +396,8 @@ class PythonLoopOverTensor(Rule):
             return None
         if row is not None:
             return self._row_by_row(script, found, row, loop.iter)
+        if found.dimension:
+            return None
         return self._of_sum(script, loop, found, line, added) if added is not None else None
 
     def _of_sum(
@@ -361,6 +430,30 @@ class PythonLoopOverTensor(Rule):
             f"add `{text}`"
         )
         return Finding(self.code, script.span(loop.iter), message, fix)
+
+    # -- elements ---------------------------------------------------------------
+
+    def _of_reads(self, script: Script) -> Iterator[Finding]:
+        for loop, call, tensor in element_reads(script):
+            named = script.code(tensor)
+            message = (
+                f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
+                f"the whole of `{named}`, or read it once before with `{named}.tolist()`"
+            )
+            yield Finding(self.code, script.span(loop.iter), message)
+
+    def _of_writes(self, script: Script, loop: cst.For) -> Finding | None:
+        line = _sole_line(loop)
+        rows = written_by_row(script, loop, line) if line is not None else None
+        written = written_by_element(script, loop) if rows is None else None
+        if rows is None and written is None:
+            return None
+        shown = rows if written is None else script.code(written)
+        message = (
+            f"this loop starts kernels for one element of `{shown}` after the other: one "
+            "operation on whole tensors fills it"
+        )
+        return Finding(self.code, script.span(loop.iter), message)
 
     # -- rows and steps -------------------------------------------------------
 

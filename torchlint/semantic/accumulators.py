@@ -163,7 +163,7 @@ class Accumulators:
         while isinstance(root, cst.Subscript):
             root = root.value
         path = dotted(root)
-        own = [a.node for a in self.all() if self._path(a.target) == path]
+        own = [a.node for a in self.all() if f"{self._path(a.target)}.".startswith(f"{path}.")]
         for kind in (cst.Name, cst.Attribute):
             for place in self.tree.within(loop, kind):
                 if dotted(place) != path or not self.scopes.reads(place):

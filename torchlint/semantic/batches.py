@@ -14,6 +14,13 @@ from torchlint.semantic.loaders import Loaders
 
 __all__ = ["Batches"]
 
+_OF_TENSORS: Final = frozenset(
+    (
+        "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
+        "requires_grad_ eq ne narrow expand masked_fill argmax"
+    ).split()
+)
+_IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 
 
@@ -42,6 +49,38 @@ class Batches:
             arg.star == "**" and isinstance(arg.value, cst.Name) and arg.value.value in names
             for arg in self.tree.within(place.body, cst.Arg)
         )
+
+    def shows_tensor(self, place: cst.CSTNode, word: str) -> bool:
+        """Whether code of a pass does with a name what can be done with tensors alone."""
+        return any(
+            node.value == word and self._is_used_as_tensor(node)
+            for node in self._names_in(self._region(place))
+        )
+
+    def hold_tensors(self, place: cst.CSTNode) -> bool:
+        """Whether a pass takes its batches apart, and a piece of them is surely a tensor."""
+        if not isinstance(place, cst.For):
+            return False
+        pieces = [element.value for element in _pieces(place.target)]
+        names = {node.value for node in pieces if isinstance(node, cst.Name)}
+        return any(self.shows_tensor(place, name) for name in names)
+
+    def _is_used_as_tensor(self, node: cst.Name) -> bool:
+        at: cst.CSTNode = node
+        holder = self.tree.parent(at)
+        while isinstance(holder, cst.Attribute) and holder.value is at:
+            call = self.tree.parent(holder)
+            if not isinstance(call, cst.Call) or call.func is not holder:
+                return False
+            if holder.attr.value in _OF_TENSORS:
+                return True
+            if holder.attr.value not in ("to", "cuda"):
+                return False
+            at, holder = call, self.tree.parent(call)
+        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        if isinstance(outer, cst.Call) and outer.func is not at:
+            return (self.names.name(outer.func) or "").startswith("torch.")
+        return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
 
     def are_moved(self, made: cst.Call) -> bool:
         """Whether a pass over a loader, where one is in sight, sends its batches to a device."""
@@ -88,6 +127,8 @@ class Batches:
                     names |= self._targets_around(call)
         for _ in range(3):
             for assign in self.tree.within(region, cst.Assign):
+                if self._is_answer(assign.value):
+                    continue
                 if any(node.value in names for node in self._names_in(assign.value)):
                     names |= {n.value for each in assign.targets for n in self._names_in(each)}
             inner_loops: list[cst.For | cst.CompFor] = [
@@ -98,6 +139,10 @@ class Batches:
                 if any(node.value in names for node in self._names_in(inner.iter)):
                     names |= {node.value for node in self._names_in(inner.target)}
         return names
+
+    def _is_answer(self, value: cst.BaseExpression) -> bool:
+        """Whether a value is what a network returned."""
+        return isinstance(value, cst.Call) and self.kinds.kind(value.func) is Kind.MODULE
 
     def _draws(self, call: cst.Call) -> bool:
         """Whether a call takes the next batch from an iterator."""
@@ -145,7 +190,7 @@ class Batches:
             )
         name = self.names.name(call.func)
         if name is not None:
-            return not name.startswith(("builtins.", "torch.", "numpy.", "torchvision."))
+            return not name.startswith(_IN_SIGHT)
         owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         root = next(self._names_in(owner), None)
         return root is not None and root.value == "self" and self.kinds.kind(owner) is Kind.UNKNOWN
@@ -164,6 +209,16 @@ class Batches:
         for node in self._names_in(source):
             if not any(self.tree.inside(node, index) for index in indices):
                 yield node
+
+
+def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:
+    """Yield the innermost pieces that a target takes a value apart into."""
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            if isinstance(element.value, (cst.Tuple, cst.List)):
+                yield from _pieces(element.value)
+            else:
+                yield element
 
 
 def _moves(call: cst.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
-from torchlint.semantic.kind import Kind
+from torchlint.semantic.kind import Kind, conventional
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.scopes import How
 from torchlint.semantic.target import Target
@@ -134,7 +134,19 @@ class Devices:
         value = self.values.value_of(node)
         if value.state is State.KNOWN and value.node is not None and value.node is not node:
             return self._may_be_accelerator(value.node)
-        return self.kinds.kind(node) is Kind.DEVICE
+        return self.kinds.kind(node) is Kind.DEVICE or self._configured(node)
+
+    def _configured(self, node: cst.Name | cst.Attribute) -> bool:
+        """Whether a device comes out of an imported configuration (`config.DEVICE`)."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        if not isinstance(root, cst.Name):
+            return False
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        return conventional(word.lower()) is Kind.DEVICE and any(
+            binding.how is How.IMPORT for binding in self.scopes.reaching(root)
+        )
 
     @property
     def may_be_mps(self) -> bool:

@@ -202,7 +202,10 @@ class Heats:
         equal = isinstance(operator, cst.Equal)
         if isinstance(operator, (cst.Is, cst.IsNot)):
             # `step % 100 is 0` means equality
-            return any(map(self._periodic, sides)) and isinstance(operator, cst.Is) == wanted
+            is_equal = isinstance(operator, cst.Is) == wanted
+            if isinstance(sides[1], cst.Name) and sides[1].value == "None":
+                return not is_equal and self._speaks_of_rarity(test)
+            return any(map(self._periodic, sides)) and is_equal
         if not equal and not isinstance(operator, cst.NotEqual):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])

@@ -102,7 +102,8 @@ _MODULE_CLASS: Final = re.compile(
     r"torch\.nn\.(?:[A-Z]\w*|quantized\.\w+)|torchvision\.models\.(?:\w+\.)*\w+|"
     r"(?:lightning|pytorch_lightning|lightning\.pytorch)\.LightningModule|"
     r"segmentation_models_pytorch\.[A-Z]\w*|efficientnet_pytorch\.\w+|"
-    r"transformers\.(?:PreTrainedModel|\w*Model|\w*For[A-Z]\w*)|"
+    r"(?:pytorch_)?transformers\.(?:PreTrainedModel|\w*Model|\w*For[A-Z]\w*)|"
+    r"pytorch_pretrained_bert\.(?:modeling\.)?\w*(?:Model|For[A-Z]\w*)|"
     r"transformers\.\w+\.from_pretrained"
 )
 _NOT_MODULES: Final = re.compile(

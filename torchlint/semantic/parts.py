@@ -135,6 +135,11 @@ class Parts:
         if name is not None or not isinstance(node.func, cst.Attribute):
             return None
         method = node.func.attr.value
+        if method in ("next", "__next__") and not node.args:
+            source, path = self.iteration.source(node)
+            if source is not None and self.kinds.kind(source) is Kind.LOADER:
+                return self._handed_out(source, (*path, *steps), node)
+            return None
         if method == "items" and steps[1:2] == (1,):
             return self._follow(node.func.value, (None, *steps[2:]), depth)
         if method == "values" and steps:

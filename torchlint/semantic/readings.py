@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -48,9 +49,13 @@ _CASTS: Final = ("builtins.float", "builtins.int")
 _NUMPY: Final = frozenset(
     "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
 )
+_DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
+_DEPTH: Final = 4
 _REDUCTIONS: Final = frozenset(
     "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
 )
+_ELSEWHERE: Final = re.compile(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
+_LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
     (
         "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
@@ -88,6 +93,7 @@ class Readings:
         if form is None:
             return None
         copied = form is not Form.ARRAY
+        shown = False
         while True:
             if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
                 inner = inner.value
@@ -98,13 +104,67 @@ class Readings:
                 break
             if found in (Form.TENSOR, Form.NUMBER):
                 copied = True
+            shown = shown or detached or _is_method(inner, "cpu")
             assert isinstance(inner, cst.Call)
             inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
-        if not copied or self.kinds.kind(inner) not in (Kind.TENSOR, Kind.LOSS):
-            return None
+        if not copied or not (self._is_tensor(inner) or (shown and self._is_open(inner))):
+            if cast or not copied or not self._comes_of_tensors(inner):
+                return None
         if self.placement.on_host(inner):
             return None
         return Reading(call, inner, form, cast)
+
+    def _is_tensor(self, node: cst.BaseExpression) -> bool:
+        return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
+
+    def _is_open(self, node: cst.BaseExpression) -> bool:
+        """Whether the file does not show what an expression is."""
+        return self.kinds.kind(node) is Kind.UNKNOWN
+
+    def _comes_of_tensors(self, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+        """Whether functions out of sight made a value of tensors that may lie on a device."""
+        if not depth or not self._is_open(node):
+            return False
+        if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
+            root: cst.BaseExpression = node
+            while isinstance(root, (cst.Subscript, cst.Attribute)):
+                root = root.value
+            if isinstance(root, cst.Call):
+                return self._comes_of_tensors(root, depth - 1)
+            bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+            return bool(bindings) and all(
+                binding.how in (How.ASSIGN, How.UNPACKED)
+                and binding.value is not None
+                and (
+                    self._is_tensor(binding.value)
+                    or self._comes_of_tensors(binding.value, depth - 1)
+                )
+                for binding in bindings
+            )
+        return isinstance(node, cst.Call) and self._is_made_of_tensors(node, depth)
+
+    def _is_made_of_tensors(self, call: cst.Call, depth: int) -> bool:
+        """Whether a call out of sight is handed tensors, and no array."""
+        func = call.func
+        if isinstance(func, cst.Attribute):
+            if func.attr.value in _NUMPY and self._comes_of_tensors(func.value, depth - 1):
+                return True
+            if func.attr.value == "step":
+                return False
+        if _ELSEWHERE.match(self.names.name(func) or ""):
+            return False
+        given = [(arg.value, self.kinds.kind(arg.value)) for arg in call.args if not arg.star]
+        callee = self.kinds.functions.callee(call)
+        if callee is not None and _LEAVES.search(self.tree.text(callee)):
+            return False
+        if any(kind is Kind.NDARRAY for _, kind in given):
+            return False
+        return any(
+            not self.placement.on_host(each)
+            if kind in (Kind.TENSOR, Kind.LOSS)
+            else self._comes_of_tensors(each, depth - 1)
+            for each, kind in given
+        )
 
     def _outermost(
         self, node: cst.BaseExpression, casts: bool = True
@@ -136,6 +196,8 @@ class Readings:
         """
         for name in self.tree.within(region, cst.Name):
             bindings = self.scopes.reaching(name)
+            if self._is_key(name, region):
+                continue
             if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
                 continue
             assign, value = bindings[0].node, bindings[0].value
@@ -148,6 +210,18 @@ class Readings:
                 continue
             found = list(self.within(value))
             yield from found or self.named(value, loop, [*besides, assign])
+
+    def _is_key(self, name: cst.Name, region: cst.CSTNode) -> bool:
+        """Whether a name stands where something is looked up in what is no tensor."""
+        child: cst.CSTNode = name
+        for outer in self.tree.ancestors(name):
+            if child is region:
+                return False
+            if isinstance(outer, cst.Subscript) and child is not outer.value:
+                if self.kinds.kind(outer.value) not in _DENSE:
+                    return True
+            child = outer
+        return False
 
     # -- what else becomes of the value ---------------------------------------
 

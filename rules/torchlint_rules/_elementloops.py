@@ -1,0 +1,215 @@
+"""Loops of Python that read or write a tensor one element at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Heat, How, Kind, Role, Script
+from torchlint_rules._elements import elementwise, is_surely_tensor, walk
+
+__all__ = ["element_reads", "written_by_element", "written_by_row"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_FEW: Final = 3
+
+
+# -- reads ------------------------------------------------------------------------
+
+
+def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseExpression]]:
+    """Yield the loops of every step that wait for elements of a tensor, with a call that waits.
+
+    The tensor comes last. Elements that are only added up are another rule's.
+    """
+    said: set[int] = set()
+    added: list[cst.CSTNode] | None = None
+    for call in script.method_calls("item"):
+        if call.args or not isinstance(call.func, cst.Attribute):
+            continue
+        found = _element_of(script, call.func.value)
+        if found is None or id(found[0]) in said:
+            continue
+        loop, tensor = found
+        if not _may_wait(script, tensor) or not script.each_step(call):
+            continue
+        if added is None:
+            roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+            added = [each.node for role in roles for each in script.accumulations(role)]
+        if not any(script.tree.inside(call, each) for each in added):
+            said.add(id(loop))
+            yield loop, call, tensor
+
+
+def _element_of(
+    script: Script, node: cst.BaseExpression
+) -> tuple[cst.For, cst.BaseExpression] | None:
+    """Give the loop and the tensor that a loop-borne index, or a target, takes an element of."""
+    words: set[str] = set()
+    root = node
+    while isinstance(root, cst.Subscript):
+        words |= {name.value for part in root.slice for name in script.within(part, cst.Name)}
+        root = root.value
+    if not isinstance(root, (cst.Name, cst.Attribute)):
+        return None
+    for found in script.loops_around(node):
+        loop = found.node
+        if found.role is not Role.OTHER or not isinstance(loop, cst.For) or _is_short(script, loop):
+            continue
+        targets = {name.value for name in script.within(loop.target, cst.Name)}
+        if words & targets:
+            return (loop, root) if _is_fixed(script, root, loop) else None
+        if isinstance(root, cst.Name) and root.value in targets:
+            tensor = _walked(script, root)
+            return (loop, tensor) if tensor is not None else None
+    return None
+
+
+def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
+    """Give what a loop hands out one by one under a name."""
+    bindings = script.scopes.reaching(target)
+    if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+        return None
+    source, path = script.iteration.source(bindings[0].value, bindings[0].path)
+    return source if not path else None
+
+
+def _is_short(script: Script, loop: cst.For) -> bool:
+    """Whether a loop has a handful of passes, or goes through no tensor's places."""
+    drawn = loop.iter
+    if isinstance(drawn, (cst.List, cst.Tuple)):
+        return True
+    if isinstance(drawn, cst.Call) and script.name(drawn.func) == "builtins.range":
+        last = script.value_of(drawn.args[-1].value).literal if drawn.args else None
+        return isinstance(last, int) and last <= _FEW
+    return False
+
+
+def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
+    """Whether a tensor is there before the loop that goes through it."""
+    name: cst.BaseExpression = root
+    while isinstance(name, cst.Attribute):
+        name = name.value
+    if not isinstance(name, cst.Name):
+        return False
+    return all(not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name))
+
+
+def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Whether a tensor may lie on a device: one of the script, or an argument of a network."""
+    if script.kind(tensor) in _TENSORS:
+        made = script.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
+        return not (made and all(map(script.on_host, made))) and not script.on_host(tensor)
+    if not isinstance(tensor, cst.Name) or script.kind(tensor) is not Kind.UNKNOWN:
+        return False
+    function = script.function(tensor)
+    owner = script.scopes.class_of(tensor)
+    bindings = script.scopes.reaching(tensor)
+    return (
+        function is not None
+        and owner is not None
+        and function.name.value == "forward"
+        and len(bindings) == 1
+        and bindings[0].how is How.PARAMETER
+    )
+
+
+# -- writes -----------------------------------------------------------------------
+
+
+def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
+    """Give the element that two nested loops over places write in each pass."""
+    counter = _counter(script, loop)
+    if counter is None or script.heat(loop) is Heat.COLD:
+        return None
+    for line in script.within(loop.body, cst.Assign):
+        target = line.targets[0].target
+        if not isinstance(target, cst.Subscript) or len(line.targets) != 1:
+            continue
+        root, indices = _taken_apart(target)
+        inner = [
+            name
+            for found in script.loops_around(line)
+            if found.node is not loop and script.tree.inside(found.node, loop)
+            if (name := _counter(script, found.node)) is not None
+        ]
+        if counter not in indices or not set(inner) & set(indices):
+            continue
+        if not is_surely_tensor(script, root) or _feeds(script, root, loop):
+            continue
+        if _takes_of_tensor(script, line.value):
+            return target
+    return None
+
+
+def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
+    """Whether a value is one of tensors, not of places alone as a table that is made once."""
+    if any(script.kind(item.value) in _TENSORS for item in script.within(value, cst.Subscript)):
+        return True
+    return script.kind(value) in _TENSORS
+
+
+def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
+    """Give the name that holds the place in what a loop goes through."""
+    if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Call):
+        return None
+    name = script.name(loop.iter.func)
+    target = loop.target
+    if name == "builtins.range" and len(loop.iter.args) == 1 and isinstance(target, cst.Name):
+        return target.value
+    if name == "builtins.enumerate" and isinstance(target, cst.Tuple):
+        first = target.elements[0].value
+        return first.value if isinstance(first, cst.Name) else None
+    return None
+
+
+def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
+    """Give what `t[i][j]` and `t[i, j]` take an element of, and the names of its indices."""
+    indices: list[str] = []
+    at: cst.BaseExpression = node
+    while isinstance(at, cst.Subscript):
+        for part in at.slice:
+            index = part.slice.value if isinstance(part.slice, cst.Index) else None
+            if isinstance(index, cst.Name):
+                indices.append(index.value)
+        at = at.value
+    return at, indices
+
+
+def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
+    """Whether passes read what others wrote, as dynamic programming does."""
+    code = script.code(root)
+    for item in script.within(loop, cst.Subscript):
+        outer = script.parent(item)
+        while isinstance(outer, cst.Subscript) and outer.value is item:
+            item, outer = outer, script.parent(outer)
+        if script.code(_taken_apart(item)[0]) == code and not isinstance(outer, cst.AssignTarget):
+            return True
+    return any(
+        script.code(call.func.value) == code
+        for call in script.within(loop, cst.Call)
+        if isinstance(call.func, cst.Attribute)
+    )
+
+
+def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> str | None:
+    """Give the tensor of which a loop's only line writes an element or a row in each pass."""
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return None
+    target = line.targets[0].target
+    found = walk(script, loop.target, loop.iter)
+    if found is None or not found.by_index or not isinstance(target, cst.Subscript):
+        return None
+    root = _taken_apart(target)[0]
+    word = found.target.value
+    if script.heat(loop) is Heat.COLD or script.kind(root) not in _TENSORS:
+        return None
+    if script.code(root) in script.code(line.value):
+        return None
+    uses = [name for name in script.within(target, cst.Name) if name.value == word]
+    plain = isinstance(line.value, cst.Name) and line.value.value == word
+    if len(uses) != 1 or not (plain or elementwise(script, found, line.value) is not None):
+        return None
+    return script.code(root)
