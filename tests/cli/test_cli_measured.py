@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli_shell import Shell
 
-from torchlint.report.formats import FORMATS
+from torchlint.config import FORMATS
 
 SCRIPT = """\
 import torch
