@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
+from functools import partial
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -13,6 +14,7 @@ from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived, is_module_class
 from torchlint.semantic.kinds import Kinds
 from torchlint.semantic.loops import Loops
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import How, dotted
 from torchlint.semantic.values import State, Values
 
@@ -68,6 +70,13 @@ class Modes:
         self.scopes = functions.scopes
         self.names = functions.names
         self._heeds: dict[int, bool | None] = {}
+        self._switches = [
+            Memo[cst.CSTNode, "tuple[Switch, ...]"](
+                (), self.names.trail, partial(self._switches_of, depth)
+            )
+            for depth in range(_DEPTH + 1)
+        ]
+        """The switches of a region, through so many calls of functions of this file."""
 
     # -- what heeds the mode ----------------------------------------------------
 
@@ -175,10 +184,14 @@ class Modes:
 
     def switches(self, region: cst.CSTNode) -> Iterator[Switch]:
         """Yield the calls of a region itself that put networks into a mode, in order."""
-        for call in self.functions.own(region, cst.Call):
-            found = self._switch(call, _DEPTH)
-            if found is not None:
-                yield found
+        return iter(self._switches[_DEPTH].answer(region))
+
+    def _switches_of(self, depth: int, region: cst.CSTNode) -> tuple[Switch, ...]:
+        return tuple(
+            found
+            for call in self.functions.own(region, cst.Call)
+            if (found := self._switch(call, depth)) is not None
+        )
 
     def switch(self, call: cst.Call) -> Switch | None:
         """Give the mode that a call itself puts a network into."""
@@ -190,11 +203,7 @@ class Modes:
             return self._own_switch(call, func)
         callee = self.functions.callee(call)
         if callee is not None and depth:
-            inner = [
-                each
-                for inside in self.functions.own(callee, cst.Call)
-                if (each := self._switch(inside, depth - 1)) is not None
-            ]
+            inner = self._switches[depth - 1].answer(callee)
             return Switch(call, inner[-1].mode, None) if inner else None
         word = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
         if isinstance(word, str) and _SETS_EVAL.fullmatch(word) and callee is None:
@@ -211,7 +220,7 @@ class Modes:
             if not isinstance(owner, cst.ClassDef):
                 return None
             if derived(self.functions.bases(owner)) is not Kind.MODULE:
-                inner = list(self.switches(callee))
+                inner = self._switches[_DEPTH].answer(callee)
                 return Switch(call, inner[-1].mode, None) if inner else None
         if func.attr.value == "eval":
             return None if call.args else Switch(call, Mode.EVAL, func.value)
