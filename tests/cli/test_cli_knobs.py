@@ -207,3 +207,11 @@ def test_a_call_that_makes_no_loader_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("trainer.fit(net, data)\n")
     place = Place(str(tmp_path / "train.py"), 1, 1, len("trainer.fit(net, data)"))
     assert find_call([seen(place), seen(None)]) is None
+
+
+def test_where_python_knows_the_line_alone_the_loader_on_it_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("from torch.utils.data import DataLoader\nx = wrap(DataLoader(load(3), 4))\n")
+    call = find_call([seen(Place(str(path), 2))])
+    assert call is not None
+    assert "wrap(DataLoader(load(3), 4, num_workers=2))" in changed(call, num_workers=2)
