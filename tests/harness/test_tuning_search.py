@@ -48,6 +48,13 @@ def test_the_knee_is_the_smallest_value_that_is_as_good_as_the_best() -> None:
     assert knee_of({}, 0.05) is None
 
 
+def test_a_value_that_is_not_shown_to_be_worse_is_as_good() -> None:
+    wide = {0: Rate(2451, 1616, 3448), 1: Rate(3971, 1963, 6738)}
+    assert knee_of(wide, 0.05) == 0
+    assert undecided(wide, 0.05) == [0, 1]
+    assert knee_of({0: Rate(90, 88, 92), 2: Rate(100, 96, 104)}, 0.05) == 2
+
+
 def test_the_gap_below_the_knee_is_halved_until_it_is_small() -> None:
     assert next_between(exact(v0=40, v2=80, v4=90, v8=100), [0, 2, 4, 8], 0.05) == 6
     assert next_between(exact(v0=40, v4=90, v6=99, v8=100), [0, 4, 6, 8], 0.05) == 5

@@ -10,7 +10,14 @@ from typing import Final
 from torchlint.harness.tuningrate import Rate
 from torchlint.harness.tuningreport import Knob, Searched, Trial, TuningReport, Value
 from torchlint.harness.tuningruns import Edit, Runs
-from torchlint.harness.tuningsearch import TOLERANCE, doubling, knee_of, next_between, undecided
+from torchlint.harness.tuningsearch import (
+    TOLERANCE,
+    as_good,
+    doubling,
+    knee_of,
+    next_between,
+    undecided,
+)
 
 __all__ = ["search"]
 
@@ -179,10 +186,10 @@ class _Series:
 
     def _may_stay(self, rates: Mapping[int, Rate], knee: int) -> bool:
         """Whether the value in use is as good as the best; fewer workers are better at that."""
-        now = rates.get(int(self.current)) if self.current is not None else None
-        enough = max(rate.value for rate in rates.values()) * (1 - self.tolerance)
-        costly = self.knob == "num_workers" and knee < int(self.current or 0)
-        return now is not None and now.value >= enough and not costly
+        if self.current is None or int(self.current) not in rates:
+            return False
+        costly = self.knob == "num_workers" and knee < int(self.current)
+        return as_good(rates, int(self.current), self.tolerance) and not costly
 
     def _typed(self, value: int) -> Value:
         return bool(value) if self.knob == "pin_memory" else value
@@ -197,12 +204,17 @@ def _workers(series: _Series) -> None:
     series.attempt(current)
     series.attempt(0)
     now = series.trial(0)
-    if now is not None and now.rate is not None and now.wait_share < _NO_WAIT:
+    if now is not None and now.rate is not None and _in_vain(now, series.tolerance):
         series.attempt(2)
     else:
         _double_workers(series)
         series.refine()
     series.settle()
+
+
+def _in_vain(alone: Trial, tolerance: float) -> bool:
+    """Whether even batches that cost no time at all would bring nothing to speak of."""
+    return (1 + tolerance) * (1 - alone.wait_share) >= 1
 
 
 def _double_workers(series: _Series) -> None:

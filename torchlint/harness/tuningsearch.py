@@ -7,7 +7,7 @@ from typing import Final
 
 from torchlint.harness.tuningrate import Rate
 
-__all__ = ["TOLERANCE", "doubling", "knee_of", "next_between", "undecided"]
+__all__ = ["TOLERANCE", "as_good", "doubling", "knee_of", "next_between", "undecided"]
 
 TOLERANCE: Final = 0.05
 """A value within so much of the best is as good as the best."""
@@ -42,12 +42,16 @@ def doubling(
         in_vain = 0 if found else in_vain + 1
 
 
+def as_good(rates: Mapping[int, Rate], value: int, tolerance: float) -> bool:
+    """Whether a value is within the tolerance of the best, or not shown to be worse."""
+    best = max(rates.values(), key=lambda rate: rate.value)
+    rate = rates[value]
+    return rate.value >= best.value * (1 - tolerance) or rate.high >= best.low
+
+
 def knee_of(rates: Mapping[int, Rate], tolerance: float) -> int | None:
     """Give the smallest value that is as good as the best, None where none was measured."""
-    if not rates:
-        return None
-    enough = max(rate.value for rate in rates.values()) * (1 - tolerance)
-    return min(value for value, rate in rates.items() if rate.value >= enough)
+    return min((value for value in rates if as_good(rates, value, tolerance)), default=None)
 
 
 def next_between(rates: Mapping[int, Rate], tried: Sequence[int], tolerance: float) -> int | None:
@@ -62,15 +66,10 @@ def next_between(rates: Mapping[int, Rate], tried: Sequence[int], tolerance: flo
 
 
 def undecided(rates: Mapping[int, Rate], tolerance: float) -> list[int]:
-    """Give the values of which the intervals do not say whether they are as good as the best."""
+    """Give the knee and the best where their intervals do not say that they are equally good."""
     knee = knee_of(rates, tolerance)
-    if knee is None or len(rates) < 2:
+    if knee is None:
         return []
     best = max(rates, key=lambda value: rates[value].value)
-    enough = rates[best].value * (1 - tolerance)
-    open_ = [
-        value
-        for value, rate in rates.items()
-        if value <= knee and value != best and rate.low < enough < rate.high
-    ]
-    return [*open_, best] if open_ else []
+    is_open = knee != best and rates[knee].low < rates[best].value * (1 - tolerance)
+    return [knee, best] if is_open else []
