@@ -60,13 +60,13 @@ AUGMENTED = """
         net = torch.nn.Sequential(torch.nn.Dropout(0.2), torch.nn.Linear(4, 1))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         loader = DataLoader(Augmented(), batch_size=32, shuffle=True)
+        open("log.txt", "a").close()
         for epoch in range(9):
             for batch in loader:
                 optimizer.zero_grad()
                 loss = net(batch).pow(2).mean()
                 loss.backward()
                 optimizer.step()
-            open("log.txt", "a").close()
 
     if __name__ == "__main__":
         main()
@@ -107,15 +107,16 @@ def test_an_unsafe_fix_that_is_good_on_the_originals_batches_is_kept_and_written
     tmp_path: Path,
 ) -> None:
     script = write(tmp_path, AUGMENTED)
-    code, report = verify(
-        tmp_path, "--select", "TL101", "--steps", "20", "--warmup", "8", "--rounds", "2", "--apply"
-    )
-    alone = report["variants"][0]
-    assert (alone["codes"], alone["safety"]) == (["TL101"], "unsafe")
+    code, report = verify(tmp_path, "--select", "TL101", "--quick", "--apply")
+    first = report["variants"][0]
+    assert (first["kind"], report["rounds"]) == ("all", 2)
+    alone = report["variants"][-1]
+    assert (alone["kind"], alone["safety"]) == ("rule", "unsafe")
     assert (alone["verdict"], alone["decision"]) == ("FASTER", "keep")
     assert (alone["numbers"], alone["compared"]["method"]) == ("equal", "aligned")
     assert alone["because"]
     assert alone["wait_share"]["before"] > 0.5
+    assert report["diverted"] == ["log.txt"]
     assert code == 0
     assert "num_workers=" in script.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

@@ -10,10 +10,12 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+from torch.nn import Parameter
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -32,6 +34,9 @@ _MOST_BYTES: Final = 1 << 30
 
 _WRAPPERS: Final = ("module.", "_orig_mod.")
 """What wrappers of networks put before the names of parameters."""
+
+_FEWEST: Final = 8
+"""Batches that say something of their distribution."""
 
 _FAR: Final = 5.0
 """Standard errors between means of batches that were drawn from one distribution."""
@@ -56,6 +61,7 @@ class Aligned(Numbers):
         self._networks: list[dict[str, torch.Tensor]] = []
         self._known: dict[int, torch.Tensor] = {}
         self._batches = _Batches(self._folder, self._replays)
+        self._early: list[State] = []
         self._misaligned = ""
         self._depth = 0
         self._moves = 0
@@ -65,6 +71,8 @@ class Aligned(Numbers):
 
     def at_step(self) -> bool:
         """Say whether enough was seen; what does not fit need not go on."""
+        if not self._early:
+            self._early = self._parameters()
         return bool(self._misaligned) or self._batches.full or super().at_step()
 
     def close(self) -> dict[str, Any]:
@@ -117,7 +125,7 @@ class Aligned(Numbers):
     def _align(self, module: torch.nn.Module) -> None:
         """Take down the weights of a network that is first called, or give it the original's."""
         new = {name: tensor for name, tensor in _tensors(module) if id(tensor) not in self._known}
-        if self._misaligned or not any(isinstance(it, torch.nn.Parameter) for it in new.values()):
+        if self._misaligned or not any(isinstance(it, Parameter) for it in new.values()):
             return
         self._known.update((id(tensor), tensor) for tensor in new.values())
         file = self._folder / f"network-{len(self._networks)}.pt"
@@ -158,14 +166,22 @@ class Aligned(Numbers):
             return found and found[0]
 
     def _match(self) -> ParameterMatch | None:
-        final = [_copies(_parameters(network)) for network in self._networks]
-        file = self._folder / "final.pt"
         if self._misaligned:
             return None
+        final = self._parameters()
         if not self._replays:
-            SAVE(final, file)
+            SAVE((self._early, final), self._folder / "trained.pt")
+        before_early, before = LOAD(self._folder / "trained.pt")
         initial = [LOAD(self._folder / f"network-{at}.pt") for at in range(len(final))]
-        return _compare(initial, LOAD(file), final)
+        match = _compare(before, final)
+        return replace(match, updates=_apart(initial, before_early, self._early))
+
+    def _parameters(self) -> list[State]:
+        """Copy the parameters; buffers stay out, for a norm's mean holds a bias before it."""
+        return [
+            _copies({name: it for name, it in network.items() if isinstance(it, Parameter)})
+            for network in self._networks
+        ]
 
 
 class _Batches:
@@ -213,6 +229,8 @@ class _Batches:
 
     def difference(self) -> str:
         """Say whether this run's own batches are of another kind than the recorded ones."""
+        if len(self._means[0]) < _FEWEST:
+            return ""
         before, after = (list(zip(*rows, strict=True)) for rows in map(_even, self._means))
         for first, second in zip(before, after, strict=False):
             if abs(_mean(first) - _mean(second)) > _FAR * _error(first, second):
@@ -253,11 +271,6 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         yield name, tensor
 
 
-def _parameters(tensors: State) -> State:
-    """Leave buffers out: the mean that a batch norm keeps holds the bias that was removed."""
-    return {name: it for name, it in tensors.items() if isinstance(it, torch.nn.Parameter)}
-
-
 def _copies(tensors: State) -> State:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
@@ -277,20 +290,31 @@ def _give(recorded: State, network: State) -> None:
             tensor.data.copy_(recorded[name])
 
 
-def _compare(initial: list[State], reference: list[State], final: list[State]) -> ParameterMatch:
+def _compare(reference: list[State], final: list[State]) -> ParameterMatch:
     """Compare what training made of the weights that both have."""
-    equal = count = 0
-    farthest = moved = apart = 0.0
-    for start, before, after in zip(initial, reference, final, strict=False):
-        for name in sorted(start.keys() & before.keys() & after.keys()):
-            count += 1
-            equal += torch.equal(before[name], after[name])
-            farthest = max(farthest, distance(before[name], after[name]))
-            if before[name].is_floating_point():
-                moved += float((before[name].double() - start[name].double()).square().sum())
-                apart += float((before[name].double() - after[name].double()).square().sum())
-    updates = math.sqrt(apart / moved) if moved else (math.inf if apart else 0.0)
-    return ParameterMatch(True, count, equal, farthest, updates)
+    pairs = _shared(reference, final)
+    equal = sum(torch.equal(before, after) for before, after in pairs)
+    farthest = max((distance(before, after) for before, after in pairs), default=0.0)
+    return ParameterMatch(True, len(pairs), equal, farthest)
+
+
+def _apart(initial: list[State], before: list[State], after: list[State]) -> float:
+    """Give how far apart the first step has moved weights, relative to how far it moved them."""
+    moved = sum(_square(old, start) for start, old in _shared(initial, before))
+    apart = sum(_square(old, new) for old, new in _shared(before, after))
+    return math.sqrt(apart / moved) if moved else (math.inf if apart else 0.0)
+
+
+def _shared(first: list[State], second: list[State]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [
+        (one[name], other[name])
+        for one, other in zip(first, second, strict=False)
+        for name in sorted(one.keys() & other.keys())
+    ]
+
+
+def _square(first: torch.Tensor, second: torch.Tensor) -> float:
+    return float((first - second).abs().double().square().sum())
 
 
 def _leaves(value: Any) -> Iterator[torch.Tensor]:

@@ -42,6 +42,8 @@ _SYNC_OPS: Final = frozenset(
 )
 _SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
+_BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH)), "numpy", ""))
+"""Code that stands between a line of the user's and the wait that it causes."""
 _HOST_WORK: Final = (
     os.path.join(_TORCH, "optim", ""),
     os.path.join(_TORCH, "utils", "data", ""),
@@ -70,10 +72,10 @@ class Probe:
 
     @property
     def leader(self) -> int | None:
-        """Which optimizer counts: among those in use, the one that steps least often."""
+        """Which optimizer counts: among those in use, the one that steps least often, and last."""
         if self._leader is not None or not self._recent:
             return self._leader
-        return min(set(self._recent), key=lambda role: (self._counts[role], role))
+        return min(set(self._recent), key=lambda role: (self._counts[role], -role))
 
     def at_step(self) -> bool:
         """Take note of one more step; says whether enough was seen."""
@@ -172,7 +174,8 @@ class Numbers(Probe):
 
     def at_step(self) -> bool:
         """Say whether the agreed number of steps was taken."""
-        self._times.append(time.perf_counter())
+        if self.taken > len(self._times):
+            self._times.append(time.perf_counter())
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
@@ -249,7 +252,7 @@ class Syncs(Probe):
     def _hit(self, call: str, tensor: torch.Tensor) -> None:
         frame = sys._getframe(2)
         while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(_TORCH) or frame.f_code.co_filename == __file__
+            frame.f_code.co_filename.startswith(_BETWEEN) or frame.f_code.co_filename == __file__
         ):
             if frame.f_code.co_filename.startswith(_HOST_WORK):
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final, Literal
 
 from torchlint.finding import Safety
@@ -40,8 +41,8 @@ GROWTH: Final = 100
 COARSE: Final = 1e-2
 """By how much the first losses may differ where a fix computes less precisely."""
 DRIFT: Final = 0.05
-"""How far apart training may move weights, of its way, where first losses differ by rounding."""
-COARSE_DRIFT: Final = 0.3
+"""How far apart the first step may move weights, of its way, where first losses equal."""
+COARSE_DRIFT: Final = 0.5
 """The same where the first losses differ by more."""
 
 
@@ -68,8 +69,8 @@ class Comparison:
             return "mean losses within a tenth, beyond the scatter of the seeds"
         if self.method == "aligned" and self.word != "equal":
             return (
-                f"first losses within rtol {RTOL:g} and weights moved within {DRIFT:.0%} of their "
-                f"way, or {COARSE:g} and {COARSE_DRIFT:.0%}"
+                f"early losses within {COARSE:.0%}, the first step within {DRIFT:.0%}; "
+                f"{5 * COARSE:.0%} and {COARSE_DRIFT:.0%} where precision is lower"
             )
         return (
             f"losses within rtol {RTOL:g}, atol {ATOL:g} over the first {EARLY} steps and "
@@ -123,7 +124,10 @@ def compare_aligned(
         first = _first_distance(original, fixed)
         if first > COARSE:
             return "its very first loss is another: it draws or computes otherwise"
-        kept = _updates(fixed) <= (DRIFT if first <= RTOL else COARSE_DRIFT)
+        coarse = first > RTOL
+        kept = _updates(fixed) <= (COARSE_DRIFT if coarse else DRIFT) and _follows(
+            original, fixed, (5 if coarse else 1) * COARSE
+        )
         word = "close" if kept else "different"
     return Comparison(
         word,
@@ -168,6 +172,21 @@ def _first_distance(original: Trace, other: Trace) -> float:
             for before, after in pairs
         ),
         default=math.inf,
+    )
+
+
+def _follows(original: Trace, fixed: Trace, rtol: float) -> bool:
+    """Whether losses stay together: the early ones each, the later ones on average."""
+    if len(original.losses) != len(fixed.losses) or not all(map(math.isfinite, fixed.losses)):
+        return False
+    pairs = list(zip(original.losses, fixed.losses, original.loss_steps, strict=True))
+    level = fmean(abs(before) for before, _, _ in pairs)
+    late = [(before, after) for before, after, step in pairs if step >= EARLY]
+    drift = abs(fmean(before - after for before, after in late)) if late else 0.0
+    return drift <= 5 * rtol * level and all(
+        abs(before - after) <= rtol * max(abs(before), level)
+        for before, after, step in pairs
+        if step < EARLY
     )
 
 

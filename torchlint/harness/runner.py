@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ class Runner:
         self.leader: int | None = None
         self.whole = False
         """Whether runs go from start to end."""
-        self.diverted: set[str] = set()
+        self._diverted: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
         self._recording = Path(self._folder.name, "recording")
         self._recording.mkdir()
@@ -49,6 +50,11 @@ class Runner:
     def folder(self) -> Path:
         """Where the runs write."""
         return Path(self._folder.name)
+
+    @property
+    def diverted(self) -> tuple[str, ...]:
+        """What runs wrote elsewhere; of names that differ by numbers alone, the first."""
+        return tuple(self._diverted.values())
 
     def close(self) -> None:
         """End what is left, and remove all that was written."""
@@ -110,7 +116,8 @@ class Runner:
         )
         with self.schedule.run(mode, variant.name):
             trace = self.start(task)
-        self.diverted.update(trace.diverted)
+        for path in trace.diverted:
+            self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
         return trace
 
     def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:

@@ -25,7 +25,7 @@ __all__ = ["ScriptError", "Session"]
 
 _FEWEST: Final = 8
 """Steps that a script must take to be timed by its steps."""
-_QUICK: Final = 105.0
+_QUICK: Final = 90.0
 """Seconds within which --quick is to be done."""
 _QUICK_RUNS: Final = 12
 """Runs that the answer about one variant takes, with room for the comparison of its numbers."""
@@ -70,6 +70,7 @@ class Session:
         self._began = time.monotonic()
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
+        self._trials: list[_Trial] = []
         self._outcomes: list[Outcome] = []
         self._unmeasured: list[str] = []
 
@@ -121,7 +122,8 @@ class Session:
         for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
             began = time.monotonic()
             late = began - self._began + longest > _QUICK
-            if late and self._outcomes and variant.kind == "rule":
+            known = self._trial(variant) is not None
+            if late and self._outcomes and variant.kind == "rule" and not known:
                 self._unmeasured += variant.codes
                 continue
             self._measure(self._original, [variant])
@@ -130,29 +132,35 @@ class Session:
 
     def _measure(self, original: Evidence, variants: Sequence[Variant]) -> None:
         """Measure some variants beside each other; those with equal texts are one."""
-        distinct = [
-            variant
-            for at, variant in enumerate(variants)
-            if all(variant.texts != other.texts for other in variants[:at])
-        ]
+        distinct: list[Variant] = []
+        for variant in variants:
+            if self._trial(variant) is None and all(
+                variant.texts != other.texts for other in distinct
+            ):
+                distinct.append(variant)
         self._expect(len(distinct))
-        trials = []
-        for variant in distinct:
-            evidence = Evidence(self._runner.run(variant, "numbers"))
-            comparison = self._parity.compare(variant, evidence.numbers)
-            trials.append(_Trial(variant, evidence, comparison))
+        trials = [self._tried(variant) for variant in distinct]
+        self._trials += trials
         sound = [trial for trial in trials if trial.sound]
-        self._runner.schedule.expect(
-            syncs=len(sound) - len(trials), time=3 * self._plan.rounds * (len(sound) - len(trials))
-        )
+        fewer = len(sound) - len(trials)
+        self._runner.schedule.expect(syncs=fewer, time=3 * self._plan.rounds * fewer)
         self._look_closer(original, sound)
         if sound:
             self._time(original, sound)
         noise = noise_band(durations(original.rounds)) if original.rounds else None
         for variant in variants:
-            trial = next(trial for trial in trials if trial.variant.texts == variant.texts)
+            trial = self._trial(variant)
+            assert trial is not None
             beside = replace(original, rounds=trial.evidence.beside)
             self._outcomes.append(assess(variant, beside, trial.evidence, trial.comparison, noise))
+
+    def _trial(self, variant: Variant) -> _Trial | None:
+        """Give what is known of a variant with these texts."""
+        return next((it for it in self._trials if it.variant.texts == variant.texts), None)
+
+    def _tried(self, variant: Variant) -> _Trial:
+        evidence = Evidence(self._runner.run(variant, "numbers"))
+        return _Trial(variant, evidence, self._parity.compare(variant, evidence.numbers))
 
     def _look_closer(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Look where the host waits and, if wanted, what steps are made of; none is timed."""

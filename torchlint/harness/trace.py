@@ -41,7 +41,7 @@ class ParameterMatch:
     distance: float
     """The largest distance of a tensor from its reference, relative to the reference's norm."""
     updates: float | None = None
-    """How far apart the training has moved both, relative to how far it moved the reference."""
+    """How far apart the first step moved both, relative to how far it moved the reference."""
 
 
 @dataclass(frozen=True, slots=True)

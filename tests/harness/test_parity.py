@@ -1,0 +1,176 @@
+"""Unsafe fixes on the original's weights, batches and seeds, and what is done where that fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from harness.scripts import write
+
+from torchlint.finding import Safety
+from torchlint.harness.curves import compare_curves
+from torchlint.harness.keeping import candidates, kept_together
+from torchlint.harness.parity import Parity
+from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
+from torchlint.harness.promise import Comparison
+from torchlint.harness.runner import Runner
+from torchlint.harness.trace import Trace
+from torchlint.harness.verdict import Outcome, Report, Verdict
+
+TRAINING = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    class Noisy(Dataset):
+        def __init__(self):
+            self.x = torch.randn(512, 16)
+        def __len__(self):
+            return 512
+        def __getitem__(self, index):
+            return self.x[index] + 0.1 * torch.randn(16), self.x[index].sum()
+
+    def main():
+        torch.manual_seed(0)
+        loader = DataLoader(Noisy(), batch_size=16, shuffle=True, num_workers=0)
+        net = nn.Sequential(
+            nn.Linear(16, 32),
+            nn.BatchNorm1d(32), nn.Dropout(0.3), nn.Linear(32, 1)
+        )
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+        for epoch in range(100):
+            for x, y in loader:
+                noise = 0.1 * torch.randn(16, 1)
+                optimizer.zero_grad()
+                loss = (net(x) + noise - y[:, None]).pow(2).mean()
+                loss.backward()
+                optimizer.step()
+
+    if __name__ == "__main__":
+        main()
+    """
+
+BIAS = ("nn.Linear(16, 32)", "nn.Linear(16, 32, bias=False)")
+WIDER = ("nn.Linear(32, 1)", "nn.Linear(32, 2), nn.Linear(2, 1)")
+
+CASES: dict[str, tuple[list[tuple[str, str]], str, str, bool | None]] = {
+    "a bias before a batch norm": ([BIAS], "aligned", "close", True),
+    "workers with augmentation": ([("workers=0", "workers=2")], "aligned", "equal", True),
+    "a bias, and another learning rate": (
+        [BIAS, ("lr=1e-3", "lr=1.1e-3")],
+        "aligned",
+        "different",
+        False,
+    ),
+    "a bias, and another loss": ([BIAS, (".mean()", ".sum()")], "seeds", "different", False),
+    "weights that the original has not": ([WIDER], "seeds", "not-compared", None),
+    "workers, and batches of other values": (
+        [("workers=0", "workers=2"), ("return self.x[index] +", "return 3 * self.x[index] +")],
+        "seeds",
+        "not-compared",
+        None,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comparison | None]:
+    """All cases against one original, each run forked from one server."""
+    script = write(tmp_path_factory.mktemp("project"), TRAINING)
+    text = script.read_text()
+    runner = Runner(Plan(script, steps=40, warmup=2), None)
+
+    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+        return runner.run(variant, mode, shift=shift)
+
+    try:
+        first = start(ORIGINAL, "numbers", 0)
+        runner.serve(first)
+        parity = Parity(start, first, seeds=True)
+        found = {}
+        for name, (changes, *_) in CASES.items():
+            fixed = text
+            for change in changes:
+                assert change[0] in fixed
+                fixed = fixed.replace(*change)
+            variant = Variant("rule", ("TL901",), Safety.UNSAFE, {str(script): fixed})
+            found[name] = parity.compare(variant, start(variant, "numbers", 0))
+        return found
+    finally:
+        runner.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_unsafe_fix_is_compared_by_the_best_method_that_will_do(
+    comparisons: dict[str, Comparison | None], name: str
+) -> None:
+    comparison = comparisons[name]
+    _, method, word, kept = CASES[name]
+    assert comparison is not None
+    assert (comparison.method, comparison.word, comparison.kept) == (method, word, kept)
+    assert bool(comparison.note) == (method == "seeds")
+
+
+def seeds(*levels: float, fall: float = 0.0) -> list[Trace]:
+    """Runs of twelve steps, each with losses about a level of its own."""
+    steps = range(12)
+    return [
+        Trace(
+            "full",
+            taken=12,
+            losses=tuple(level - fall * step for step in steps),
+            loss_steps=tuple(steps),
+        )
+        for level in levels
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [
+        (seeds(1.001, 1.002, 0.999, 1.0), "close"),
+        (seeds(1.2, 1.21, 1.19, 1.2), "different"),
+        (seeds(1.0, 1.6, 0.4, 1.1), "not-compared"),
+        (seeds(*[float("nan")] * 4), "different"),
+        (seeds(1.001, 1.002, 0.999, 1.0, fall=0.05), "different"),
+    ],
+)
+def test_loss_curves_are_alike_within_the_scatter_of_seeds(after: list[Trace], word: str) -> None:
+    assert compare_curves(seeds(1.0, 1.003, 0.998, 1.001), after) == word
+
+
+def outcome(verdict: Verdict, *codes: str, kept: bool | None = True) -> Outcome:
+    variant = Variant("rule" if len(codes) == 1 else "all", codes, Safety.UNSAFE, {})
+    return Outcome(variant, verdict, Comparison("equal", kept, 9, 2))
+
+
+def report(*outcomes: Outcome) -> Report:
+    return Report("t.py", (), "cpu", "2", 0, 9, 2, 2, None, outcomes)
+
+
+ALONE = (outcome(Verdict.FASTER, "TL1"), outcome(Verdict.FASTER, "TL2"))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "kept", "written"),
+    [
+        ((*ALONE, outcome(Verdict.FASTER, "TL1", "TL2")), ("TL1", "TL2"), ("TL1", "TL2")),
+        ((*ALONE, outcome(Verdict.UNSURE, "TL1", "TL2")), ("TL1", "TL2"), ("TL1", "TL2")),
+        ((*ALONE, outcome(Verdict.SLOWER, "TL1", "TL2")), ("TL1", "TL2"), ()),
+        ((*ALONE, outcome(Verdict.UNSURE, "TL1", "TL2", kept=None)), ("TL1", "TL2"), ()),
+        ((ALONE[0], outcome(Verdict.SLOWER, "TL2")), ("TL1",), ("TL1",)),
+        (ALONE, ("TL1", "TL2"), ()),
+        ((outcome(Verdict.FASTER, "TL1", "TL2"),), ("TL1", "TL2"), ("TL1", "TL2")),
+        ((ALONE[0], outcome(Verdict.SAME, "TL2")), ("TL1",), ("TL1",)),
+        ((outcome(Verdict.DIFFERENT, "TL1"),), (), ()),
+    ],
+)
+def test_only_what_was_measured_good_is_written(
+    outcomes: tuple[Outcome, ...], kept: tuple[str, ...], written: tuple[str, ...]
+) -> None:
+    assert candidates(report(*outcomes)) == kept
+    assert kept_together(report(*outcomes)) == written
+
+
+def test_a_run_that_was_never_compared_is_not_kept() -> None:
+    assert kept_together(report(replace(ALONE[0], comparison=None))) == ()
