@@ -2,7 +2,8 @@
 
 On a page, a fence with `title="train.py"` makes that file, `<!-- copy SOURCE NAME -->` copies one
 of the repository, and every `$ command` of a `console` fence is run, in order, in one folder. What
-stands under it is its output; under `<!-- measured -->` numbers and verdicts may be others.
+stands under it is its output; under `<!-- measured -->` times and what follows from them may be
+others, and the numbers that the script computes, what it waits for and what feeds it are not.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _FENCE: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULT
 _TITLE: Final = re.compile(r'title="(?P<name>[^"]+)"')
 _COPY: Final = re.compile(r"<!-- copy (?P<source>\S+) (?P<name>\S+) -->")
 _MEASURED: Final = "<!-- measured -->\n"
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
-_VERDICTS: Final = re.compile(
-    r"FASTER|SLOWER|SAME|UNSURE|faster|slower|no measurable difference|cannot tell|keep|revert"
+_STEADY: Final = re.compile(
+    r"^(?:\$ .*|  numbers .*|  syncs per step .*|.* waits .*|.* feeds the training steps: .*)$",
+    re.MULTILINE,
 )
 
 
@@ -50,10 +51,10 @@ def page_as_run(text: str) -> str:
 
 
 def without_measurements(text: str) -> str:
-    """Give a page with numbers and verdicts of measured output made alike."""
+    """Give a page with nothing but what is no matter of time left of measured output."""
     return re.sub(
         rf"(?<={re.escape(_MEASURED)})```console\n.*?^```$",
-        lambda found: _VERDICTS.sub("V", _NUMBER.sub("N", " ".join(found.group().split()))),
+        lambda found: "\n".join(_STEADY.findall(found.group())),
         text,
         flags=re.MULTILINE | re.DOTALL,
     )
