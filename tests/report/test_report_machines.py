@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
+import pytest
+from jsonschema import Draft4Validator
 from report_samples import PAGE, SCRIPT, report_of, sample_findings
 from syrupy.assertion import SnapshotAssertion
 
+from torchlint.config import FORMATS
 from torchlint.edit import apply_edits
 from torchlint.report.entry import Report
 from torchlint.report.formats import render
@@ -83,6 +88,30 @@ def from_grouped(report: Report) -> list[Place]:
     ]
 
 
+def from_gitlab(report: Report) -> list[tuple[str, str, int, str]]:
+    """Give path, code, row and message: GitLab knows no columns."""
+    pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (.*)")
+    found = []
+    for issue in json.loads(render(report, PLAIN, "gitlab")):
+        match = pattern.fullmatch(issue["description"])
+        assert match is not None
+        assert match[1] == issue["check_name"]
+        where = issue["location"]
+        found.append((where["path"], match[1], where["lines"]["begin"], match[2]))
+    return found
+
+
+def from_junit(report: Report) -> list[Place]:
+    pattern = re.compile(r"(.+?):(\d+):(\d+): (.*?)(?:\n.* \(\w+\))?")
+    found = []
+    for failure in ElementTree.fromstring(render(report, PLAIN, "junit")).iter("failure"):
+        match = pattern.fullmatch(failure.text or "")
+        assert match is not None
+        assert match[4] == failure.get("message")
+        found.append((match[1], str(failure.get("type")), int(match[2]), int(match[3]), match[4]))
+    return found
+
+
 def test_all_formats_give_the_same_findings() -> None:
     report = report_of(path="src/train it.py")
     expected = [
@@ -93,7 +122,10 @@ def test_all_formats_give_the_same_findings() -> None:
     assert from_json(report) == expected
     assert from_sarif(report) == expected
     assert from_grouped(report) == expected
-    for form in ("full", "concise", "github"):
+    assert from_junit(report) == expected
+    assert from_gitlab(report) == [(path, code, row, said) for path, code, row, _, said in expected]
+    apart = {"json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
+    for form in set(FORMATS) - apart:
         assert from_lines(report, form) == expected, form
 
 
@@ -127,9 +159,14 @@ def test_sarif_has_rules_with_their_pages() -> None:
         "id": "TL201",
         "name": "sync-in-training-loop",
         "shortDescription": {"text": "waits"},
-        "help": {"text": PAGE, "markdown": PAGE},
+        "fullDescription": {"text": "Flags .item() on every step."},
+        "help": {"text": PAGE.replace("## ", ""), "markdown": PAGE},
         "defaultConfiguration": {"enabled": True, "level": "error"},
-        "properties": {"category": "host and device", "impact": "high"},
+        "properties": {
+            "tags": ["performance", "host and device"],
+            "category": "host and device",
+            "impact": "high",
+        },
     }
     for result in run["results"]:
         assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
@@ -151,15 +188,144 @@ def test_sarif_has_fixes_and_notes(snapshot: SnapshotAssertion) -> None:
     assert result == snapshot
 
 
-def test_sarif_fingerprints_outlive_other_lines() -> None:
-    def fingerprints(text: str) -> list[str]:
-        found = sample_findings(text)
-        results = sarif_run(report_of(text, [found[1], found[2], found[2]]))["results"]
-        return [result["partialFingerprints"]["torchlint/v1"] for result in results]
+def sarif_fingerprints(report: Report) -> list[str]:
+    results = sarif_run(report)["results"]
+    return [result["partialFingerprints"]["torchlint/v1"] for result in results]
 
-    first = fingerprints(SCRIPT)
+
+def gitlab_fingerprints(report: Report) -> list[str]:
+    return [issue["fingerprint"] for issue in json.loads(render(report, PLAIN, "gitlab"))]
+
+
+@pytest.mark.parametrize("fingerprints", [sarif_fingerprints, gitlab_fingerprints])
+def test_fingerprints_outlive_other_lines(fingerprints: Callable[[Report], list[str]]) -> None:
+    def of(text: str) -> list[str]:
+        found = sample_findings(text)
+        return fingerprints(report_of(text, [found[1], found[2], found[2]]))
+
+    first = of(SCRIPT)
     assert len(set(first)) == 3
-    assert fingerprints("import os\n\n" + SCRIPT) == first
+    assert of("import os\n\n" + SCRIPT) == first
+    assert of(SCRIPT.replace("net.to(device)", "net.cuda()")) == first
+    assert of(SCRIPT.replace('損失 = "損失"', 'loss = "損失"')) != first
+
+
+SCHEMA = json.loads(Path(__file__).with_name("sarif-schema-2.1.0.json").read_text())
+"""That of the standard itself."""
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(()),
+        Report((), failed=True),
+        report_of(),
+        report_of(path="/tmp/an other/train.py"),
+        report_of(path="a\r\n::error::\x1b損.py"),
+    ],
+    ids=["empty", "failed", "findings", "absolute path", "hostile path"],
+)
+def test_sarif_is_valid_by_the_schema_of_the_standard(report: Report) -> None:
+    log = json.loads(render(report, PLAIN, "sarif"))
+    Draft4Validator(SCHEMA).validate(log)
+    for result in log["runs"][0]["results"]:
+        assert {"level", "partialFingerprints", "ruleIndex"} <= result.keys()
+
+
+def test_the_schema_refuses_what_it_should() -> None:
+    log = json.loads(render(report_of(), PLAIN, "sarif"))
+    log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = 0
+    assert not Draft4Validator(SCHEMA).is_valid(log)
+
+
+GITLAB = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["description", "check_name", "fingerprint", "severity", "location"],
+        "additionalProperties": False,
+        "properties": {
+            "description": {"type": "string", "minLength": 1},
+            "check_name": {"type": "string", "pattern": "^[A-Z]+[0-9]{3}$"},
+            "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "additionalProperties": False,
+                "properties": {
+                    "path": {"type": "string", "pattern": "^[^./]"},
+                    "lines": {
+                        "type": "object",
+                        "required": ["begin"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "begin": {"type": "integer", "minimum": 1},
+                            "end": {"type": "integer", "minimum": 1},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""What GitLab's documentation says of a Code Quality report."""
+
+
+def test_gitlab_gets_what_it_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of(path="src/train.py")
+    issues = json.loads(render(report, PLAIN, "gitlab"))
+    Draft4Validator(GITLAB).validate(issues)
+    assert len({issue["fingerprint"] for issue in issues}) == len(issues) == 4
+    assert [issue["severity"] for issue in issues] == ["info", "minor", "info", "major"]
+    monkeypatch.setenv("CI_PROJECT_DIR", str(Path.cwd().parent))
+    (path,) = {each["location"]["path"] for each in json.loads(render(report, PLAIN, "gitlab"))}
+    assert path == f"{Path.cwd().name}/src/train.py"
+    absolute = report_of(path=str(Path("src/train.py").absolute()))
+    assert json.loads(render(absolute, PLAIN, "gitlab")) == json.loads(
+        render(report, PLAIN, "gitlab")
+    )
+
+
+ATTRIBUTES = {
+    "testsuites": {"name", "tests", "failures", "errors", "time"},
+    "testsuite": {"name", "file", "tests", "failures", "errors", "time"},
+    "testcase": {"name", "classname", "time"},
+    "failure": {"type", "message"},
+    "error": {"type", "message"},
+}
+CHILDREN = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"testcase"},
+    "testcase": {"failure", "error"},
+    "failure": set[str](),
+    "error": set[str](),
+}
+
+
+@pytest.mark.parametrize(
+    ("report", "counts"),
+    [
+        (report_of(path="src/train it.py"), ("4", "4", "0")),
+        (Report((), files=2), ("1", "0", "0")),
+        (Report((), failed=True), ("1", "0", "1")),
+        (Report(report_of().entries, failed=True), ("5", "4", "1")),
+    ],
+    ids=["findings", "clean", "failed", "findings and failed"],
+)
+def test_junit_has_the_elements_that_jenkins_knows(
+    report: Report, counts: tuple[str, str, str]
+) -> None:
+    root = ElementTree.fromstring(render(report, PLAIN, "junit"))
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        assert element.attrib.keys() <= ATTRIBUTES[element.tag]
+        assert {child.tag for child in element} <= CHILDREN[element.tag]
+    numbers = ("tests", "failures", "errors")
+    assert tuple(root.get(name) for name in numbers) == counts
+    for name, tag in zip(numbers, ("testcase", "failure", "error"), strict=True):
+        assert int(root.get(name, "")) == len(list(root.iter(tag)))
+        assert sum(int(suite.get(name, "")) for suite in root) == int(root.get(name, ""))
 
 
 def test_sarif_says_when_the_run_failed() -> None:

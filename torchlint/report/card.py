@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from torchlint.report.measurement import Measurement, measurements_of
+
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
@@ -42,6 +44,8 @@ class Card:
     """The rule's page in Markdown."""
     link: str | None = None
     """Where a terminal opens the page."""
+    evidence: Measurement | None = None
+    """What the fix of the rule gained where its pack measured it."""
 
     @property
     def category(self) -> str | None:
@@ -68,6 +72,7 @@ def card_of(rule: type[Rule]) -> Card:
         since=rule.since,
         page=cleandoc(rule.__doc__ or ""),
         link=_link(getattr(sys.modules.get(rule.__module__), "__file__", None)),
+        evidence=next(iter(measurements_of(rule)), None),
     )
 
 

@@ -20,6 +20,7 @@ from torchlint.source import Source
 __all__ = ["Identity", "Statements", "fingerprints", "identities", "relative_path"]
 
 _LONGEST: Final = 160
+_HEAD: Final = 60
 _AROUND_SIGNS: Final = re.compile(r"\s*([^\w\s])\s*")
 _LAST_COMMA: Final = re.compile(r",([)\]}])")
 
@@ -76,9 +77,17 @@ class Statements:
             self._by_row.update(dict.fromkeys(rows, text))
 
     def of(self, finding: Finding) -> str:
-        """Give the statement in which a finding begins, of a compound one the head."""
-        row = self._source.position(finding.span.start).row
-        return _shortened(_normal(self._by_row.get(row, self._source.line(row))))
+        """Give the statement in which a finding begins, of a compound one the head.
+
+        Of a long one this is the beginning and what the finding is about: the rest may change.
+        """
+        source = self._source
+        row = source.position(finding.span.start).row
+        statement = _normal(self._by_row.get(row, source.line(row)))
+        if len(statement) <= _LONGEST:
+            return statement
+        about = _normal(source.text[finding.span.start : finding.span.end])
+        return f"{statement[:_HEAD]} … {_shortened(about)}"
 
 
 def _logical_lines(source: Source) -> Iterator[tuple[range, str]]:

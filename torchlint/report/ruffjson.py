@@ -9,6 +9,7 @@ from typing import Any
 from torchlint.edit import Span
 from torchlint.finding import Fix
 from torchlint.report.entry import Entry, Measured, Report
+from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
@@ -47,8 +48,20 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "url": None,
         "category": entry.card.category,
         "impact": entry.card.impact,
-        "evidence": None,
+        "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
+    }
+
+
+def _evidence(measurement: Measurement | None) -> dict[str, Any] | None:
+    if measurement is None:
+        return None
+    speedup = {"ratio": measurement.ratio, "low": measurement.low, "high": measurement.high}
+    return {
+        "verdict": measurement.verdict,
+        "speedup": speedup,
+        "device": measurement.device,
+        "torch": measurement.torch,
     }
 
 

@@ -50,10 +50,28 @@ def _rule(card: Card) -> dict[str, Any]:
         "id": card.code,
         "name": card.name,
         "shortDescription": {"text": card.summary},
-        "help": {"text": card.page or card.summary, "markdown": card.page or card.summary},
+        "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
+        "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
         "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
-        "properties": {"category": card.category, "impact": card.impact},
+        "properties": {
+            "tags": ["performance", *([card.category] if card.category else [])],
+            "category": card.category,
+            "impact": card.impact,
+        },
     }
+
+
+def _first_paragraph(page: str) -> str:
+    """Give what stands under the first heading of a page, up to the next."""
+    body = page.partition("\n")[2].partition("\n#")[0]
+    return " ".join(body.replace("`", "").split())
+
+
+def _plain(page: str) -> str:
+    """Give a page without the signs of Markdown."""
+    return "\n".join(
+        line.lstrip("# ") if line.startswith("#") else line for line in page.split("\n")
+    )
 
 
 def _level(card: Card) -> str:
