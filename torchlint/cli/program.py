@@ -95,7 +95,13 @@ def _words(error: click.ClickException) -> str:
         from difflib import get_close_matches
 
         known = (
-            {name for param in error.ctx.command.params for name in param.opts} if error.ctx else ()
+            {
+                name
+                for param in error.ctx.command.params
+                for name in (*param.opts, *param.secondary_opts)
+            }
+            if error.ctx
+            else ()
         )
         near = get_close_matches(error.option_name, known, n=1)
         hint = f", did you mean `{near[0]}`?" if near else "; `--help` lists them"
