@@ -223,8 +223,9 @@ class UnpinnedLoader(Rule):
             def test(model, dataset, device="cuda"):
                 test_loader = DataLoader(dataset, batch_size=32, num_workers=4)
                 for images in test_loader:
-                    images = images[random.sample(range(images.size(0)), 8)]
-                    answer = model(images)
+                    order = random.sample(range(images.size(0)), 8)
+                    answer = model(images[order])
+                    answer = answer[order]
                     score(answer)
             """,
         "the items are already where the framework's object says": """

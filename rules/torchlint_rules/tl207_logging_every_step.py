@@ -27,7 +27,8 @@ _DEPTH: Final = 3
 class LoggingEveryStep(Rule):
     """
     ## What it does
-    Flags a line of the training loop that prints or logs the value of a tensor in every batch.
+    Flags a line that prints or logs the value of a tensor in every batch of a training loop, or of
+    an evaluation loop of the same file.
 
     ## Why it is slow
     To show a loss the host must wait until the device has computed it. The device is then idle
@@ -52,6 +53,20 @@ class LoggingEveryStep(Rule):
     options = {"every": 50}
 
     invalid = {
+        "an evaluation prints its running loss for each batch, beside the training": """
+              import torch
+              def step(model, x, y, criterion):
+                  criterion(model(x.cuda()), y.cuda()).backward()
+              @torch.no_grad()
+              def evaluate(model, loader, criterion):
+                  total = 0.0
+                  for i, (x, y) in enumerate(loader):
+                      loss = criterion(model(x.cuda()), y.cuda())
+                      total += loss.item()
+            -         print(total / (i + 1))
+            +         if i % 50 == 0:
+            +             print(total / (i + 1))
+            """,
         "a print, with and without item()": """
               import torch.nn.functional as F
               for i, (x, y) in enumerate(loader):
@@ -276,11 +291,11 @@ class LoggingEveryStep(Rule):
     }
 
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag the lines of every training loop that log a tensor's value in each pass."""
+        """Flag the lines of every batch loop that log a tensor's value in each pass."""
         if not script.can_use_accelerator:
             return
         found: dict[int, tuple[cst.Expr, Loop, str]] = {}
-        for loop in script.loops(Role.TRAIN_BATCH):
+        for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
             if script.is_round(loop):
                 continue
             for line in script.within(loop.node.body, cst.Expr):

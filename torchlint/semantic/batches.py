@@ -129,7 +129,7 @@ class Batches:
             for assign in self.tree.within(region, cst.Assign):
                 if self._is_answer(assign.value):
                     continue
-                if any(node.value in names for node in self._names_in(assign.value)):
+                if any(node.value in names for node in self._roots(assign.value)):
                     names |= {n.value for each in assign.targets for n in self._names_in(each)}
             inner_loops: list[cst.For | cst.CompFor] = [
                 *self.tree.within(region, cst.For),
