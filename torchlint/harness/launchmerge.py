@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Final
@@ -56,8 +56,8 @@ def _mean_losses(ranks: Sequence[Trace]) -> tuple[float, ...]:
     return tuple(fmean(losses) for losses in zip(*(rank.losses for rank in ranks), strict=True))
 
 
-def _all(groups: object) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item for group in groups for item in group))  # type: ignore[attr-defined]
+def _all(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
 def first_failure(failures: Sequence[tuple[int, float, Failure]], count: int) -> Failure:

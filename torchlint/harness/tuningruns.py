@@ -239,7 +239,8 @@ class Runs:
             self._notify(Progress(what, gone, max(0.0, self.plan.budget - gone)))
         self.count += 1
         surveyed = self._survey
-        workers = int(dict(key).get("num_workers", surveyed.loader.num_workers if surveyed else 0))  # type: ignore[arg-type]
+        current = surveyed.loader.num_workers if surveyed else 0
+        workers = int(dict(key).get("num_workers", current) or 0)
         task = Task(
             script=str(self._runner.script),
             args=self.plan.args,
