@@ -76,6 +76,13 @@ def test_a_rule_that_fails_is_2_and_no_traceback(shell: Shell) -> None:
     [
         (["chek"], "no command `chek`, did you mean `check`?"),
         (["check", "--selct", "XY"], "no option `--selct`, did you mean `--select`?"),
+        (["check", "--no-unsafe-fixs"], "did you mean `--no-unsafe-fixes`?"),
+        (["check", "--output-format", "jsn"], "`jsn` is none of full"),
+        (["check", "--output-format", "jsn"], "did you mean `json`?"),
+        (["check", "--target-device", "cdua"], "did you mean `cuda`?"),
+        (["fix", "--color", "alway"], "did you mean `always`?"),
+        (["rules", "--output-format", "jso"], "did you mean `json`?"),
+        (["audit", "a.py", "--output-format", "markdwn"], "did you mean `markdown`?"),
         (["check", "--select", "XY20x"], "--select: unknown code or name `XY20x`"),
         (["check", "--select", "slow-cal"], "`slow-cal`, did you mean `slow-call`?"),
         (["explain", "XY210"], "unknown rule `XY210`, did you mean `XY201`?"),

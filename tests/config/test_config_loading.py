@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchlint.config import ConfigError, Settings, load
-from torchlint.config.settings import DEFAULT_EXCLUDE
+from torchlint.config.settings import DEFAULT_EXCLUDE, option_names
 
 
 def _write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
@@ -35,6 +35,17 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         ignore-suppressions = true
         respect-gitignore = false
         force-exclude = true
+        output-format = "json-lines"
+        output-file = "out/report.json"
+        statistics = true
+        baseline = "known.json"
+        exit-zero = true
+        jobs = 2
+        no-cache = true
+        cache-dir = ".cache"
+        quiet = true
+        verbose = true
+        color = "never"
         [rules.loader-without-workers]
         workers = 2
         """,
@@ -59,9 +70,20 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         ignore_suppressions=True,
         respect_gitignore=False,
         force_exclude=True,
+        output_format="json-lines",
+        output_file=tmp_path / "out" / "report.json",
+        statistics=True,
+        baseline=tmp_path / "known.json",
+        exit_zero=True,
+        jobs=2,
+        no_cache=True,
+        cache_dir=tmp_path / ".cache",
+        quiet=True,
+        verbose=True,
+        color="never",
         rules={"loader-without-workers": {"workers": 2}},
     )
-    assert settings.source_of("select") == str(file)
+    assert {settings.source_of(option) for option in option_names()} == {str(file)}
 
 
 def test_the_nearest_file_upwards_wins(tmp_path: Path) -> None:
@@ -105,6 +127,15 @@ def test_the_command_line_lies_over_the_file(tmp_path: Path) -> None:
         ("target-torch = 2.4\n", r":1: `target-torch`: must be a version in quotes"),
         ("target-torch = 'two'\n", r":1: `target-torch`: `two` is no version of torch"),
         ("target-device = 'cud'\n", r"must be one of auto, cuda.*did you mean `cuda`\?"),
+        ("output-format = 'jsn'\n", r"`output-format`: must be one of full.*mean `json`\?"),
+        ("color = true\n", r"`color`: must be one of auto, always, never$"),
+        ("output-file = 1\n", r"`output-file`: must be a path in quotes"),
+        ("baseline = ''\n", r"`baseline`: must be a path in quotes"),
+        ("cache-dir = ['a']\n", r"`cache-dir`: must be a path in quotes"),
+        ("jobs = 0\n", r"`jobs`: must be a whole number above 0"),
+        ("jobs = true\n", r"`jobs`: must be a whole number above 0"),
+        ("statistics = 'yes'\n", r"`statistics`: must be true or false"),
+        ("quite = true\n", r"unknown key `quite`, did you mean `quiet`\?"),
         ("unsafe-fixes = 'yes'\n", r"`unsafe-fixes`: must be true or false"),
         ("per-file-ignores = ['a']\n", r"must be a table of patterns"),
         ("[rules]\nworkers = 2\n", r":1: `rules`: must hold one table for each rule"),

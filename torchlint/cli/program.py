@@ -18,6 +18,11 @@ from torchlint.cli.lazy import INTERRUPTED, READER_GONE, LazyGroup
 __all__ = ["main"]
 
 _ALLOCATIONS: Final = 100_000
+_COMPLETION: Final = """\b
+A shell completes commands, options and codes of rules after
+  eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
+in ~/.bashrc; for zsh it is zsh_source, for fish fish_source.
+"""
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
@@ -36,6 +41,7 @@ _COMMANDS: Final = {
     cls=LazyGroup,
     commands_help=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_COMPLETION,
 )
 @click.version_option(__version__, "-V", "--version", message="torchlint %(version)s")
 def program() -> None:
