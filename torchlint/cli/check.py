@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.baseline import KnownFindings, known_findings
 from torchlint.cli.failure import remark
 from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
@@ -24,6 +23,7 @@ from torchlint.report.escape import printable
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
+    from torchlint.cli.baseline import KnownFindings
     from torchlint.report.measured import MeasuredReport
 
 __all__ = ["check"]
@@ -65,7 +65,11 @@ def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
         from torchlint.cli.addignore import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
-    known = known_findings(run, options["write_baseline"])
+    known = None
+    if options["write_baseline"] or run.settings.baseline is not None:
+        from torchlint.cli.baseline import known_findings
+
+        known = known_findings(run, options["write_baseline"])
     files = () if reads_stdin else run.files(paths)
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
     measured = measured_report(options, names)

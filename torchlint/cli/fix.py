@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.baseline import KnownFindings, known_findings
 from torchlint.cli.check import show_files
 from torchlint.cli.failure import remark
 from torchlint.cli.options import (
@@ -28,6 +27,9 @@ from torchlint.report.formats import TEXT
 from torchlint.report.summary import plural
 from torchlint.report.unified import diff_bytes, diff_lines
 from torchlint.source import Source
+
+if TYPE_CHECKING:
+    from torchlint.cli.baseline import KnownFindings
 
 __all__ = ["fix"]
 
@@ -64,7 +66,11 @@ def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
         raise click.UsageError("`--interactive` writes to files, not to standard input")
     if options["show_files"]:
         return show_files(run, paths)
-    known = known_findings(run, write=False)
+    known = None
+    if run.settings.baseline is not None:
+        from torchlint.cli.baseline import known_findings
+
+        known = known_findings(run, write=False)
     questions = Questions(run) if options["interactive"] else None
     accept = _accept(run, known, questions)
     results = (
