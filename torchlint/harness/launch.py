@@ -27,7 +27,11 @@ _AGENT: Final = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
     "from torchlint.harness.launchagent import agent; agent(sys.argv[1:])",
 )
-_DIED: Final = re.compile(r"exitcode: (-?\d+)\) local_rank: (\d+)")
+_DIED: Final = (
+    re.compile(r"exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)"),
+    re.compile(r"\(local_rank: (?P<rank>\d+)\)\s+exitcode\s*: (?P<code>-?\d+)"),
+)
+"""How torchrun tells of the first rank that it saw end, and of all in its summary."""
 
 
 def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace:
@@ -87,10 +91,10 @@ def _deaths(errors: Path, ranks: list[Path], told: set[int]) -> list[tuple[int, 
     """Give the ranks that died without a word, as torchrun saw it."""
     said = errors.read_text(encoding="utf-8", errors="replace")
     found = []
-    for code, local in _DIED.findall(said):
-        rank = int(local)
-        if rank not in told and int(code) != -signal.SIGTERM:
-            why = process.why_no_trace(int(code), True, 0, ranks[rank] / "stderr")
+    for seen in (match for pattern in _DIED for match in pattern.finditer(said)):
+        rank, code = int(seen["rank"]), int(seen["code"])
+        if rank not in told and code != -signal.SIGTERM:
+            why = process.why_no_trace(code, True, 0, ranks[rank] / "stderr")
             found.append((rank, 0.0, why))
     return found
 
