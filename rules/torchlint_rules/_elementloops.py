@@ -59,7 +59,7 @@ def _element_of(
         if found.role is not Role.OTHER or not isinstance(loop, cst.For) or _is_short(script, loop):
             continue
         targets = {name.value for name in script.within(loop.target, cst.Name)}
-        if words & targets:
+        if words & targets and isinstance(loop.iter, cst.Call):
             return (loop, root) if _is_fixed(script, root, loop) else None
         if isinstance(root, cst.Name) and root.value in targets:
             tensor = _walked(script, root)
