@@ -188,8 +188,40 @@ class BiasBeforeBatchNorm(Rule):
               best = copy.deepcopy(net.state_dict())
               net.load_state_dict(best)
             """,
+        "added by name, handed on by a sequence, in lists that are added up": """
+              from torch import nn
+              class Block(nn.Sequential):
+                  def __init__(self, c):
+            -         super().__init__(nn.Conv2d(c, c, 3), nn.BatchNorm2d(c), nn.ReLU())
+            +         super().__init__(nn.Conv2d(c, c, 3, bias=False), nn.BatchNorm2d(c), nn.ReLU())
+              class Net(nn.Module):
+                  def __init__(self, c):
+                      super().__init__()
+                      self.head = nn.Sequential()
+            -         self.head.add_module("conv", nn.Conv2d(c, c, 3))
+            +         self.head.add_module("conv", nn.Conv2d(c, c, 3, bias=False))
+                      self.head.add_module("norm", nn.BatchNorm2d(c))
+            -         body = [nn.Conv2d(c, c, 7), nn.BatchNorm2d(c)]
+            -         body = body + [nn.Conv2d(c, c, 7), nn.BatchNorm2d(c)]
+            +         body = [nn.Conv2d(c, c, 7, bias=False), nn.BatchNorm2d(c)]
+            +         body = body + [nn.Conv2d(c, c, 7, bias=False), nn.BatchNorm2d(c)]
+                      self.body = nn.Sequential(*body)
+            """,
     }
     valid = {
+        "a sequence with a forward of its own, and modules that nothing runs in order": """
+            from torch import nn
+            class Block(nn.Sequential):
+                def __init__(self, c):
+                    super().__init__(nn.Conv2d(c, c, 3), nn.BatchNorm2d(c))
+                def forward(self, x):
+                    return self[1](self[0](x).relu())
+            class Net(nn.Module):
+                def __init__(self, c):
+                    super().__init__()
+                    self.add_module("conv", nn.Conv2d(c, c, 3))
+                    self.add_module("norm", nn.BatchNorm2d(c))
+            """,
         "a class that walks through the layers may put something in between": """
             from torch import nn
             class Masked(nn.Module):

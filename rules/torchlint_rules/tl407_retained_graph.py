@@ -92,6 +92,21 @@ class RetainedGraph(Rule):
                   scaler.update()
                   optimizer.zero_grad()
             """,
+        "the last backward pass of a step, for graphs that are made anew": """
+              import torch
+              def train(generator, discriminator, loader, optimizer_g, optimizer_d):
+                  for real, _ in loader:
+                      fake = generator(torch.randn(8, 4))
+                      loss_g = -discriminator(fake).mean()
+                      optimizer_g.zero_grad()
+                      loss_g.backward()
+                      optimizer_g.step()
+                      loss_d = discriminator(fake.detach()).mean() - discriminator(real).mean()
+                      optimizer_d.zero_grad()
+            -         loss_d.backward(retain_graph=True)
+            +         loss_d.backward()
+                      optimizer_d.step()
+            """,
         "several terms, one backward pass": """
               import torch
               class Trainer:
@@ -257,12 +272,25 @@ def _is_used_once(script: Script, call: cst.Call) -> bool:
         each
         for body in script.functions.reached(loop.node)
         for each in script.within(body, cst.Call)
-        if each is not call and _goes_backward(script, each)
+        if each is not call
+        and _goes_backward(script, each)
+        and not _comes_after(script, call, each)
     ]
     if others or not script.runs_module(loop.node.body) or _networks_remember(script):
         return False
     return all(
         _is_fresh(script, name, loop.node) for name in script.within(loop.node.body, cst.Name)
+    )
+
+
+def _comes_after(script: Script, call: cst.Call, other: cst.Call) -> bool:
+    """Whether each pass of a loop makes a call behind another one of the same loop."""
+    loop = next(script.loops_around(call), None)
+    return (
+        loop is not None
+        and next(script.loops_around(other), None) is loop
+        and script.scopes.blocks(call)[0] is loop.node.body
+        and script.tree.order(other) < script.tree.order(call)
     )
 
 

@@ -12,12 +12,12 @@ from torchlint.api import (
     Finding,
     Fix,
     Grad,
-    Role,
     Rule,
     Safety,
     Script,
     Span,
 )
+from torchlint_rules._asides import looks, metrics
 from torchlint_rules._nograd import ENTRIES, evaluation_fix, wrapped
 
 
@@ -25,7 +25,8 @@ class EvaluationWithGradients(Rule):
     """
     ## What it does
     Flags an evaluation (a loop over validation or test batches, or a function that scores all
-    data at once) that runs a network while autograd records.
+    data at once) that runs a network while autograd records, and a forward pass in a training
+    loop whose output is only measured or looked at.
 
     ## Why it is slow
     Autograd keeps every activation and builds a graph for a backward pass that never comes.
@@ -223,6 +224,21 @@ class EvaluationWithGradients(Rule):
             +             test_output = cnn(test_x)
                       accuracy = (test_output.argmax(1) == test_y).float().mean()
                       print(accuracy)
+            """,
+        "the test data, behind the step of a loop that trains on all data at once": """
+              import torch
+              model = torch.nn.Linear(4, 2)
+              for epoch in range(100):
+                  model.train()
+                  loss = loss_func(model(x_train), y_train)
+                  optimizer.zero_grad()
+                  loss.backward()
+                  optimizer.step()
+                  model.eval()
+            -     output = model(x_test)
+            +     with torch.no_grad():
+            +         output = model(x_test)
+                  print(loss_func(output, y_test))
             """,
         "a loss with its graph is returned out of sight": """
               import torch
@@ -495,9 +511,9 @@ class EvaluationWithGradients(Rule):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, fate))
-        for call in _metrics(script):
+        for call in metrics(script):
             yield self._aside(script, call, "a metric only")
-        for call in _looks(script):
+        for call in looks(script):
             yield self._aside(script, call, "a look at its output only")
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
@@ -543,52 +559,3 @@ def _place(script: Script, evaluation: Evaluation, forward: cst.Call) -> Span:
         return script.span(forward)
     head = node.iter if isinstance(node, cst.For) else node.test
     return Span(script.span(node).start, script.span(head).end)
-
-
-# -- metrics of training steps ------------------------------------------------------
-
-
-def _metrics(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls in training loops that end in a comparison with the labels."""
-    for loop in script.loops(Role.TRAIN_BATCH):
-        for call in script.within(loop.node.body, cst.Call):
-            if script.module_call(call) is None or script.batch_loop(call) is not loop:
-                continue
-            line = script.statement(call)
-            if (
-                isinstance(line, cst.SimpleStatementLine)
-                and script.is_cut_off(call)
-                and _compares(script, line)
-                and script.grad(call) is Grad.ON
-                and not script.needs_gradients(line)
-            ):
-                yield call
-
-
-def _looks(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls that a training loop makes in some of its passes, to look at."""
-    for loop in script.loops(Role.TRAIN_BATCH):
-        for branch in script.within(loop.node.body, cst.If):
-            if "%" not in script.code(branch.test):
-                continue
-            calls = [
-                call
-                for call in script.within(branch.body, cst.Call)
-                if script.module_call(call) is not None
-                and script.batch_loop(call) is loop
-                and not script.is_cut_off(call)
-            ]
-            if not calls or any(script.grad(call) is not Grad.ON for call in calls):
-                continue
-            if not script.only_measures(branch.body) or script.needs_gradients(branch.body):
-                continue
-            if script.outcome(branch.body, calls) is Fate.DROPPED:
-                yield from calls
-
-
-def _compares(script: Script, line: cst.SimpleStatementLine) -> bool:
-    compared = any(True for _ in script.within(line, cst.Comparison))
-    return compared or any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value == "eq"
-        for call in script.within(line, cst.Call)
-    )

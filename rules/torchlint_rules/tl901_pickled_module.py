@@ -110,6 +110,14 @@ class PickledModule(Rule):
               state = {"net": model, "epoch": epoch}
             ! torch.save(state, "model.pt")
             """,
+        "in a dictionary, a copy or what is in its wrapper": """
+              import copy
+              import torch
+              def save(model, epoch, parallel):
+                  whole = {"epoch": epoch, "model": copy.deepcopy(model).half()}
+            !     torch.save(whole, "model.pt")
+            !     torch.save({"net": model.module if parallel else model}, "net.pt")
+            """,
         "in a list": """
               import torch
               from mine import criterion
@@ -216,7 +224,7 @@ class PickledModule(Rule):
             name = script.code(network)
             message = (
                 f"this file pickles `{name}` with its class: only this very code can load it, and "
-                f"torch.load refuses it by default since 2.6; save {name}.state_dict()"
+                f"torch.load refuses it by default since 2.6; save its `state_dict()`"
             )
             together = [one for one, other in saves if script.code(other) == name]
             fix = _fix(script, name, together, loads) if len(together) == len(saves) else None
@@ -233,8 +241,7 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
     value = script.value_of(given.value).node
     parts = value.elements if isinstance(value, (cst.Dict, cst.List, cst.Tuple)) else ()
     for part in parts:
-        plain = isinstance(part.value, (cst.Name, cst.Attribute))
-        if plain and script.kind(part.value) is Kind.MODULE:
+        if script.kind(part.value) is Kind.MODULE:
             return part.value
     return None
 

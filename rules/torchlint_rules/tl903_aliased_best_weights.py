@@ -98,6 +98,24 @@ class AliasedBestWeights(Rule):
                       }
               torch.save(checkpoint, "best.pt")
             """,
+        "in a tuple, and as a dictionary of the same tensors": """
+            + import copy
+              import torch
+              from mine import evaluate, loader, model, optimizer
+              best, best_weights = (1e9, None), None
+              for epoch in range(10):
+                  for x, y in loader:
+                      model(x, y).backward()
+                      optimizer.step()
+                  loss = evaluate(model)
+                  if loss < best[0]:
+            -         best = (loss, model.state_dict())
+            -         best_weights = {k: v for k, v in model.state_dict().items()}
+            +         best = (loss, copy.deepcopy(model.state_dict()))
+            +         best_weights = {k: v for k, v in copy.deepcopy(model.state_dict()).items()}
+              torch.save(best, "best.pt")
+              torch.save(best_weights, "weights.pt")
+            """,
         "a shallow copy holds the same tensors": """
               import copy
               import torch
@@ -363,6 +381,10 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
         ]
         networks = [call for call in found if script.kind(_owner(call)) in _NETWORKS]
         return [*networks, *(call for call in found if call not in networks)] if networks else []
+    if isinstance(value, cst.Tuple):
+        return [call for each in value.elements for call in _live(script, each.value)]
+    if isinstance(value, cst.DictComp):
+        return _live(script, _gone_through(value))
     if not isinstance(value, cst.Call):
         return []
     func = value.func
@@ -373,6 +395,18 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
     if script.name(func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
         return _live(script, value.args[0].value)
     return []
+
+
+def _gone_through(value: cst.DictComp) -> cst.BaseExpression:
+    """Give the mapping of which `{k: v for k, v in state.items()}` keeps the very values."""
+    drawn, target = value.for_in.iter, value.for_in.target
+    if not isinstance(drawn, cst.Call) or not isinstance(drawn.func, cst.Attribute):
+        return value.value
+    if drawn.func.attr.value != "items" or not isinstance(target, cst.Tuple):
+        return value.value
+    second = target.elements[-1].value
+    kept = isinstance(value.value, cst.Name) and value.value.deep_equals(second)
+    return drawn.func.value if kept else value.value
 
 
 # -- what is kept -------------------------------------------------------------

@@ -15,6 +15,7 @@ from torchlint.semantic.values import State, Values
 __all__ = ["Layer", "LayerPair", "Layers"]
 
 _LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*")
+_IN_ORDER: Final = "torch.nn.Sequential"
 _CONTAINERS: Final = frozenset(
     {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
 )
@@ -58,8 +59,11 @@ class Layers:
     # -- layers that stand in a list --------------------------------------------
 
     def _listed_pairs(self) -> Iterator[LayerPair]:
+        added: list[cst.Call] = []
         for call in self.tree.all(cst.Call):
-            in_order = self.names.name(call.func) == "torch.nn.Sequential"
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_module":
+                added.append(call)
+            in_order = self.names.name(call.func) == _IN_ORDER or self._starts_sequence(call)
             if in_order and not self._is_taken_apart(call):
                 yield from self._neighbours([arg.value for arg in call.args if not arg.star])
                 for arg in call.args:
@@ -67,6 +71,49 @@ class Layers:
                         yield from self._splat(arg.value)
                     elif isinstance(arg.value, cst.Call):
                         yield from self._ordered(arg.value)
+        yield from self._added_by_name(added)
+
+    def _starts_sequence(self, call: cst.Call) -> bool:
+        """Whether a class that is an `nn.Sequential` hands its layers on, `super().__init__(…)`."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "__init__":
+            return False
+        base = func.value
+        if not isinstance(base, cst.Call) or self.names.name(base.func) != "builtins.super":
+            return False
+        return self._is_sequence(self.scopes.class_of(call))
+
+    def _is_sequence(self, owner: cst.ClassDef | None) -> bool:
+        """Whether a class runs its layers in the order in which it got them."""
+        return (
+            owner is not None
+            and _IN_ORDER in self.functions.bases(owner)
+            and not any(
+                each.name.value == "forward" for each in self.tree.within(owner, cst.FunctionDef)
+            )
+        )
+
+    def _added_by_name(self, calls: Sequence[cst.Call]) -> Iterator[LayerPair]:
+        """Read neighbouring lines `layers.add_module("conv", nn.Conv2d(…))` of a sequence."""
+        last: tuple[cst.CSTNode | None, cst.CSTNode, str, cst.BaseExpression] | None = None
+        for call in calls:
+            line, func = self.tree.statement(call), call.func
+            block = self.tree.parent(line)
+            if len(call.args) != 2 or not isinstance(func, cst.Attribute):
+                continue
+            to, value = dotted(func.value), call.args[1].value
+            if last is not None and last[0] is block and last[2] == to:
+                if isinstance(block, (cst.IndentedBlock, cst.Module)):
+                    if _next_to(block, last[1], line) and self._takes_in_order(func.value):
+                        yield from self._neighbours([last[3], value])
+            last = (block, line, to, value)
+
+    def _takes_in_order(self, owner: cst.BaseExpression) -> bool:
+        """Whether what layers are added to is an `nn.Sequential`."""
+        if dotted(owner) == "self":
+            return self._is_sequence(self.scopes.class_of(owner))
+        made = self.values.value_of(owner).node
+        return isinstance(made, cst.Call) and self.names.name(made.func) == _IN_ORDER
 
     def _is_taken_apart(self, call: cst.Call) -> bool:
         """Whether layers are handed to a class of this file that walks through what it holds."""
@@ -104,9 +151,23 @@ class Layers:
         if not isinstance(value, cst.Name):
             return
         for binding in self.scopes.reaching(value):
-            if binding.how in (How.ASSIGN, How.AUGMENTED) and isinstance(binding.value, cst.List):
-                yield from self._neighbours(_elements(binding.value))
+            if binding.how not in (How.ASSIGN, How.AUGMENTED) or binding.value is None:
+                continue
+            for part in self._summands(binding.value):
+                yield from self._neighbours(_elements(part))
         yield from self._appended(value)
+
+    def _summands(self, value: cst.BaseExpression, depth: int = 8) -> Iterator[cst.List]:
+        """Yield the list literals of `layers + [a, b]`, and those that `layers` was before."""
+        if isinstance(value, cst.List):
+            yield value
+        elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+            yield from self._summands(value.left, depth)
+            yield from self._summands(value.right, depth)
+        elif isinstance(value, cst.Name) and depth:
+            for binding in self.scopes.reaching(value):
+                if binding.how in (How.ASSIGN, How.AUGMENTED) and binding.value is not None:
+                    yield from self._summands(binding.value, depth - 1)
 
     def _appended(self, value: cst.Name) -> Iterator[LayerPair]:
         """Read neighbouring lines `layers.append(…)` and `layers.extend([…])`."""
