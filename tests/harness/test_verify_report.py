@@ -79,6 +79,7 @@ def test_json_has_the_fields_that_were_promised() -> None:
             "device": {"before": None, "after": None},
         },
         "warnings": [],
+        "rank_times": [],
         "doubts": [],
     }
     assert document["variants"][1]["speedup"] is None
