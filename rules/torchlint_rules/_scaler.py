@@ -460,7 +460,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     for call in script.method_calls("state_dict"):
         if isinstance(call.func, cst.Attribute) and (
-            script.kind(call.func.value) is Kind.OPTIMIZER and not _in_test(script, call)
+            _is_optimizer(script, call.func.value) and not _in_test(script, call)
         ):
             checkpoint = _checkpoint(script, call)
             if checkpoint is not None:
@@ -495,6 +495,13 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
         for element in holder.elements
     )
     return holder if keeps or named else None
+
+
+def _is_optimizer(script: Script, node: cst.BaseExpression) -> bool:
+    """Whether something is an optimizer, by its name where nothing shows what it is."""
+    kind = script.kind(node)
+    named = {"optimizer", "optimiser", "optim"} & set(script.words(script.code(node)))
+    return kind is Kind.OPTIMIZER or (kind is Kind.UNKNOWN and bool(named))
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:
