@@ -9,9 +9,10 @@ from syrupy.assertion import SnapshotAssertion
 from torchlint import __version__
 from torchlint.config import FORMATS
 from torchlint.edit import Edit, Span
-from torchlint.finding import Finding, Fix, Safety
+from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.report.entry import Report
 from torchlint.report.formats import render
+from torchlint.report.full import question
 from torchlint.report.paint import Paint
 from torchlint.report.unified import diff_bytes, diff_lines
 from torchlint.source import Source
@@ -70,7 +71,8 @@ def test_the_marks_stand_under_the_range(text: str, part: str, marked: list[str]
 
 def full(text: str, span: Span, width: int | None = None) -> list[str]:
     report = report_of(text, [Finding("XY001", span, "here")])
-    return render(report, Paint(width=width), "full").splitlines()[1:-2]
+    lines = render(report, Paint(width=width), "full").splitlines()
+    return lines[next(row for row, line in enumerate(lines) if line.endswith(" |")) : -2]
 
 
 def test_a_range_of_several_lines_has_a_bar() -> None:
@@ -161,6 +163,65 @@ def test_a_large_fix_is_cut_short() -> None:
     report = report_of(text, [Finding("XY001", Span(0, 4), "here", fix)])
     lines = render(report, PLAIN, "full").splitlines()
     assert lines[-3] == "   … 37 more lines: `torchlint fix` prints them all"
+
+
+def test_a_fix_that_is_cut_short_shows_nothing_behind_the_cut() -> None:
+    text = "".join(f"line{number}\n" for number in range(200))
+    places = [span_of(text, f"line{number}\n").start for number in (10, 60, 110)]
+    fix = Fix.exact("Rewrite", tuple(Edit(Span(at, at), "new\n" * 15) for at in places))
+    report = report_of(text, [Finding("XY001", Span(0, 4), "here", fix)])
+    lines = render(report, PLAIN, "full").splitlines()
+    assert sum("+ new" in line for line in lines) == 21
+    assert lines[-3] == "    … 27 more lines: `torchlint fix` prints them all"
+
+
+def test_lines_that_only_move_are_one_line() -> None:
+    body = [f"line{number}()" for number in range(12)]
+    text = "with slow():\n" + "".join(f"    {line}\n" for line in body)
+    moved = "fast()\n" + "".join(f"{line}\n" for line in body)
+    fix = Fix.exact("Move", (Edit(Span(0, len(text)), moved),))
+    entry = report_of(text, [Finding("XY001", Span(0, 4), "here", fix)]).entries[0]
+    lines = render(Report((entry,)), PLAIN, "full").splitlines()
+    assert lines[lines.index("help: Move (exact)") + 1 : -2] == [
+        "1 - with slow():",
+        "1 + fast()",
+        "    … 12 lines move 4 columns to the left",
+    ]
+    whole = question(entry, PLAIN).splitlines()
+    assert "13 -     line11()" in whole
+    assert "13 + line11()" in whole
+
+
+def at_width(width: int | None) -> list[str]:
+    """Give the lines of a finding with long sentences."""
+    long = " ".join(["words that go on and on"] * 6)
+    fix = Fix.unsafe("Mend it", (Edit(Span(0, 4), "fast"),), because=long)
+    note = Note(Span(8, 12), long)
+    finding = Finding("XY001", Span(0, 4), long, fix, (note,))
+    return render(
+        report_of("slow()\n\nmade()\n", [finding]), Paint(width=width), "full"
+    ).splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_sentences_are_broken_at_the_edge_of_the_terminal(width: int) -> None:
+    lines = at_width(width)
+    assert all(len(line) <= width for line in lines[:-1])
+    assert lines[0] == "train.py:1:1: XY001 [pack-of-others]"
+    assert lines[1].startswith("    words that go on")
+    note = next(row for row, line in enumerate(lines) if line.startswith("note: "))
+    assert lines[note + 1].startswith("      ")
+    assert "help: Mend it" in lines
+    plain = at_width(None)
+    assert plain[0].count("go on") == 6
+    assert " ".join(" ".join(lines).split()).count("go on") == 18
+
+
+def test_a_note_that_fits_stands_in_the_excerpt() -> None:
+    lines = at_width(200)
+    assert "3 | made()" in lines
+    assert lines[lines.index("3 | made()") + 1].startswith("  | ---- words that go on")
+    assert not any(line.startswith("note:") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def fail(message: str) -> None:
 
 def warn(message: str) -> None:
     """Print `warning: …`: the run goes on, but perhaps not as was meant."""
-    _line("warning:", "yellow", message)
+    _line("warning:", "magenta", message)
 
 
 def remark(message: str) -> None:

@@ -11,7 +11,7 @@ from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
-__all__ = ["Excerpt", "gutter_width"]
+__all__ = ["Excerpt", "Label", "gutter_width"]
 
 _CONTEXT: Final = 2
 _HEAD: Final = 4
@@ -26,6 +26,15 @@ def gutter_width(*rows: int) -> int:
 
 
 @dataclass(frozen=True)
+class Label:
+    """A second range, on one line of an excerpt, and what is said of it there."""
+
+    start: Position
+    end: Position
+    message: str
+
+
+@dataclass(frozen=True)
 class Excerpt:
     """The lines around a range, the range marked by `sign`."""
 
@@ -34,6 +43,7 @@ class Excerpt:
     end: Position
     sign: str = "^"
     context: int = _CONTEXT
+    labels: tuple[Label, ...] = ()
 
     @classmethod
     def of(cls, source: Source, span: Span, sign: str = "^", context: int = _CONTEXT) -> Excerpt:
@@ -50,11 +60,23 @@ class Excerpt:
         """The last line that is printed."""
         return self._rows()[-1]
 
+    def takes(self, label: Label, paint: Paint, gutter: int) -> bool:
+        """Whether a label fits: beside the range, with its message, in what is printed anyway."""
+        row = label.start.row
+        if self._multi or label.end.row != row or row not in self._rows():
+            return False
+        width = self._width(paint, gutter)
+        window = self._window(width)
+        cells = Cells(self.source.line(row))
+        left, right = cells.column(label.start.column), cells.column(label.end.column)
+        if left < window.left or right > window.left + width:
+            return False
+        return paint.width is None or right - window.left + 1 + len(label.message) <= width
+
     def lines(self, paint: Paint, gutter: int, mark: Callable[[str], str]) -> Iterator[str]:
         """Give the printed lines; `gutter` is the width of the line numbers."""
-        multi = self.end.row > self.start.row
-        margin = gutter + 3 + (2 if multi else 0)
-        window = self._window(max((paint.width or _WIDTH) - margin, _LEAST))
+        multi = self._multi
+        window = self._window(self._width(paint, gutter))
         edge = " " * gutter + " " + paint.gutter("|")
         yield edge
         previous = 0
@@ -69,7 +91,24 @@ class Excerpt:
             below = self._below(row, window, multi)
             if below:
                 yield f"{edge} {mark(below)}"
+            for label in self.labels:
+                if label.start.row == row:
+                    yield f"{edge} {paint.note(self._label(label, window))}"
         yield edge
+
+    @property
+    def _multi(self) -> bool:
+        return self.end.row > self.start.row
+
+    def _width(self, paint: Paint, gutter: int) -> int:
+        margin = gutter + 3 + (2 if self._multi else 0)
+        return max((paint.width or _WIDTH) - margin, _LEAST)
+
+    def _label(self, label: Label, window: Window) -> str:
+        cells = Cells(self.source.line(label.start.row))
+        left = window.place(cells.column(label.start.column))
+        right = window.place(cells.column(label.end.column))
+        return f"{' ' * left}{'-' * max(right - left, 1)} {label.message}"
 
     def _rows(self) -> list[int]:
         first, last = self.start.row, self.end.row
@@ -87,7 +126,7 @@ class Excerpt:
 
     def _window(self, width: int) -> Window:
         start = Cells(self.source.line(self.start.row)).column(self.start.column)
-        if self.end.row > self.start.row:
+        if self._multi:
             return Window.around(start, start + 1, width)
         end = Cells(self.source.line(self.end.row)).column(self.end.column)
         return Window.around(start, end, width)
@@ -112,5 +151,6 @@ class Excerpt:
             return " " + "_" * (window.place(cells.column(self.start.column)) + 1) + self.sign
         if row == self.end.row:
             last = max(self.end.column - 1, 1)
-            return "|" + "_" * (window.place(cells.column(last)) + 1) + self.sign
+            place = min(window.place(cells.column(last)), window.width - 1)
+            return "|" + "_" * (place + 1) + self.sign
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Final
 
 from torchlint.edit import Edit, apply_edits
@@ -15,6 +16,7 @@ from torchlint.source import Source
 __all__ = ["FixDiff"]
 
 _CONTEXT: Final = 1
+_LEAST_MOVED: Final = 4
 _MOST: Final = 24
 _WIDTH: Final = 160
 _LEAST: Final = 20
@@ -30,22 +32,26 @@ class _Line:
 
 
 class FixDiff:
-    """The lines of a source text before and after one fix, in a notebook cell by cell."""
+    """The lines of a source text before and after one fix, in a notebook cell by cell.
 
-    def __init__(self, source: Source, fix: Fix) -> None:
+    Unless it is to be whole, it is cut short, and a block that only moves sidewards is one line.
+    """
+
+    def __init__(self, source: Source, fix: Fix, whole: bool = False) -> None:
+        self._whole = whole
         self._hunks: list[tuple[int | None, list[_Line]]] = []
         for cell, part, edits in source.edits_by_part(fix.edits):
-            self._hunks += [(cell, hunk) for hunk in _Hunks(part).of(edits)]
+            self._hunks += [(cell, hunk) for hunk in _Hunks(part, whole).of(edits)]
 
     @property
     def last_row(self) -> int:
         """The greatest line number that is printed."""
         return max((line.row for _, hunk in self._hunks for line in hunk), default=1)
 
-    def lines(self, paint: Paint, gutter: int, most: int | None = _MOST) -> Iterator[str]:
-        """Give the printed lines, at most so many; `gutter` is the width of the line numbers."""
+    def lines(self, paint: Paint, gutter: int) -> Iterator[str]:
+        """Give the printed lines; `gutter` is the width of the line numbers."""
         width = max((paint.width or _WIDTH) - gutter - 3, _LEAST)
-        left = sum(len(hunk) for _, hunk in self._hunks) if most is None else most
+        left = sum(len(hunk) for _, hunk in self._hunks) if self._whole else _MOST
         before: int | None = None
         for index, (cell, hunk) in enumerate(self._hunks):
             if cell != before and left > 0:
@@ -53,7 +59,7 @@ class FixDiff:
             elif index and left > 0:
                 yield paint.gutter("." * max(gutter, 3))
             before = cell
-            for line in hunk[:left]:
+            for line in hunk[: max(left, 0)]:
                 yield _printed(line, paint, gutter, width)
             left -= len(hunk)
         if left < 0:
@@ -64,8 +70,9 @@ class FixDiff:
 class _Hunks:
     """The blocks of lines that edits of one text change."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, whole: bool) -> None:
         self._source = source
+        self._whole = whole
 
     def of(self, edits: tuple[Edit, ...]) -> Iterator[list[_Line]]:
         """Yield the diff of each block."""
@@ -99,10 +106,43 @@ class _Hunks:
         after = _worth_showing(source, range(last, end))
         return [
             *(_Line(row + shift, " ", source.line(row)) for row in before),
-            *_changed("-", first, removed, added),
-            *_changed("+", first + shift, added, removed),
+            *self._changed(first, removed, first + shift, added),
             *(_Line(row + shift + moved, " ", source.line(row)) for row in after),
         ], moved
+
+    def _changed(
+        self, row: int, removed: list[str], new_row: int, added: list[str]
+    ) -> Iterator[_Line]:
+        """Give the lines that a block loses and gains, those that only move as one."""
+        at = new = 0
+        for start, new_start, size in () if self._whole else _moved(removed, added):
+            yield from _replaced_lines(
+                row + at, removed[at:start], new_row + new, added[new:new_start]
+            )
+            yield _Line(new_row + new_start, "~", _told(removed[start], added[new_start], size))
+            at, new = start + size, new_start + size
+        yield from _replaced_lines(row + at, removed[at:], new_row + new, added[new:])
+
+
+def _moved(removed: list[str], added: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield where lines begin that only their indentation tells apart, and how many they are."""
+    old, new = ([line.lstrip() for line in lines] for lines in (removed, added))
+    for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+        if block.size >= _LEAST_MOVED:
+            yield block.a, block.b, block.size
+
+
+def _told(old: str, new: str, size: int) -> str:
+    shift = len(new) - len(old)
+    where = "right" if shift > 0 else "left"
+    return f"… {size} lines move {abs(shift)} columns to the {where}"
+
+
+def _replaced_lines(
+    row: int, removed: list[str], new_row: int, added: list[str]
+) -> Iterator[_Line]:
+    yield from _signed("-", row, removed, added)
+    yield from _signed("+", new_row, added, removed)
 
 
 def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
@@ -110,13 +150,15 @@ def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
     column = cells.column(line.changed + 1)
     window = Window.around(column, column + 1, width)
     text = f"{line.sign} {window.clip(cells)}".rstrip()
+    if line.sign == "~":
+        return f"{' ' * gutter}   {paint.gutter(line.text)}"
     if line.sign == " ":
         return f"{paint.gutter(f'{line.row:>{gutter}}')} {text}".rstrip()
     colour = paint.added if line.sign == "+" else paint.removed
     return f"{paint.gutter(f'{line.row:>{gutter}}')} {colour(text)}"
 
 
-def _changed(sign: str, row: int, lines: list[str], others: list[str]) -> Iterator[_Line]:
+def _signed(sign: str, row: int, lines: list[str], others: list[str]) -> Iterator[_Line]:
     for at, text in enumerate(lines):
         other = others[at] if at < len(others) else ""
         pairs = enumerate(zip(text, other, strict=False))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
+from torchlint.report.wrapping import wrapped
 
-__all__ = ["header", "plain_header"]
+__all__ = ["header", "heading", "plain_header"]
+
+_INDENT: Final = 4
 
 
 def header(entry: Entry, paint: Paint) -> str:
@@ -14,6 +19,16 @@ def header(entry: Entry, paint: Paint) -> str:
     place = f"{paint.path(printable(entry.path))}:{entry.place}:"
     code = paint.code(entry.finding.code, entry.card.link)
     return f"{place} {code} [{entry.card.name}] {printable(entry.message)}"
+
+
+def heading(entry: Entry, paint: Paint) -> list[str]:
+    """Give the same line, or the message under it where the terminal is too narrow for both."""
+    message = printable(entry.message)
+    head = f"{printable(entry.path)}:{entry.place}: {entry.finding.code} [{entry.card.name}]"
+    if paint.width is None or len(head) + 1 + len(message) <= paint.width:
+        return [header(entry, paint)]
+    first = header(entry, paint).removesuffix(f" {message}")
+    return [first, *wrapped(message, paint.width, _INDENT)]
 
 
 def plain_header(entry: Entry) -> str:

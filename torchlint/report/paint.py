@@ -1,4 +1,8 @@
-"""Colours and links, or the plain text where the reader is no terminal."""
+"""Colours and links, or the plain text where the reader is no terminal.
+
+Red, green, magenta, bold and dim are what can be read on light terminals and on dark ones: of the
+seven palettes in common use yellow and cyan fade on white, blue on black.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,12 @@ class Paint:
     width: int | None = None
     """The columns of the terminal, None where the reader is none."""
 
-    def _style(self, text: str, fg: str | None = None, bold: bool = False) -> str:
-        return click.style(text, fg=fg, bold=bold or None) if self.color and text else text
+    def _style(
+        self, text: str, fg: str | None = None, bold: bool = False, dim: bool = False
+    ) -> str:
+        if not (self.color and text):
+            return text
+        return click.style(text, fg=fg, bold=bold or None, dim=dim or None)
 
     def path(self, text: str) -> str:
         """Style the path of a file."""
@@ -32,7 +40,7 @@ class Paint:
 
     def gutter(self, text: str) -> str:
         """Style line numbers and the rule beside the source."""
-        return self._style(text, "blue")
+        return self._style(text, dim=True)
 
     def mark(self, text: str) -> str:
         """Style the marks under the range of a finding."""
@@ -40,7 +48,7 @@ class Paint:
 
     def note(self, text: str) -> str:
         """Style a note and the marks of its range."""
-        return self._style(text, "cyan", bold=True)
+        return self._style(text, "magenta", bold=True)
 
     def help(self, text: str) -> str:
         """Style the word before what a fix does."""
@@ -60,4 +68,4 @@ class Paint:
 
     def warn(self, text: str) -> str:
         """Style a caution."""
-        return self._style(text, "yellow")
+        return self._style(text, "magenta")

@@ -1,0 +1,22 @@
+"""Sentences broken into the lines of a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+__all__ = ["wrapped"]
+
+_LEAST: Final = 30
+
+
+def wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Give a sentence as indented lines that fit, broken between words where that is possible."""
+    return textwrap.wrap(
+        text,
+        max(width, indent + _LEAST),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
