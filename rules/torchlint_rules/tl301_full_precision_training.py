@@ -196,6 +196,18 @@ class FullPrecisionTraining(Rule):
             """,
     }
     valid = {
+        "FSDP has a policy of its own for precision, which whoever shards the network gives it": """
+            import os
+            import torch
+            def train(model: torch.nn.Module, loader, optimizer):
+                local_rank = int(os.environ["LOCAL_RANK"])
+                fsdp_loss = 0
+                for x, y in loader:
+                    loss = model(x.to(local_rank), y.to(local_rank))
+                    loss.backward()
+                    optimizer.step()
+                    fsdp_loss += loss.item()
+            """,
         "autocast is in use": """
             import torch
             def train(model, criterion, loader, optimizer):
@@ -441,6 +453,8 @@ class FullPrecisionTraining(Rule):
 def _keeps_to_float32(script: Script) -> bool:
     """Whether the file decides on a precision, or does what float32 or more is needed for."""
     if script.precision.speaks_of_low or script.precision.is_wide:
+        return True
+    if "fsdp" in script.source.text.lower():
         return True
     if in_environment(script) or any(_OWN_KERNELS.match(each) for each in imported(script)):
         return True

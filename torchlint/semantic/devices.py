@@ -27,6 +27,7 @@ _ACCELERATOR_CALLS: Final = (
     "torch.cuda.synchronize",
     "torch.cuda.device",
 )
+_INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
 _FRAMEWORKS: Final = {
@@ -72,7 +73,7 @@ class Devices:
                 if func.attr.value in _CALLS and self.names.name(func) is None:
                     return True
                 if func.attr.value == "to" and any(
-                    self._may_be_accelerator(a.value) for a in call.args
+                    self._may_be_accelerator(a.value) or _is_index(a.value) for a in call.args
                 ):
                     return True
             name = self.names.name(func)
@@ -181,3 +182,9 @@ class Devices:
             if _TRAINERS.fullmatch(module):
                 return "transformers"
         return "none"
+
+
+def _is_index(node: cst.BaseExpression) -> bool:
+    """Whether a name speaks of the number of a device, as no CPU has one (`x.to(local_rank)`)."""
+    word = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(word, cst.Name) and word.value.lower() in _INDICES
