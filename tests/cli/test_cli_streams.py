@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cli_shell import TRAIN, Shell
 
+from torchlint.config import FORMATS
+
 
 def test_standard_input_is_checked_under_the_name_it_is_given(quick: Shell) -> None:
     done = quick.check("-", "--output-format", "concise", text=TRAIN)
@@ -186,9 +188,7 @@ def test_the_diff_is_coloured_on_a_terminal(shell: Shell) -> None:
     assert "\x1b[32m+fast()\x1b[0m" in shown
 
 
-@pytest.mark.parametrize(
-    "form", ["full", "concise", "grouped", "json", "json-lines", "github", "sarif"]
-)
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_hostile_file_cannot_steer_the_terminal(quick: Shell, form: str) -> None:
     name = "evil\x1b[2J\n\u202e\x7f.py"
     quick.write(name, "slow() # \x1b]0;owned\x07 \x9b1m \u202e\x7f\n")

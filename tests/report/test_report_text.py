@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -36,6 +37,10 @@ def test_statistics(snapshot: SnapshotAssertion) -> None:
     report = report_of(findings=twice)
     assert render(report, PLAIN, "full", statistics=True) == snapshot
     assert render(report, PLAIN, "json", statistics=True) == snapshot
+    lines = render(report, PLAIN, "json-lines", statistics=True).splitlines()
+    counts = [json.loads(line) for line in lines]
+    assert counts == json.loads(render(report, PLAIN, "json", statistics=True))
+    assert sum(each["count"] for each in counts) == len(report.entries)
 
 
 @pytest.mark.parametrize(

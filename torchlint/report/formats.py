@@ -27,6 +27,7 @@ _STATISTICS: Final[Mapping[str, str]] = {
     "concise": "torchlint.report.statistics:statistics",
     "grouped": "torchlint.report.statistics:statistics",
     "json": "torchlint.report.statistics:statistics_json",
+    "json-lines": "torchlint.report.statistics:statistics_json_lines",
 }
 
 TEXT: Final = frozenset({"full", "concise", "grouped"})

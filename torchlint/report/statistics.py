@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import asdict, dataclass
 
-from torchlint.report.entry import Report
+from torchlint.report.entry import Entry, Report
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import summary
 
-__all__ = ["statistics", "statistics_json"]
+__all__ = ["statistics", "statistics_json", "statistics_json_lines"]
 
 
-def _rows(report: Report) -> list[tuple[str, str, int, int]]:
-    """Give code, name, findings and fixable findings, the most frequent first."""
-    counts = Counter(entry.finding.code for entry in report.entries)
-    fixable = Counter(entry.finding.code for entry in report.entries if entry.fixable)
-    names = {entry.finding.code: entry.card.name for entry in report.entries}
-    return [
-        (code, names[code], count, fixable[code])
-        for code, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a rule has found."""
+
+    code: str
+    name: str
+    count: int
+    fixable: int
+    """How many of the findings `fix` mends under these settings."""
+    withheld: int
+    """How many more it would mend if unsafe fixes were allowed."""
+
+
+def _rows(report: Report) -> list[_Row]:
+    """Give a row for each rule that found something, the most frequent first."""
+    by_code: dict[str, list[Entry]] = {}
+    for entry in report.entries:
+        by_code.setdefault(entry.finding.code, []).append(entry)
+    rows = [
+        _Row(
+            code,
+            entries[0].card.name,
+            len(entries),
+            sum(entry.fixable for entry in entries),
+            sum(entry.withheld for entry in entries),
+        )
+        for code, entries in by_code.items()
     ]
+    return sorted(rows, key=lambda row: (-row.count, row.code))
 
 
 def statistics(report: Report, paint: Paint) -> str:
     """Give a line for each rule that found something."""
     rows = _rows(report)
-    width = max((len(str(count)) for _, _, count, _ in rows), default=0)
+    width = max((len(str(row.count)) for row in rows), default=0)
     lines = [
-        f"{count:>{width}}  {paint.code(code)}  {name}"
-        + (f" ({fixable} fixable)" if fixable else "")
-        + "\n"
-        for code, name, count, fixable in rows
+        f"{row.count:>{width}}  {paint.code(row.code)}  {row.name}{_fixable(row)}\n" for row in rows
     ]
     return "".join([*lines, *summary(report, paint)])
 
 
+def _fixable(row: _Row) -> str:
+    said = [f"{row.fixable} fixable"] if row.fixable else []
+    if row.withheld:
+        said.append(f"{row.withheld}{' more' if said else ''} with --unsafe-fixes")
+    return f" ({', '.join(said)})" if said else ""
+
+
 def statistics_json(report: Report, paint: Paint) -> str:
-    """Give an object for each rule that found something."""
-    keys = ("code", "name", "count", "fixable")
-    return dumps([dict(zip(keys, row, strict=True)) for row in _rows(report)], indent=2) + "\n"
+    """Give a list with an object for each rule that found something."""
+    return dumps([asdict(row) for row in _rows(report)], indent=2) + "\n"
+
+
+def statistics_json_lines(report: Report, paint: Paint) -> str:
+    """Give an object on a line for each rule that found something."""
+    return "".join(dumps(asdict(row)) + "\n" for row in _rows(report))
