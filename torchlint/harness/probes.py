@@ -372,13 +372,21 @@ def match(reference: list[torch.Tensor], final: list[torch.Tensor]) -> Parameter
     if [item.shape for item in reference] != [item.shape for item in final]:
         return ParameterMatch(False, len(final), 0, float("inf"))
     equal = 0
-    farthest = 0.0
+    apart = size = 0.0
     for before, after in zip(reference, final, strict=True):
+        length = _length(before)
+        size += length**2
         if before.dtype == after.dtype and torch.equal(_bits(before), _bits(after)):
             equal += 1
         else:
-            farthest = max(farthest, distance(before, after))
-    return ParameterMatch(True, len(final), equal, farthest)
+            apart += (distance(before, after) * (length or 1.0)) ** 2
+    relative = (apart / (size or 1.0)) ** 0.5
+    return ParameterMatch(True, len(final), equal, relative)
+
+
+def _length(tensor: torch.Tensor) -> float:
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    return float(torch.linalg.vector_norm(tensor.to(wide)))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -39,7 +39,7 @@ class ParameterMatch:
     count: int
     equal: int
     distance: float
-    """The largest distance of a tensor from its reference, relative to the reference's norm."""
+    """How far all of them together are from the reference, relative to its norm."""
     updates: float | None = None
     """How far apart the first step moved both, relative to how far it moved the reference."""
 
