@@ -31,6 +31,30 @@ def test_fix_without_apply_is_1_when_there_is_something_to_change(shell: Shell) 
     assert shell.fix().returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("x = 1\n", [], "Nothing to fix."),
+        ("slow()\n", [], "1 fix in 1 file: `torchlint fix --apply` writes it."),
+        (
+            "slow()\nslow()\nrisky()\n",
+            [],
+            "2 fixes in 1 file: `torchlint fix --apply` writes them,"
+            " `--unsafe-fixes` would make 1 more.",
+        ),
+        ("risky()\n", [], "Nothing to fix, `--unsafe-fixes` would make 1 fix."),
+        (
+            "slow()\nrisky()\n",
+            ["--unsafe-fixes"],
+            "2 fixes in 1 file: `torchlint fix --apply --unsafe-fixes` writes them.",
+        ),
+    ],
+)
+def test_fix_says_what_to_do_next(quick: Shell, text: str, options: list[str], said: str) -> None:
+    quick.write("a.py", text)
+    assert quick.fix(*options).stderr == f"{said}\n"
+
+
 def test_fix_with_apply_is_0_when_what_is_left_has_no_enabled_fix(shell: Shell) -> None:
     shell.write("a.py", TRAIN)
     done = shell.fix("--apply", "--output-format", "concise")

@@ -113,13 +113,15 @@ def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
 def _show(run: Run, results: Iterable[FixResult]) -> int:
     """Print the diffs of all fixes and give the exit code."""
     changed: list[FixResult] = []
+    withheld = 0
     for result in results:
         run.report_errors(result.errors)
+        withheld += sum(entry.withheld for entry in run.entries(result.after, result.left))
         if result.changed:
             changed.append(result)
             _deliver_diff(run, result, first=len(changed) == 1)
     if not run.quiet:
-        _say_what_would_change(changed)
+        _say_what_would_change(changed, withheld)
     return run.code(bool(changed))
 
 
@@ -136,21 +138,20 @@ def _deliver_diff(run: Run, result: FixResult, first: bool) -> None:
         sys.stdout.buffer.write(diff_bytes(result.before, result.after))
 
 
-def _say_what_would_change(changed: list[FixResult]) -> None:
-    count = sum(len(result.applied) for result in changed)
-    unsafe = any(
-        finding.fix is not None and finding.fix.safety is Safety.UNSAFE
-        for result in changed
-        for finding in result.applied
-    )
-    if changed:
-        remark(
-            f"{plural(count, 'fix')} in {plural(len(changed), 'file')}:"
+def _say_what_would_change(changed: list[FixResult], withheld: int) -> None:
+    made = [finding.fix for result in changed for finding in result.applied if finding.fix]
+    unsafe = any(fix.safety is Safety.UNSAFE for fix in made)
+    if made:
+        said = (
+            f"{plural(len(made), 'fix')} in {plural(len(changed), 'file')}:"
             f" `torchlint fix --apply{' --unsafe-fixes' if unsafe else ''}` writes"
-            f" {'it' if count == 1 else 'them'}."
+            f" {'it' if len(made) == 1 else 'them'}"
         )
+        more = f", `--unsafe-fixes` would make {withheld} more" if withheld else ""
     else:
-        remark("Nothing to fix.")
+        said = "Nothing to fix"
+        more = f", `--unsafe-fixes` would make {plural(withheld, 'fix')}" if withheld else ""
+    remark(f"{said}{more}.")
 
 
 def _print_fixed(run: Run, result: FixResult) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from torchlint.finding import Safety
 from torchlint.report.entry import Report
 from torchlint.report.paint import Paint
 
 __all__ = ["plural", "summary"]
+
+_BELOW: Final = "\n  "
 
 
 def plural(count: int, noun: str) -> str:
@@ -24,7 +27,9 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
         return
     hidden = "".join(f"{each}.\n" for each in report.hidden)
     if count:
-        yield f"{paint.strong('Found ' + plural(count, 'finding'))}: {_next(report)}.\n{hidden}"
+        found, advice = f"Found {plural(count, 'finding')}", f"{_next(report)}."
+        fits = paint.width is None or len(f"{found}: {advice}") <= paint.width
+        yield f"{paint.strong(found)}:{' ' if fits else _BELOW}{advice}\n{hidden}"
     elif hidden:
         yield hidden
     elif report.files and not report.failed:
