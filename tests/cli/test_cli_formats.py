@@ -3,15 +3,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from cli_shell import TRAIN, Shell
+from jsonschema import Draft4Validator
 from notebook_samples import code, markdown, notebook
 
 from torchlint.config import FORMATS
 
+SCHEMA = json.loads((Path(__file__).parents[1] / "report" / "sarif-schema-2.1.0.json").read_text())
 EXPECTED = [
     ("a.py", "XY201", 3),
     ("a.py", "XY301", 5),
@@ -48,6 +51,7 @@ def from_json(found: list[Any]) -> list[Place]:
 
 def from_sarif(text: str) -> list[Place]:
     places = []
+    Draft4Validator(SCHEMA).validate(json.loads(text))
     for result in json.loads(text)["runs"][0]["results"]:
         where = result["locations"][0]["physicalLocation"]
         path = where["artifactLocation"]["uri"]
@@ -83,7 +87,7 @@ READERS: dict[str, Callable[[str], list[Place]]] = {
     "gitlab": from_gitlab,
     "junit": from_junit,
 }
-AT_THE_TOP = {"gitlab"}
+AT_THE_TOP = {"gitlab", "sarif"}
 """Formats without a word for cells: what is found in a notebook stands at its first line."""
 
 

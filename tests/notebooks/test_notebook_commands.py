@@ -42,16 +42,19 @@ def test_json_has_the_cell_and_places_in_it(quick: Shell) -> None:
     assert set(cells.values()) == {5}
 
 
-def test_formats_without_cells_point_to_the_file_as_ruff_does(quick: Shell) -> None:
+def test_formats_without_cells_point_to_the_file(quick: Shell) -> None:
     def run(form: str) -> str:
         return quick.run(*CHECK, "--select", "TL801", "--output-format", form, "a.ipynb").stdout
 
     assert "file=a.ipynb,line=1,col=1,endLine=1,endColumn=1::a.ipynb:cell 7:2:1:" in run("github")
     (result,) = json.loads(run("sarif"))["runs"][0]["results"]
-    region = result["locations"][0]["physicalLocation"]["region"]
-    assert region == {"startLine": 2, "startColumn": 1, "endLine": 2, "endColumn": 40}
-    (replaced,) = result["fixes"][0]["artifactChanges"][0]["replacements"]
-    assert replaced["deletedRegion"]["startLine"] == 2
+    (location,) = result["locations"]
+    assert location["physicalLocation"]["region"] == {"startLine": 1}
+    assert location["logicalLocations"] == [
+        {"name": "cell 7", "fullyQualifiedName": "a.ipynb:cell 7:2:1"}
+    ]
+    assert result["message"]["text"].startswith("cell 7, line 2: ")
+    assert "fixes" not in result
 
 
 def test_the_diff_is_told_by_cell(quick: Shell, snapshot: SnapshotAssertion) -> None:

@@ -124,9 +124,13 @@ def _counts(document: Any, file: Path) -> Counter[Identity]:
         raise BaselineError(f"{file} is no baseline: `findings` is not a list")
     counts: Counter[Identity] = Counter()
     for number, each in enumerate(findings):
-        values = [each.get(key) if isinstance(each, dict) else None for key in _KEYS]
-        count = each.get("count") if isinstance(each, dict) else None
-        if not all(isinstance(value, str) for value in values) or type(count) is not int:
+        if not _is_complete(each):
             raise BaselineError(f"{file} is no baseline: `findings[{number}]` is not complete")
-        counts[Identity(*map(str, values))] += count
+        counts[Identity(*(each[key] for key in _KEYS))] += each["count"]
     return counts
+
+
+def _is_complete(finding: Any) -> bool:
+    if not isinstance(finding, dict) or type(finding.get("count")) is not int:
+        return False
+    return finding["count"] > 0 and all(isinstance(finding.get(key), str) for key in _KEYS)

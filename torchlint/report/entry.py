@@ -113,6 +113,13 @@ class Entry:
         measured = f" ({self.measured.words})" if self.measured else ""
         return f"{self.finding.message}{measured}"
 
+    @property
+    def message_in_file(self) -> str:
+        """The message for a format that knows no cells: in a notebook it says where it belongs."""
+        cell = self.part.cell
+        where = "" if cell is None else f"cell {cell}, line {self.start.row}: "
+        return f"{where}{self.message}"
+
 
 @dataclass(frozen=True)
 class Report:

@@ -30,9 +30,9 @@ def gitlab(report: Report, paint: Paint) -> str:
 
 def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
     start, end = entry.in_file
-    cell = "" if entry.part.cell is None else f"cell {entry.part.cell}: "
+    message = printable(entry.message_in_file)
     return {
-        "description": f"{entry.finding.code} [{entry.card.name}] {cell}{printable(entry.message)}",
+        "description": f"{entry.finding.code} [{entry.card.name}] {message}",
         "check_name": entry.finding.code,
         "fingerprint": fingerprint,
         "severity": _SEVERITIES.get(entry.card.impact, "minor"),

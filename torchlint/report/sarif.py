@@ -14,7 +14,7 @@ from torchlint.report.entry import Entry, Report
 from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
-from torchlint.source import Source
+from torchlint.source import Part
 
 __all__ = ["sarif"]
 
@@ -84,7 +84,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": _level(entry.card),
-        "message": {"text": entry.message},
+        "message": {"text": entry.message_in_file},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": fingerprint},
     }
@@ -95,7 +95,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
             {**_location(entry, note.span), "message": {"text": note.message}}
             for note in finding.notes
         ]
-    if finding.fix is not None and finding.fix.edits:
+    if finding.fix is not None and finding.fix.edits and not entry.source.is_notebook:
         result["fixes"] = [_fix(entry, finding.fix)]
     return result
 
@@ -107,8 +107,7 @@ def _artifact(path: str) -> dict[str, str]:
     return {"uri": quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")}
 
 
-def _region(source: Source, span: Span) -> dict[str, int]:
-    part = source.part(span)
+def _region(part: Part) -> dict[str, int]:
     return {
         "startLine": part.start.row,
         "startColumn": part.start.column,
@@ -118,11 +117,16 @@ def _region(source: Source, span: Span) -> dict[str, int]:
 
 
 def _location(entry: Entry, span: Span) -> dict[str, Any]:
+    """Give a place in a file; one in a notebook is its first line and the name of the cell."""
+    part = entry.source.part(span)
+    artifact = _artifact(entry.path)
+    if part.cell is None:
+        return {"physicalLocation": {"artifactLocation": artifact, "region": _region(part)}}
     return {
-        "physicalLocation": {
-            "artifactLocation": _artifact(entry.path),
-            "region": _region(entry.source, span),
-        }
+        "physicalLocation": {"artifactLocation": artifact, "region": {"startLine": 1}},
+        "logicalLocations": [
+            {"name": f"cell {part.cell}", "fullyQualifiedName": f"{entry.path}:{part.place}"}
+        ],
     }
 
 
@@ -135,7 +139,7 @@ def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
                 "artifactLocation": _artifact(entry.path),
                 "replacements": [
                     {
-                        "deletedRegion": _region(part, edit.span),
+                        "deletedRegion": _region(part.part(edit.span)),
                         "insertedContent": {"text": edit.text},
                     }
                     for _, part, edits in entry.source.edits_by_part(fix.edits)
