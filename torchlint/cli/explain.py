@@ -7,7 +7,7 @@ import sys
 import click
 
 from torchlint.cli.options import color_option
-from torchlint.cli.parameters import RuleWord
+from torchlint.cli.parameters import complete_rule
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.registry import load_registry
@@ -18,7 +18,7 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("rule", type=RuleWord())
+@click.argument("rule", shell_complete=complete_rule)
 @color_option
 def explain(rule: str, color: str | None) -> None:
     """Print the page of one rule.

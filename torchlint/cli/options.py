@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from torchlint.cli.parameters import OneOf, RuleWords, per_file_ignores, version, words
+from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
 from torchlint.config import COLORS, DEVICES, FORMATS, OF_THE_RUN
 
 __all__ = [
@@ -130,7 +130,8 @@ def configuration_options(command: Command) -> Command:
             *(
                 click.option(
                     _flag(name),
-                    type=words if name in _PATTERNS else RuleWords(),
+                    type=words,
+                    shell_complete=None if name in _PATTERNS else complete_rules,
                     metavar="PATTERNS" if name in _PATTERNS else "RULES",
                     multiple=True,
                     help=text,

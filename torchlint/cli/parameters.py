@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torchlint.registry import Registry
 
-__all__ = ["OneOf", "RuleWord", "RuleWords", "per_file_ignores", "version", "words"]
+__all__ = ["OneOf", "complete_rule", "complete_rules", "per_file_ignores", "version", "words"]
 
 
 def words(value: str) -> tuple[str, ...]:
@@ -54,39 +54,19 @@ class OneOf(click.Choice[str]):
         return f"`{value}` is none of {known}{nearest(str(value), self.choices)}"
 
 
-class RuleWord(click.ParamType[str]):
-    """The code or the name of a rule; a shell completes it."""
-
-    name = "rule"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take the word as it is: what it means is looked up later."""
-        return str(value)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Give the codes, or for a word in small letters the names, that begin so."""
-        return list(_completed("", incomplete, selection=False))
+def complete_rule(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Give a shell the codes, or for a word in small letters the names, that begin so."""
+    return list(_completed("", incomplete, selection=False))
 
 
-class RuleWords(click.ParamType[tuple[str, ...]]):
-    """Codes, beginnings of codes and names of rules; a shell completes the last of them."""
-
-    name = "rules"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Read words with commas or spaces between them."""
-        return words(value)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Complete the word behind the last comma."""
-        before, comma, last = incomplete.rpartition(",")
-        return list(_completed(before + comma, last, selection=True))
+def complete_rules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Give a shell what the word behind the last comma can become."""
+    before, comma, last = incomplete.rpartition(",")
+    return list(_completed(before + comma, last, selection=True))
 
 
 def _completed(before: str, word: str, selection: bool) -> Iterator[CompletionItem]:
