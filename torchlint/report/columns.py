@@ -69,6 +69,13 @@ class Window:
             return cls(0, width)
         return cls(max(0, min(start - width // 4, end - width // 2)), width)
 
+    @classmethod
+    def ahead(cls, start: int, end: int, width: int) -> Window:
+        """Give a window that shows what begins at `start` of a line that ends at `end`."""
+        if end <= width:
+            return cls(0, width)
+        return cls(max(0, min(start - width // 4, end - width)), width)
+
     def clip(self, cells: Cells) -> str:
         """Give the part of a line that is in the window, cuts marked."""
         if self.left == 0 and cells.width <= self.width:

@@ -147,8 +147,9 @@ def _replaced_lines(
 
 def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
     cells = Cells(line.text)
-    column = cells.column(line.changed + 1)
-    window = Window.around(column, column + 1, width)
+    indent = len(line.text) - len(line.text.lstrip())
+    start = cells.column(max(line.changed, indent) + 1)
+    window = Window.ahead(start if line.sign in "+-" else 0, cells.width, width)
     text = f"{line.sign} {window.clip(cells)}".rstrip()
     if line.sign == "~":
         return f"{' ' * gutter}   {paint.gutter(line.text)}"
