@@ -95,10 +95,10 @@ def python_files(tree: Path) -> list[Path]:
     )
 
 
-def against_torchfix(torchlint: str, torchfix: str, tree: Path, rounds: int) -> None:
-    """Print the wall time of a cold check against torchfix with all its rules."""
+def against_torchfix(check: Sequence[str], torchfix: str, tree: Path, rounds: int) -> None:
+    """Print the time of a cold check against torchfix with all its rules."""
     measured = pairs(
-        lambda: run([torchlint, "check", "--isolated", "--no-cache", "--select=ALL", "."], tree),
+        lambda: run(check, tree),
         lambda: run([torchfix, "--select=ALL", "."], tree),
         rounds,
     )
@@ -106,18 +106,17 @@ def against_torchfix(torchlint: str, torchfix: str, tree: Path, rounds: int) -> 
     print(f"  torchlint check --no-cache  {spread([ours.wall for ours, _ in measured], 3)} s")
     print(f"  torchfix --select=ALL       {spread([peer.wall for _, peer in measured], 3)} s")
     print(f"  times faster                {spread([p.wall / o.wall for o, p in measured], 1)}")
+    print(f"  times less CPU time         {spread([p.cpu / o.cpu for o, p in measured], 1)}")
 
 
-def against_parser(torchlint: str, tree: Path, rounds: int) -> None:
+def against_parser(check: Sequence[str], tree: Path, rounds: int) -> None:
     """Print the CPU time of a cold check against LibCST's parser alone."""
     files = [path for path in python_files(tree) if b"torch" in path.read_bytes()]
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as listing:
         listing.write("\n".join(str(path) for path in files))
         listing.flush()
         measured = pairs(
-            lambda: run(
-                [torchlint, "check", "--isolated", "--no-cache", "--select=ALL", "."], tree
-            ),
+            lambda: run(check, tree),
             lambda: run([sys.executable, "-c", PARSE, listing.name], tree, reports_itself=True),
             rounds,
         )
@@ -156,6 +155,7 @@ def main() -> None:
     parser.add_argument("tree", type=Path, help="a checked-out repository")
     parser.add_argument("--torchfix", help="the torchfix executable; left out: no such comparison")
     parser.add_argument("--torchlint", default=installed("torchlint"), help="its executable")
+    parser.add_argument("--select", default="ALL", help="the rules of torchlint to run")
     parser.add_argument("--rounds", type=int, default=5, help="pairs per comparison")
     options = parser.parse_args()
     tree: Path = options.tree.resolve()
@@ -164,11 +164,12 @@ def main() -> None:
     if not tree.is_dir():
         parser.error(f"{tree} is not a folder")
     torchlint = str(Path(options.torchlint).absolute())
+    check = [torchlint, "check", "--isolated", "--no-cache", f"--select={options.select}", "."]
     print(f"{tree.name}: {len(python_files(tree))} Python files, {options.rounds} pairs each")
     if options.torchfix:
         peer = str(Path(options.torchfix).absolute())
-        against_torchfix(torchlint, peer, tree, options.rounds)
-    against_parser(torchlint, tree, options.rounds)
+        against_torchfix(check, peer, tree, options.rounds)
+    against_parser(check, tree, options.rounds)
     against_click(torchlint, tree, options.rounds * 3)
 
 
