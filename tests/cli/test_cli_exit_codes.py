@@ -100,6 +100,9 @@ def test_a_rule_that_fails_is_2_and_no_traceback(shell: Shell) -> None:
     [
         (["chek"], "no command `chek`, did you mean `check`?"),
         (["check", "--selct", "XY"], "no option `--selct`, did you mean `--select`?"),
+        (["fix", "--add-ignore"], "no option `--add-ignore` here, it is one of `torchlint check`"),
+        (["check", "--apply"], "no option `--apply` here, it is one of `torchlint fix`"),
+        (["explain", "TL001", "--colr"], "no option `--colr`, did you mean `--color`?"),
         (["check", "--no-unsafe-fixs"], "did you mean `--no-unsafe-fixes`?"),
         (["check", "--output-format", "jsn"], "`jsn` is none of full"),
         (["check", "--output-format", "jsn"], "did you mean `json`?"),

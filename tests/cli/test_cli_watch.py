@@ -65,12 +65,14 @@ def test_a_change_is_checked_and_an_interrupt_ends_it_without_a_word(shell: Shel
         shell.write("build/b.py", "slow()")
         replaced(file, "fast()\n")
         assert lines(process, "Nothing") == ["a.py changed.", "Nothing found in 1 file."]
-        shell.write("torchlint.toml", "select = 1\n")
+        settings = shell.folder / "torchlint.toml"
+        replaced(settings, "select = 1\n")
         assert lines(process, "error") == [
             "torchlint.toml changed.",
-            f"error: {shell.folder}/torchlint.toml:1: `select`: must be a list of strings",
+            f"error: {settings}:1: `select`: must be a list of strings",
         ]
-        shell.write("torchlint.toml", "")
+        replaced(settings, "")
+        lines(process, "Nothing")
         replaced(file, "heavy()\n")
         assert "a.py:1:1: XY401 [heavy-call]" in "\n".join(lines(process, "Found"))
         process.send_signal(signal.SIGINT)

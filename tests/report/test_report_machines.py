@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from torchlint.config import FORMATS
 from torchlint.edit import apply_edits
 from torchlint.report.entry import Report
 from torchlint.report.formats import render
+from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
@@ -133,6 +135,19 @@ def test_json_has_the_fields_of_ruff_and_our_own(snapshot: SnapshotAssertion) ->
     (found,) = json.loads(render(report_of(findings=sample_findings(SCRIPT)[1:2]), PLAIN, "json"))
     assert found.pop("filename") == str(Path.cwd() / "train.py")
     assert found == snapshot
+
+
+def test_json_has_what_was_measured_of_the_rule() -> None:
+    (entry,) = report_of(findings=sample_findings(SCRIPT)[:1]).entries
+    measured = Measurement("H200", "2.13", "FASTER", 1.5, 1.4, 1.6)
+    entry = replace(entry, card=replace(entry.card, evidence=measured))
+    (found,) = json.loads(render(Report((entry,)), PLAIN, "json"))
+    assert found["evidence"] == {
+        "verdict": "FASTER",
+        "speedup": {"ratio": 1.5, "low": 1.4, "high": 1.6},
+        "device": "H200",
+        "torch": "2.13",
+    }
 
 
 def test_the_edits_of_json_make_the_fix() -> None:

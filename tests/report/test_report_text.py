@@ -32,6 +32,14 @@ def test_colours_change_nothing_but_the_look(snapshot: SnapshotAssertion) -> Non
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == render(report_of(), PLAIN, "full")
 
 
+def test_colours_that_fade_on_one_background_are_not_used() -> None:
+    for form in ("full", "concise", "grouped"):
+        colored = render(report_of(), Paint(color=True), form)
+        black_yellow_blue_cyan_or_bright = re.compile(r"\x1b\[(?:\d+;)*(?:3[0346]|9\d)")
+        assert not black_yellow_blue_cyan_or_bright.search(colored)
+        assert "\x1b[" in colored
+
+
 def test_statistics(snapshot: SnapshotAssertion) -> None:
     twice = [*sample_findings(SCRIPT), sample_findings(SCRIPT)[2]]
     report = report_of(findings=twice)

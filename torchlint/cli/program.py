@@ -96,21 +96,25 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _words(error: click.ClickException) -> str:
-    """Give the message of an error of click's; an unknown option with the one nearest to it."""
+    """Give the message of an error of click's."""
     if isinstance(error, click.NoSuchOption):
-        from difflib import get_close_matches
-
-        known = (
-            {
-                name
-                for param in error.ctx.command.params
-                for name in (*param.opts, *param.secondary_opts)
-            }
-            if error.ctx
-            else ()
-        )
-        near = get_close_matches(error.option_name, known, n=1)
-        hint = f", did you mean `{near[0]}`?" if near else "; `--help` lists them"
-        return f"no option `{error.option_name}`{hint}"
+        return _no_option(error.option_name, error.ctx)
     message = error.format_message().strip()
     return message[:1].lower() + message[1:]
+
+
+def _no_option(option: str, ctx: click.Context | None) -> str:
+    """Say of an unknown option where it belongs, or which one is nearest."""
+    from difflib import get_close_matches
+
+    for name in ("check", "fix"):
+        command = program.get_command(click.Context(program), name)
+        if command is not None and option in _options(command):
+            return f"no option `{option}` here, it is one of `torchlint {name}`"
+    near = get_close_matches(option, _options(ctx.command) if ctx else (), n=1)
+    hint = f", did you mean `{near[0]}`?" if near else "; `--help` lists them"
+    return f"no option `{option}`{hint}"
+
+
+def _options(command: click.Command) -> set[str]:
+    return {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
