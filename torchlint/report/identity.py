@@ -120,8 +120,10 @@ def _without(source: Source, rows: range, comments: list[tuple[int, int]]) -> st
 
 
 def _normal(text: str) -> str:
-    """Leave out the layout, and the comma before a bracket closes that comes with it."""
-    return _LAST_COMMA.sub(r"\1", _AROUND_SIGNS.sub(r"\1", " ".join(text.split())))
+    """Leave out what a formatter changes: layout, the last comma in brackets, kinds of quotes."""
+    return _LAST_COMMA.sub(r"\1", _AROUND_SIGNS.sub(r"\1", " ".join(text.split()))).replace(
+        '"', "'"
+    )
 
 
 def _shortened(text: str) -> str:
