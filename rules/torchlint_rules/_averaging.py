@@ -20,6 +20,7 @@ _LOOKED_THROUGH: Final = frozenset(
 _DIVIDING: Final = frozenset("div div_ mul mul_ true_divide multiply divide".split())
 _SCALES: Final = re.compile(r"scale|norm|factor|inv|weight", re.IGNORECASE)
 _RATE: Final = re.compile(r"(?:\w*_)?(?:lr|learning_rate)")
+_BATCH: Final = re.compile(r"batch|\bbs\b", re.IGNORECASE)
 _DEPTH: Final = 5
 
 
@@ -101,7 +102,7 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
     func = node.func
     callee = script.functions.callee(node)
     if callee is not None:
-        return _mentions(script, callee, word)
+        return _mentions(script, callee, word) or _adds_up(script, callee)
     if any(_mentions(script, arg, word) for arg in node.args):
         return True
     if isinstance(func, cst.Attribute) and script.kind(func.value) in (Kind.TENSOR, Kind.LOSS):
@@ -112,6 +113,18 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
     if isinstance(func, cst.Attribute) and func.attr.value in (*_DIVIDING, "sum"):
         return True
     return _sums(script, node)
+
+
+def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
+    """Whether a loss of the file's own is made of sums over samples."""
+    for call in script.within(criterion, cst.Call):
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value == "sum" and not call.args:
+            if "mean" not in script.code(criterion):
+                return True
+        if _sums(script, call):
+            return True
+    return False
 
 
 def _sums(script: Script, node: cst.Call) -> bool:
@@ -133,10 +146,22 @@ def _rate_is_scaled(script: Script, word: str) -> bool:
         if (script.name(call.func) or "").startswith("torch.optim."):
             if any(_mentions(script, arg, word) for arg in call.args):
                 return True
+            if any(_is_for_sums(script, arg.value) for arg in call.args):
+                return True
     return any(
         _RATE.fullmatch(script.code(line.targets[0].target).rpartition(".")[2])
         and _mentions(script, line.value, word)
         for line in script.all(cst.Assign)
+    )
+
+
+def _is_for_sums(script: Script, node: cst.BaseExpression) -> bool:
+    """Whether a rate is divided by the size of a batch, as for losses that are sums."""
+    rate = script.value_of(node).node or node
+    if not isinstance(rate, cst.BinaryOperation) or not isinstance(rate.operator, cst.Divide):
+        return False
+    return isinstance(rate.right, (cst.Name, cst.Attribute, cst.Subscript)) and bool(
+        _BATCH.search(script.code(rate.right))
     )
 
 

@@ -31,6 +31,15 @@ _SAME: Final = frozenset(
         "random_ pin_memory to_dense flatten"
     ).split()
 )
+_OF_TENSORS: Final = frozenset("cpu cuda numpy item clone norm".split())
+_RECORDS: Final = frozenset(
+    (
+        "self cls data dataset set batch sample samples example item field mnist cifar train test "
+        "val valid pack packed sequence seq graph graphs node nodes edge edges message msg response "
+        "sparse rnn event storage array xarray"
+    ).split()
+)
+"""Words for things that have a `data` of their own: records, packed sequences, datasets."""
 _METADATA: Final = frozenset(
     "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
 )
@@ -162,7 +171,37 @@ def _is_tensor(script: Script, owner: cst.BaseExpression, holder: cst.CSTNode | 
         return False
     if isinstance(holder, cst.Attribute) and holder.attr.value in _CHANGES:
         return not isinstance(owner, cst.Name) or owner.value not in ("self", "cls")
-    return _is_leaf(script, owner)
+    return _is_leaf(script, owner) or _is_used_as_tensor(script, owner, holder)
+
+
+def _is_used_as_tensor(
+    script: Script, owner: cst.BaseExpression, holder: cst.CSTNode | None
+) -> bool:
+    """Whether a `.data` is asked for what tensors alone can do, of a name that speaks of nothing else."""
+    if not isinstance(holder, cst.Attribute) or holder.attr.value not in _OF_TENSORS:
+        return False
+    while isinstance(owner, cst.Call) and isinstance(owner.func, cst.Attribute):
+        if owner.func.attr.value not in _SAME or script.name(owner.func) is not None:
+            return False
+        owner = owner.func.value
+    if not isinstance(owner, cst.Name) or not _RECORDS.isdisjoint(script.words(owner.value)):
+        return False
+    bindings = script.scopes.reaching(owner)
+    return bool(bindings) and all(
+        isinstance(binding.node, cst.Param)
+        or binding.how in (How.LOOP, How.UNPACKED)
+        or isinstance(binding.value, cst.Subscript)
+        or _is_reshaped(script, binding)
+        for binding in bindings
+    )
+
+
+def _is_reshaped(script: Script, binding: Binding) -> bool:
+    """Whether a name was bound to what a method of tensors gives."""
+    func = binding.value.func if isinstance(binding.value, cst.Call) else None
+    return (
+        isinstance(func, cst.Attribute) and script.name(func) is None and func.attr.value in _SAME
+    )
 
 
 def _is_leaf(script: Script, owner: cst.BaseExpression) -> bool:

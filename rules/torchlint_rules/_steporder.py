@@ -34,12 +34,26 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
         if not updates:
             continue
         place = script.tree.order(step.call)
-        if is_now_and_then(script, step.call, region):
+        shared = _shared(script, step.call, updates, region)
+        if is_now_and_then(script, step.call, shared):
             return None
         if any(script.tree.order(each.at) < place for each in updates):
             return None
-        return None if _stepped_before(script, step, region) else Early(region, updates, unit)
+        return None if _stepped_before(script, step, region) else Early(shared, updates, unit)
     return None
+
+
+def _shared(
+    script: Script, call: cst.Call, updates: Sequence[Update], region: cst.BaseSuite
+) -> cst.BaseSuite:
+    """Give the innermost block around a step of a scheduler that holds its optimizer's, too."""
+    for outer in script.tree.ancestors(call):
+        if outer is region:
+            break
+        if isinstance(outer, cst.IndentedBlock) and isinstance(script.parent(outer), cst.If):
+            if all(script.tree.inside(each.at, outer) for each in updates):
+                return outer
+    return region
 
 
 def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, str]]:

@@ -513,8 +513,8 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     if len(named) > 40 or "\n" in named:
         named = f"{script.code(call.func)}(…)"
     message = (
-        f"`{named}` trains in float32: bfloat16 autocast around it and the loss makes steps two to "
-        "three times as fast on tensor cores"
+        f"`{named}` trains in float32: bfloat16 autocast around it and the loss runs its matrix "
+        "products on tensor cores, which full float32 does not use"
     )
     parallel = next(iter(script.calls(_PARALLEL)), None)
     notes: tuple[Note, ...] = ()

@@ -334,6 +334,25 @@ class HandwrittenAttention(Rule):
                   scores = scores.masked_fill(past == 0, float("-inf"))
             !     return scores.softmax(dim=-1) @ v
             """,
+        "keys that a caller has transposed, a mask that multiplies": """
+              import math
+              import torch
+              from torch import nn
+              class Attention(nn.Module):
+                  def __init__(self, scaled, kept):
+                      super().__init__()
+                      self.scaled, self.kept = scaled, kept
+                      self.dropout = nn.Dropout(0.1)
+                  def attend(self, q, k, v):
+                      w = torch.matmul(q, k)
+                      if self.scaled:
+                          w = w / math.sqrt(v.size(-1))
+                      kept = self.kept[:, :, : w.size(-2), : w.size(-1)]
+                      w = w * kept + -1e9 * (1 - kept)
+            !         w = nn.Softmax(dim=-1)(w)
+                      w = self.dropout(w)
+                      return torch.matmul(w, v)
+            """,
         "before torch 2.1 the function takes no scale": """
             # target-torch: 2.0
               import torch
@@ -413,6 +432,13 @@ class HandwrittenAttention(Rule):
             def attend(scorer, memory):
                 weights = torch.softmax(scorer(memory).transpose(1, 2), dim=-1)
                 return torch.bmm(weights, memory)
+            """,
+        "products of what is not called queries and keys, a mask that leaves scores in": """
+            import torch
+            def attend(q, k, v, a, b, mask):
+                first = torch.matmul(a, b).softmax(dim=-1) @ v
+                scores = q @ k.mT
+                return first, (scores * mask + -1.0 * (1 - mask)).softmax(dim=-1) @ v
             """,
         "filled with a small number, the mask takes nothing out": """
             import torch
@@ -514,6 +540,8 @@ def _hint(script: Script, attention: Attention) -> str | None:
     hint = ""
     if factor is not None and not script.is_number(factor):
         named = script.code(factor)
+        if "mask" in named.lower():
+            return None
         hint = f" with `scale={'1 / ' if attention.divides else ''}{named}`"
         if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
             if not _CONSTANT.match(script.code_of(factor)):

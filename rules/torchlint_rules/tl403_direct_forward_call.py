@@ -91,6 +91,20 @@ class DirectForwardCall(Rule):
             -         return self.forward(x, **options).sum()
             +         return self(x, **options).sum()
             """,
+        "a base class out of sight, layers and inputs": """
+              import torch
+              from torch import nn
+              from models import Base
+              class Coder(Base):
+                  def __init__(self):
+                      super().__init__()
+                      self.layer = nn.Linear(3, 3)
+                  def forward(self, x):
+                      return self.layer(x)
+                  def generate(self, x):
+            -         return self.forward(x)[0]
+            +         return self(x)[0]
+            """,
         "one of a list of networks": """
               import torch
               from torch import nn
@@ -172,6 +186,20 @@ class DirectForwardCall(Rule):
             trainer = Trainer()
             trainer.forward()
             """,
+        "a base class out of sight that trains networks": """
+            import torch
+            from models import Base, define
+            class Trainer(Base):
+                def __init__(self, options):
+                    super().__init__(options)
+                    self.net = define(options)
+                    self.criterion = torch.nn.L1Loss()
+                    self.optimizer = torch.optim.Adam(self.net.parameters())
+                def forward(self):
+                    self.fake = self.net(self.real)
+                def optimize(self):
+                    self.forward()
+            """,
         "one of a list of other things": """
             import torch
             class Chain:
@@ -248,9 +276,39 @@ def _is_member(script: Script, node: cst.Name | cst.Subscript) -> bool:
 def _derives(script: Script, node: cst.BaseExpression) -> bool:
     """Whether an expression is an instance of a class of modules."""
     owner = script.functions.instance_of(node)
-    return owner is not None and any(
+    if owner is None:
+        return False
+    named = any(
         base.rpartition(".")[2] in ("Module", "LightningModule")
         for base in script.functions.bases(owner)
+    )
+    return named or _is_built_so(script, owner)
+
+
+def _is_built_so(script: Script, owner: cst.ClassDef) -> bool:
+    """Whether a class with a base out of sight holds layers and has a forward that takes inputs."""
+    bases = script.functions.bases(owner)
+    if not bases or any(base.startswith(("torch.", "builtins.", "abc.")) for base in bases):
+        return False
+    forward = next(
+        (
+            each
+            for each in owner.body.body
+            if isinstance(each, cst.FunctionDef) and each.name.value == "forward"
+        ),
+        None,
+    )
+    if forward is None or len(forward.params.params) < 2:
+        return False
+    if any(script.kind(call) is Kind.OPTIMIZER for call in script.within(owner, cst.Call)):
+        return False
+    return any(
+        isinstance(line.targets[0].target, cst.Attribute)
+        and isinstance(line.value, cst.Call)
+        and (script.name(line.value.func) or "").startswith("torch.nn.")
+        and script.kind(line.value) is Kind.MODULE
+        and "Loss" not in script.code(line.value.func)
+        for line in script.within(owner, cst.Assign)
     )
 
 

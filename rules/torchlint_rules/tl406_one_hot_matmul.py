@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script
+from torchlint_rules._scattering import scattered_later, scatters_ones
 
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
 _PRODUCTS: Final = ("torch.matmul", "torch.mm")
@@ -36,7 +37,8 @@ class Product(NamedTuple):
 class OneHotMatmul(Rule):
     """
     ## What it does
-    Flags `F.one_hot(ids, n).float() @ weight`, and a linear layer that is given one-hot vectors.
+    Flags `F.one_hot(ids, n).float() @ weight`, the same with zeros into which `scatter_` wrote
+    ones, and a linear layer that is given one-hot vectors.
 
     ## Why it is slow
     The product reads the whole matrix for every id to pick a single row, after a tensor of as many
@@ -58,7 +60,7 @@ class OneHotMatmul(Rule):
     summary = "a whole matrix is multiplied to pick some of its rows"
     impact = "medium"
     safety = Safety.CLOSE
-    needs = ("one_hot",)
+    needs = ("one_hot", "scatter_")
 
     invalid = {
         "with the operator, a parameter of two dimensions": """
@@ -119,6 +121,21 @@ class OneHotMatmul(Rule):
             !     b = F.one_hot(ids, 10).float().to(device) @ W
             !     return a + b + F.one_hot(ids, 10).type_as(x) @ W
             """,
+        "ones that are scattered into zeros: reported": """
+              import torch
+              from torch import nn
+              class Quantizer(nn.Module):
+                  def __init__(self):
+                      super().__init__()
+                      self.codes = nn.Embedding(512, 64)
+                  def forward(self, distances):
+                      ids = torch.argmin(distances, dim=1).unsqueeze(1)
+                      rows = torch.zeros(ids.size(0), 512, device=distances.device)
+                      rows.scatter_(1, ids, 1)
+            !         once = torch.matmul(rows, self.codes.weight)
+                      picked = torch.zeros(len(ids), 512).scatter_(1, ids.view(-1, 1), 1.0)
+            !         return once + picked @ self.codes.weight
+            """,
         "into a linear layer: reported": """
               import torch.nn.functional as F
               from torch import nn
@@ -131,6 +148,19 @@ class OneHotMatmul(Rule):
             """,
     }
     valid = {
+        "several ones in a row, or what is no one": """
+            import torch
+            from torch import nn
+            W = torch.ones(10, 4)
+            def bag(ids, shares):
+                many = torch.zeros(len(ids), 10)
+                many.scatter_(1, ids, 1)
+                weighed = torch.zeros(len(ids), 10).scatter_(1, ids.view(-1, 1), shares)
+                mixed = torch.zeros(len(ids), 10)
+                mixed.scatter_(1, ids.view(-1, 1), 1)
+                mixed.mul_(shares)
+                return many @ W, weighed @ W, mixed @ W
+            """,
         "one-hot targets of a loss": """
             import torch.nn.functional as F
             def dice(pred, mask, n):
@@ -185,7 +215,7 @@ class OneHotMatmul(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every product of one-hot vectors with a matrix, and every layer given some."""
-        if not any(True for _ in script.calls(_ONE_HOT)):
+        if next(script.calls(_ONE_HOT), None) is None and not any(script.method_calls("scatter_")):
             return
         for product in _products(script):
             if not _has_two_dimensions(script, product.matrix):
@@ -244,12 +274,15 @@ def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call |
         bindings = script.scopes.reaching(node)
         if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
             return None
-        return _one_hot(script, bindings[0].value, depth - 1)
+        filled = scattered_later(script, node, bindings[0])
+        return filled or _one_hot(script, bindings[0].value, depth - 1)
     if not isinstance(node, cst.Call):
         return None
     if script.name(node.func) == _ONE_HOT:
         return node if node.args and node.args[0].keyword is None else None
     func = node.func
+    if scatters_ones(script, node):
+        return node
     if isinstance(func, cst.Attribute) and func.attr.value in _CASTS and script.name(func) is None:
         return _one_hot(script, func.value, depth - 1)
     return None
@@ -285,6 +318,8 @@ def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
 def _fix(script: Script, product: Product) -> Fix | None:
     """Look the rows up, None where the vectors are needed elsewhere or names are missing."""
     func = product.one_hot.func
+    if script.name(func) != _ONE_HOT:
+        return None
     if not isinstance(func, cst.Attribute) or "#" in script.code(product.node):
         return None
     if _moves(script, product.left, _DEPTH):

@@ -143,6 +143,18 @@ class DataAttribute(Rule):
             !         print(loss.data.item())
             !         worst = torch.cat((model(x).flatten(), loss.view(1))).data
             """,
+        "what is asked of its data shows that it is a tensor: reported": """
+              import torch
+              def size(grads):
+                  for g in grads:
+            !         print(g.data.norm(2))
+              def show(attention, batches):
+            !     print(attention[-1].squeeze(0), attention.squeeze(0).data.numpy())
+                  for batch in batches:
+                      source, length = batch.source
+            !         source = source.data.cuda()
+                      print(source, length)
+            """,
         "an attribute that would be assigned to itself goes": """
               import torch
             - from torch.autograd import Variable
@@ -254,6 +266,16 @@ class DataAttribute(Rule):
                     criterion(out, target).backward()
                     optimizer.step()
                     print(out.data.size(), target.data.shape)
+            """,
+        "records, datasets and packed sequences have a data of their own": """
+            import torch
+            from mine import make
+            def look(batch, packed, train_set, graphs):
+                print(batch.data.cuda(), packed.data.cpu(), train_set.data.numpy())
+                for graph in graphs:
+                    print(graph.data.cpu())
+                thing = make()
+                return thing.data.cpu()
             """,
         "data of other things": """
             import numpy as np

@@ -141,6 +141,23 @@ class UnnormalisedAccumulation(Rule):
                       optimizer.step()
                       optimizer.zero_grad()
             """,
+        "a criterion of the file's own that gives means": """
+              import torch
+              import torch.nn.functional as F
+              class Loss(torch.nn.Module):
+                  def forward(self, out, y):
+                      return F.mse_loss(out, y) + F.l1_loss(out, y)
+              def train(model, loader, optimizer, k, args):
+                  criterion = Loss()
+                  optimizer = torch.optim.SGD(model.parameters(), lr=args.rate * args.batch / 256)
+                  for i, (x, y) in enumerate(loader):
+                      loss = criterion(model(x), y)
+            -         loss.backward()
+            +         (loss / k).backward()
+                      if (i + 1) % k == 0 or i + 1 == len(loader):
+                          optimizer.step()
+                          optimizer.zero_grad()
+            """,
         "Adam notices when gradients are clipped": """
               import torch
               def train(model, loader, criterion, k):
@@ -236,6 +253,32 @@ class UnnormalisedAccumulation(Rule):
                 for i, (x, y) in enumerate(loader):
                     criterion(model(x), y).backward()
                     if (i + 1) % args.accum == 0:
+                        optimizer.step()
+                        optimizer.zero_grad()
+            """,
+        "a criterion of the file's own adds up over samples": """
+            import torch
+            import torch.nn.functional as F
+            class Loss(torch.nn.Module):
+                def forward(self, out, y):
+                    total = F.mse_loss(out, y, reduction="sum")
+                    return total, total
+            def train(model, loader, optimizer, k):
+                criterion = Loss()
+                for i, (x, y) in enumerate(loader):
+                    loss, shown = criterion(model(x), y)
+                    loss.backward()
+                    if (i + 1) % k == 0:
+                        optimizer.step()
+                        optimizer.zero_grad()
+            """,
+        "the learning rate is divided by the size of the batch": """
+            import torch
+            def train(model, loader, criterion, args, k):
+                optimizer = torch.optim.SGD(model.parameters(), lr=args.rate / args.batch)
+                for i, (x, y) in enumerate(loader):
+                    criterion(model(x), y).backward()
+                    if (i + 1) % k == 0:
                         optimizer.step()
                         optimizer.zero_grad()
             """,

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Kind, Rule, Safety, SchedulerStep, Script
 from torchlint_rules._cadence import mismatch
 from torchlint_rules._schedulerapi import is_only_shown, misuse
+from torchlint_rules._schedulerexamples import MORE
 from torchlint_rules._steporder import Early, early, put_behind
 
 _EARLIER: Final = "every learning rate comes one {} later than now"
@@ -306,21 +307,7 @@ class MisplacedSchedulerStep(Rule):
             - other = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, verbose=False, patience=3)
             + other = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3)
             """,
-        "get_lr tells of the next rate": """
-              import torch
-              scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)
-            - print("rate:", scheduler.get_lr()[0])
-            + print("rate:", scheduler.get_last_lr()[0])
-            - rate = scheduler.get_lr()
-            + rate = scheduler.get_last_lr()
-              logger.info(f"rate {rate}")
-            """,
-        "get_lr sets what is computed with: unsafe": """
-              import torch
-              scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)
-            - decay = 0.1 * scheduler.get_lr()[0]
-            + decay = 0.1 * scheduler.get_last_lr()[0]
-            """,
+        **MORE,
     }
     valid = {
         "after the optimizer": """

@@ -12,6 +12,7 @@ from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_ef
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
 _CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_", _OLD)
+_GRADIENTS: Final = frozenset("grad grads gradient gradients".split())
 _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on"
 
 
@@ -42,7 +43,7 @@ class MisplacedClipping(Rule):
     impact = "medium"
     safety = Safety.UNSAFE
     articles = ("S3.14",)
-    needs = ("clip_grad", "grad.norm", "grad.data.norm")
+    needs = ("clip_grad", ".norm(")
 
     invalid = {
         "before backward": """
@@ -185,6 +186,16 @@ class MisplacedClipping(Rule):
                       total += norm.item() ** 2
                   return total**0.5
             """,
+        "the norm of a list of gradients": """
+              import torch
+              def clip(grads, bound):
+                  total = 0
+            !     for g in grads:
+                      norm = g.data.norm(2)
+                      total += norm.item() ** 2
+                  factor = bound / (total**0.5 + 1e-6)
+                  return [g * factor for g in grads]
+            """,
     }
     valid = {
         "between backward and step": """
@@ -287,6 +298,14 @@ class MisplacedClipping(Rule):
         "foreach is a choice": """
             import torch
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=args.foreach)
+            """,
+        "norms of what are no gradients": """
+            import torch
+            def size(vectors):
+                total = 0
+                for v in vectors:
+                    total += v.norm(2).item() ** 2
+                return total
             """,
         "each norm is of interest": """
             import torch
@@ -469,7 +488,7 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
     """Whether a loop adds up the norms of the gradients of what it goes through."""
-    norms = [call for call in script.within(loop.body, cst.Call) if _is_norm(script, call)]
+    norms = [call for call in script.within(loop.body, cst.Call) if _is_norm(script, call, loop)]
     if not norms:
         return False
     named = {
@@ -486,9 +505,15 @@ def _adds_norms(script: Script, loop: cst.For) -> bool:
     )
 
 
-def _is_norm(script: Script, call: cst.Call) -> bool:
+def _is_norm(script: Script, call: cst.Call, loop: cst.For) -> bool:
     func = call.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "norm":
         return False
     owner = script.code(func.value)
-    return owner.endswith((".grad", ".grad.data", ".grad.detach()"))
+    if owner.endswith((".grad", ".grad.data", ".grad.detach()")):
+        return True
+    gradients = isinstance(loop.iter, (cst.Name, cst.Attribute)) and not _GRADIENTS.isdisjoint(
+        script.words(script.code(loop.iter).rpartition(".")[2])
+    )
+    own = isinstance(loop.target, cst.Name) and owner.partition(".")[0] == loop.target.value
+    return gradients and own and owner.partition(".")[2] in ("", "data", "detach()")

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Safety, Script
 from torchlint_rules._averages import Average, average_of
+from torchlint_rules._decaying import can_decay
 
 _OPTIMIZERS: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
 _ITERATED: Final = frozenset("parameters named_parameters".split())
@@ -250,6 +251,33 @@ class PythonOptimizerStep(Rule):
                     optimizer.zero_grad()
                     loss.backward()
                     optimizer.step()
+            """,
+        "scipy minimises, which has no weight decay": """
+            import scipy.optimize
+            import torch
+            def fit(net, x, y, start, rate):
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+                def objective(flat):
+                    loss = (net(x) - y).abs().mean()
+                    for p in net.parameters():
+                        loss += p.pow(2).sum() * rate
+                    loss.backward()
+                    return loss.item()
+                scipy.optimize.fmin_l_bfgs_b(objective, start)
+                optimizer.step()
+            """,
+        "LBFGS has no weight decay": """
+            import torch
+            def fit(net, x, y, criterion, rate):
+                optimizer = torch.optim.LBFGS(net.parameters())
+                def closure():
+                    optimizer.zero_grad()
+                    loss = criterion(net(x), y)
+                    for p in net.parameters():
+                        loss += p.pow(2).sum() * rate
+                    loss.backward()
+                    return loss
+                optimizer.step(closure)
             """,
         "squared errors are a loss like any other": """
             import torch
@@ -496,4 +524,4 @@ def _penalises(script: Script, line: cst.Assign | cst.AugAssign) -> bool:
         return False
     if script.kind(target) in (Kind.NDARRAY, Kind.STRING) or ".grad" in script.code(line.value):
         return False
-    return script.feeds_backward(target)
+    return script.feeds_backward(target) and can_decay(script, line)

@@ -44,7 +44,7 @@ class EvaluationWithGradients(Rule):
 
     code = "TL601"
     name = "evaluation-with-gradients"
-    summary = "Evaluation runs with gradients on"
+    summary = "evaluation runs with gradients on"
     impact = "high"
     safety = Safety.EXACT
     articles = ("S2", "S3.16")

@@ -52,7 +52,7 @@ class EvaluationInTrainingMode(Rule):
 
     code = "TL602"
     name = "evaluation-in-training-mode"
-    summary = "Evaluation runs with dropout and batch norm in training mode"
+    summary = "evaluation runs with dropout and batch norm in training mode"
     impact = "medium"
     safety = Safety.UNSAFE
     articles = ("S2",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -18,6 +19,7 @@ _TORCHRUN = frozenset({
     "torch.distributed.init_process_group",
     "torch.distributed.fsdp.FullyShardedDataParallel",
 })  # fmt: skip
+_OPTIMIZER = re.compile(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
 _BECAUSE = (
     "launch it by `torchrun --nproc-per-node N`; under torchrun each process has its own batch "
     "norm statistics and random stream, samples come in another order, and numbers printed "
@@ -377,6 +379,15 @@ class DataParallel(Rule):
             + if DISTRIBUTED:
             +     dist.destroy_process_group()
             """,
+        "an optimizer of another package steps out of sight": """
+              import torch
+              from optimizers import OpenAIAdam
+              from mine import Losses, net
+              compute = Losses(OpenAIAdam(net.parameters(), lr=0.1))
+            ! model = torch.nn.DataParallel(net)
+              for x, y in batches:
+                  compute(model(x), y)
+            """,
         **OBSTACLES,
     }
     valid = {
@@ -419,6 +430,13 @@ class DataParallel(Rule):
             from accelerate import Accelerator
             model = torch.nn.DataParallel(model)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+        "nothing steps: the network is served": """
+            import torch
+            from mine import build, requests
+            model = torch.nn.DataParallel(build())
+            for images in requests:
+                print(model(images))
             """,
         "a class of the user's own has the name": """
             import torch
@@ -476,7 +494,10 @@ def _trains(script: Script) -> bool:
     """Whether anything in the file shows that networks are trained."""
     return any(
         script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
-    ) or any(name.value.startswith("optimizer") for name in script.all(cst.Name))
+    ) or any(
+        name.value.startswith("optimizer") or _OPTIMIZER.fullmatch(name.value)
+        for name in script.all(cst.Name)
+    )
 
 
 def _infers_only(script: Script, call: cst.Call) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Kind, Loop, Role, Rule, Safety, Script
+from torchlint_rules._keptweights import is_saved, stays
 
 _BEST: Final = frozenset("best better improved improves improvement lowest highest min max".split())
 _NETWORKS: Final = (Kind.MODULE, Kind.UNKNOWN)
@@ -45,6 +46,21 @@ class AliasedBestWeights(Rule):
     needs = ("best", "state_dict")
 
     invalid = {
+        "saved again by the passes in which nothing got better": """
+            + import copy
+              import torch
+              from mine import evaluate, model, train
+              best_loss = 1e9
+              for epoch in range(10):
+                  train(model)
+                  loss = evaluate(model)
+                  if loss < best_loss:
+                      best_loss = loss
+            -         snap = {"epoch": epoch, "model": model.state_dict()}
+            +         snap = {"epoch": epoch, "model": copy.deepcopy(model.state_dict())}
+                      torch.save(snap, "best.pt")
+                  torch.save(snap, "last.pt")
+            """,
         "kept for the file that is written in the end": """
             + import copy
               import torch
@@ -274,6 +290,19 @@ class AliasedBestWeights(Rule):
                     break
             torch.save(best_weights, "best.pt")
             """,
+        "what is saved is taken anew in every pass": """
+            import torch
+            from mine import evaluate, model, train
+            best_loss = 1e9
+            for epoch in range(10):
+                train(model)
+                loss = evaluate(model)
+                snap = {"epoch": epoch, "model": model.state_dict()}
+                if loss < best_loss:
+                    best_loss = loss
+                    snap = {"epoch": epoch, "best": loss, "model": model.state_dict()}
+                torch.save(snap, "last.pt")
+            """,
         "taken behind the loop": """
             import torch
             from mine import model, train
@@ -430,6 +459,7 @@ def _is_kept(
             and script.tree.order(use) < script.tree.order(line)
             and (bound is None or bound in script.scopes.reaching(use))
         )
+        or (bound is not None and stays(script, line, bound, loop, use))
         for use in _uses(script, root)
     )
 
@@ -539,7 +569,7 @@ def _fix(
     for value in copied:
         edits = (*edits, *_copied(script, value, word))
     title = f"Keep a deep copy in {script.code(target)}"
-    if not whole and all(_is_saved(script, use) for use in _uses(script, _root(target))):
+    if not whole and all(is_saved(script, use) for use in _uses(script, _root(target))):
         if not isinstance(_root(target), cst.Attribute):
             return Fix.exact(title, edits)
     return Fix.unsafe(
@@ -558,10 +588,3 @@ def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
         *script.rewrite.insert(span.start, f"{word}("),
         *script.rewrite.insert(span.end, ")"),
     )
-
-
-def _is_saved(script: Script, use: cst.Name) -> bool:
-    """Whether a place hands what it reads to `torch.save`."""
-    holder = script.parent(use)
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    return isinstance(outer, cst.Call) and script.name(outer.func) == "torch.save"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.plain_numbers import PlainNumbers
 from torchlint.semantic.scopes import Binding, How
 from torchlint.semantic.values import Values
@@ -276,6 +277,10 @@ class _Reader:
         if isinstance(node.operator, cst.Divide):
             self.factors.append((right, True))
             return self._scores(left)
+        masked = masked_by_product(node)
+        if masked is not None:
+            self.plain = False
+            return self._scores(masked)
         if not isinstance(node.operator, (cst.Multiply, cst.Add)):
             return False
         if self._is_product(right) and not self._is_product(left):
@@ -478,7 +483,10 @@ class _Reader:
     def _pair(self, query: cst.BaseExpression, key: cst.BaseExpression) -> bool:
         plain = self._untransposed(key)
         if plain is None and not self.turned:
-            return False
+            treated = bool(self.factors or self.masks) or not self.plain
+            if not treated or not are_query_and_key(query, key):
+                return False
+            self.plain = False
         self.pair = (self._unscaled(query), key if plain is None else plain)
         return True
 
