@@ -66,19 +66,33 @@ def _can_pin(script: Script, site: CallSite) -> bool:
     dataset = site.given("dataset", 0)
     if dataset is None or Trait.ON_DEVICE in script.datasets.traits(dataset.value):
         return False
-    collate = site.given(*_COLLATE)
-    if collate is None:
+    makers = _collate(script, site)
+    if makers is None:
         return site.argument(*_COLLATE).state is State.ABSENT
-    if Trait.ON_DEVICE in script.datasets.callable_traits(collate.value):
+    if any(Trait.ON_DEVICE in script.datasets.callable_traits(one) for one in makers):
         return False
-    origin = script.origins.of(collate.value)
-    if origin.values and all(_gives_plain(script, one) for one in origin.values):
+    if makers and all(_gives_plain(script, one) for one in makers):
         return True
-    opaque = not any(_function(script, one) for one in origin.values)
+    opaque = not any(_function(script, one) for one in makers)
     return any(
         script.batches.are_mappings(place) or (opaque and script.batches.hold_tensors(place))
         for place in script.loaders.passes(site.node)
     )
+
+
+def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] | None:
+    """Give what makes the batches, where the call or a dictionary behind `**` says it."""
+    given = site.given(*_COLLATE)
+    if given is not None:
+        return script.origins.of(given.value).values
+    if site.argument(*_COLLATE).state in (State.ABSENT, State.UNKNOWN):
+        return None
+    for arg in site.node.args:
+        if arg.star == "**":
+            found = script.origins.of(arg.value, (_COLLATE[0],)).values
+            if found:
+                return found
+    return None
 
 
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
@@ -129,17 +143,16 @@ def may_pin(loader: CallSite) -> bool:
 def hands_out_tensors(script: Script, part: Part, moved: cst.BaseExpression) -> bool:
     """Whether a part of a batch that has `to` or `cuda`, moved here, is surely a plain tensor."""
     loader = script.call(part.loader)
-    collate = loader.given(*_COLLATE)
-    if collate is None:
+    makers = _collate(script, loader)
+    if makers is None:
         if loader.argument(*_COLLATE).state is not State.ABSENT:
             return False
         collated = not loader.argument("batch_size", 1).equals(None)
         return bool(part.steps) or (collated and not script.imports("transformers"))
-    origin = script.origins.of(collate.value)
     if part.steps and isinstance(moved, cst.Name):
-        if not any(_function(script, one) or _is_torchs(script, one) for one in origin.values):
+        if not any(_function(script, one) or _is_torchs(script, one) for one in makers):
             return script.batches.shows_tensor(part.place, moved.value)
-    return bool(origin.values) and all(_tensor_from(script, one, part) for one in origin.values)
+    return bool(makers) and all(_tensor_from(script, one, part) for one in makers)
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> bool:

@@ -19,8 +19,8 @@ from torchlint.api import (
     Trait,
     Traits,
 )
+from torchlint_rules._workers import GUARD, doubt, in_shell, keeps_on_device, runs_unguarded
 
-_GUARD: Final = '`if __name__ == "__main__":`'
 _WORKERS: Final = ("num_workers", 5)
 _EXEMPT: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
@@ -312,6 +312,13 @@ class LoaderWithoutWorkers(Rule):
             """,
     }
     valid = {
+        "a dataset that is told the device, and a loop that moves nothing": """
+            from torch.utils.data import DataLoader
+            from mine import Texts
+            def main(args, model):
+                for x, y in DataLoader(Texts("train.txt", cuda=args.cuda), batch_size=32):
+                    model(x)
+            """,
         "the number comes from arguments: somebody decided": """
             from torch.utils.data import DataLoader
             from mine import Images
@@ -509,7 +516,7 @@ class LoaderWithoutWorkers(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader without workers whose dataset gains by them."""
-        if any(True for _ in script.calls("IPython.get_ipython")) or _names(script, "get_ipython"):
+        if any(True for _ in script.calls("IPython.get_ipython")) or in_shell(script):
             return
         if any(True for _ in script.calls(*_DEFAULT_DEVICE)):
             return
@@ -519,7 +526,7 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if script.guard.in_daemon(site.node) or script.loaders.draws_once(site.node):
                 continue
-            if script.loaders.made_in_batch_loop(site.node):
+            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue
@@ -550,8 +557,8 @@ class LoaderWithoutWorkers(Rule):
             f"{script.loaders.label(site.node)} has no workers: the loop waits while each batch "
             "is loaded; pass num_workers"
         )
-        if not script.is_notebook and _runs_unguarded(script, site.node):
-            return f"{message} and put the training behind {_GUARD}, which workers need", None
+        if not script.is_notebook and runs_unguarded(script, site.node):
+            return f"{message} and put the training behind {GUARD}, which workers need", None
         imported = script.rewrite.importing("os")
         if imported is None:
             return message, None
@@ -561,39 +568,7 @@ class LoaderWithoutWorkers(Rule):
         change: Edits = script.rewrite.set_argument(
             site.node, site.given(*_WORKERS), "num_workers", count
         )
-        because = _doubt(script, traits)
+        because = doubt(script, traits)
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)
-
-
-def _doubt(script: Script, traits: Traits) -> str:
-    """Say why workers may change what the script computes, nothing where they do not."""
-    if Trait.RANDOM in traits:
-        word = traits[Trait.RANDOM]
-        return f"`{word}` draws random numbers, and workers have random streams of their own"
-    if Trait.ITERABLE in traits:
-        return "workers hand out the shards of an iterable dataset in turns: another order"
-    if Trait.LOCAL in traits:
-        word = traits[Trait.LOCAL]
-        return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
-    if Trait.UNSEEN in traits:
-        word = " ".join(traits[Trait.UNSEEN].split())
-        return f"`{word}` is out of sight: if it draws random numbers, they change with workers"
-    if script.is_notebook:
-        return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.guards():
-        return f"the script that uses this needs {_GUARD} around its training"
-    return ""
-
-
-def _names(script: Script, name: str) -> bool:
-    return any(node.value == name for node in script.all(cst.Name))
-
-
-def _runs_unguarded(script: Script, made: cst.Call) -> bool:
-    """Whether importing the file would begin a pass over a loader."""
-    places = [*script.loaders.passes(made), *script.loaders.handed(made)]
-    if not places:
-        return script.guard.at_import(made) and not script.guard.guards()
-    return any(script.guard.at_import(place) for place in places)

@@ -102,6 +102,16 @@ class UnpinnedLoader(Rule):
               for x, y in loader:
                   model(x.cuda())
             """,
+        "what makes the batches stands in a dictionary": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Boxes, collate, model
+              settings = {"batch_size": 8, "collate_fn": collate, "num_workers": 4}
+            - loader = DataLoader(Boxes(), **settings)
+            + loader = DataLoader(Boxes(), **settings, pin_memory=torch.cuda.is_available())
+              for data in loader:
+                  model(data["image"].cuda(), data["boxes"].cuda())
+            """,
         "a collate function that gives a tuple": """
               import torch
               from torch.utils.data import DataLoader
@@ -208,6 +218,13 @@ class UnpinnedLoader(Rule):
             """,
     }
     valid = {
+        "a dictionary whose function makes batches out of sight": """
+            from torch.utils.data import DataLoader
+            from mine import Boxes, collate, model
+            settings = {"batch_size": 8, "collate_fn": collate, "num_workers": 4}
+            for data in DataLoader(Boxes(), **settings):
+                model(data.cuda())
+            """,
         "a collate function out of sight may hand out objects of its own": """
             from torch.utils.data import DataLoader
             from mine import collate

@@ -59,6 +59,17 @@ class LoaderBuiltInLoop(Rule):
     needs = ("DataLoader",)
 
     invalid = {
+        "the network, which is imported, learns by itself": """
+              from torch.utils.data import DataLoader
+              from mine import Learner, Tasks
+              model = Learner().cuda()
+              tasks = Tasks()
+            + db = DataLoader(tasks, 4, shuffle=True)
+              for epoch in range(9):
+            -     db = DataLoader(tasks, 4, shuffle=True)
+                  for x, y in db:
+                      accuracy = model(x.cuda(), y.cuda())
+            """,
         "in the epoch loop": """
               from torch.utils.data import DataLoader
               from mine import data, model, optimizer
@@ -172,6 +183,14 @@ class LoaderBuiltInLoop(Rule):
             """,
     }
     valid = {
+        "the passes are no epochs": """
+            from torch.utils.data import DataLoader
+            from mine import model, tasks
+            for name in tasks:
+                db = DataLoader(tasks[name], 4)
+                for x, y in db:
+                    accuracy = model(x.cuda(), y.cuda())
+            """,
         "made once": """
             from torch.utils.data import DataLoader
             from mine import data, model
@@ -337,13 +356,24 @@ class LoaderBuiltInLoop(Rule):
 
 
 def _epoch_loops(script: Script) -> list[Loop]:
-    """Give the loops of which each pass trains on all batches."""
+    """Give the loops of which each pass trains on all batches, or is an epoch by its name."""
+    named = {
+        id(outer.node): outer
+        for batches in script.loops(Role.EVAL_BATCH)
+        for outer in script.loops_around(batches.node)
+        if not outer.is_batch and _counts_epochs(outer)
+    }
     found = {
         id(loop.node): loop
         for batches in script.loops(Role.TRAIN_BATCH)
         if (loop := script.program.epoch_loop(batches)) is not None and not loop.is_batch
     }
-    return list(found.values())
+    return list({**named, **found}.values())
+
+
+def _counts_epochs(loop: Loop) -> bool:
+    target = loop.node.target if isinstance(loop.node, cst.For) else None
+    return isinstance(target, cst.Name) and "epoch" in target.value.lower()
 
 
 def _remade(

@@ -74,6 +74,7 @@ _COMPOSED: Final = frozenset(
     ).split()
 )
 _TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy squeeze reshape flatten".split())
+_DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
 _INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({
     "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "builtins.object",
@@ -102,6 +103,21 @@ class Datasets:
         if isinstance(node, cst.Name) and _INDICES.fullmatch(node.value):
             return {Trait.IN_MEMORY: node.value}
         return self._of_all(node, (), self._of_value)
+
+    def is_told_device(self, node: cst.BaseExpression) -> bool:
+        """Whether a dataset out of sight is handed a device, so that it may keep its data there."""
+        return any(
+            isinstance(value, cst.Call)
+            and self.functions.definition(value.func) is None
+            and any(map(self._tells_device, value.args))
+            for value in self.origins.of(node).values
+        )
+
+    def _tells_device(self, arg: cst.Arg) -> bool:
+        if arg.keyword is None or arg.keyword.value not in _DEVICE_KEYWORDS:
+            return False
+        given = self.values.value_of(arg.value)
+        return not any(given.equals(host) for host in (None, False, "cpu"))
 
     def callable_traits(self, node: cst.BaseExpression) -> Traits:
         """Give the traits of a transform, a collate function or another callable."""

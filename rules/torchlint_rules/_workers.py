@@ -1,0 +1,56 @@
+"""Loaders without workers: which have a reason, and what workers would change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Script, Trait, Traits
+
+__all__ = ["GUARD", "doubt", "in_shell", "keeps_on_device", "runs_unguarded"]
+
+GUARD: Final = '`if __name__ == "__main__":`'
+
+
+def keeps_on_device(script: Script, site: CallSite) -> bool:
+    """Whether a dataset was told the device and no pass over its loader moves a batch."""
+    dataset = site.given("dataset", 0)
+    return (
+        dataset is not None
+        and script.datasets.is_told_device(dataset.value)
+        and not script.batches.are_moved(site.node)
+    )
+
+
+def doubt(script: Script, traits: Traits) -> str:
+    """Say why workers may change what the script computes, nothing where they do not."""
+    if Trait.RANDOM in traits:
+        word = traits[Trait.RANDOM]
+        return f"`{word}` draws random numbers, and workers have random streams of their own"
+    if Trait.ITERABLE in traits:
+        return "workers hand out the shards of an iterable dataset in turns: another order"
+    if Trait.LOCAL in traits:
+        word = traits[Trait.LOCAL]
+        return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
+    if Trait.UNSEEN in traits:
+        word = " ".join(traits[Trait.UNSEEN].split())
+        return f"`{word}` is out of sight: if it draws random numbers, they change with workers"
+    if script.is_notebook:
+        return "on Windows and macOS workers cannot import the classes that a notebook defines"
+    if not script.guard.guards():
+        return f"the script that uses this needs {GUARD} around its training"
+    return ""
+
+
+def in_shell(script: Script) -> bool:
+    """Whether a file asks for the IPython shell that it runs in."""
+    return any(node.value == "get_ipython" for node in script.all(cst.Name))
+
+
+def runs_unguarded(script: Script, made: cst.Call) -> bool:
+    """Whether importing the file would begin a pass over a loader."""
+    places = [*script.loaders.passes(made), *script.loaders.handed(made)]
+    if not places:
+        return script.guard.at_import(made) and not script.guard.guards()
+    return any(script.guard.at_import(place) for place in places)
