@@ -33,7 +33,7 @@ class Golden:
     settings: Settings
 
     def findings(self, registry: Registry) -> str:
-        """Give what is found now, one `row:column CODE message` a line."""
+        """Give what is found now, one `row:column CODE message (exact fix)` a line."""
         result = self._checked(registry)
         assert result.source is not None
         assert not result.errors, result.errors
@@ -94,4 +94,5 @@ def refresh(root: Path, registry: Registry) -> list[Path]:
 
 def _line(source: Source, finding: Finding) -> str:
     position = source.position(finding.span.start)
-    return f"{position.row}:{position.column} {finding.code} {finding.message}\n"
+    fix = f" ({finding.fix.safety.name.lower()} fix)" if finding.fix is not None else ""
+    return f"{position.row}:{position.column} {finding.code} {finding.message}{fix}\n"
