@@ -32,7 +32,7 @@ def test_golden_files_are_written_and_read(tmp_path: Path, registry: Registry) -
         "findings.txt",
         "findings.txt",
     ]
-    assert (rule / "findings.txt").read_text() == "2:1 TL903 y\\b is here (exact fix)\n"
+    assert (rule / "findings.txt").read_text() == "2:1 TL903 y\\b is here (unsafe fix)\n"
     assert (rule / "fast.py").read_bytes() == b"x = 1\r\nw = 2\r\n"
     assert (script / "findings.txt").read_text().count("\n") == 2
     assert (script / "after.py").read_bytes() == b"z = 1\r\ny = 2\r\n"
