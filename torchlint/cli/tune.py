@@ -16,7 +16,6 @@ from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
 from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
-from torchlint.notebook import is_notebook
 
 if TYPE_CHECKING:
     from torchlint.harness.tuningpace import LoaderSeen
@@ -62,11 +61,6 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
     size is reported, never written.
     """
     refuse_notebook("tune", script)
-    if is_notebook(str(script)):
-        raise click.ClickException(
-            f"tune runs scripts, and {script} is a notebook: "
-            f"`jupyter nbconvert --to script {script}` makes a script of it"
-        )
     for module in ("torch", "psutil"):
         if find_spec(module) is None:
             raise click.ClickException(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,4 +64,6 @@ def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
     file = Path(module).with_name(EVIDENCE) if module else None
     if file is None or not file.is_file():
         return ()
+    import json
+
     return measurements(json.loads(file.read_text(encoding="utf-8")).get(rule.code, ()))
