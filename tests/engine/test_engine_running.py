@@ -88,6 +88,29 @@ def test_results_that_nobody_wants_leave_no_process(files: list[Path]) -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+@needs_fork
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_each_item_is_done_once_whatever_the_weights(jobs: int) -> None:
+    weights = [1_000, *([0] * 4_000), 70, *range(50)]
+    workers: Workers[int] = Workers(lambda number: -number, weights, jobs)
+    results = list(workers.results())
+    assert sorted(number for number, _ in results) == list(range(len(weights)))
+    assert all(result == -number for number, result in results)
+
+
+@needs_fork
+def test_every_process_may_die_and_the_rest_is_done() -> None:
+    def deadly(number: int) -> int:
+        if number % 7 == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    results = dict(Workers(deadly, [1] * 60, 3).results())
+    assert len(results) == 60
+    died = {number for number, result in results.items() if isinstance(result, Died)}
+    assert died == {number for number in range(60) if number % 7 == 3}
+
+
 def test_an_error_that_names_no_file_is_told_once(tmp_path: Path, files: list[Path]) -> None:
     module = tmp_path / "xy100_absent.py"
     module.write_text('\nclass Absent(Rule):\n    about = ("x",)\n    needs = ("x",)\n')

@@ -1,20 +1,27 @@
-"""Work spread over forked processes, one share each, the heaviest first."""
+"""Work spread over forked processes, handed out in chunks, the heaviest first."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import selectors
 import signal
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import BinaryIO, Final, Generic, TypeVar
 
 __all__ = ["Died", "Workers", "can_fork", "processors"]
 
 R = TypeVar("R")
+
+CHUNKS: Final = 32
+"""Into how many chunks each process's part of the work is cut, so that all end together."""
+LONGEST: Final = 1_000
+"""How many items a chunk has at most: two of them fit into a pipe."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,11 @@ class Died:
 
 @dataclass
 class _Child(Generic[R]):
+    """A process, where it is told what to do, and the items it was given and has not done."""
+
     pid: int
-    items: Sequence[int]
-    done: int = 0
+    tickets: int
+    chunks: deque[deque[int]] = field(default_factory=deque)
     pending: bytearray = field(default_factory=bytearray)
 
 
@@ -46,7 +55,7 @@ def processors() -> int:
 
 
 class Workers(Generic[R]):
-    """Processes that each do `work` on a share of the items; they start at once.
+    """Processes that each do `work` on the next items that nobody has; they start at once.
 
     A process that dies takes down the item that it was at and no other: another process goes on.
     """
@@ -54,54 +63,72 @@ class Workers(Generic[R]):
     def __init__(self, work: Callable[[int], R], weights: Sequence[int], jobs: int) -> None:
         self.work = work
         self.selector = selectors.DefaultSelector()
-        for share in _shares(weights, jobs):
-            self._start(share)
+        self.chunks = deque(_chunks(weights, jobs))
+        self.children: dict[int, _Child[R]] = {}
+        for _ in range(min(jobs, len(self.chunks))):
+            self._start()
 
     def results(self) -> Iterator[tuple[int, R | Died]]:
         """Yield each item's result as it comes, in no order."""
         try:
-            while self.selector.get_map():
+            while self.children:
                 for key, _ in self.selector.select():
-                    yield from self._read(key.fd, key.data)
+                    yield from self._read(key.fd)
         finally:
             self._stop()
 
-    def _start(self, items: Sequence[int]) -> None:
-        if not items:
-            return
+    def _start(self) -> None:
+        """Start a process with a chunk to do and another that waits, so that it never idles."""
         out, into = os.pipe()
+        wanted, tickets = os.pipe()
         pid = _fork()
         if pid == 0:
-            os.close(out)
-            self._do(items, into)
+            for end in (out, tickets, *(child.tickets for child in self.children.values())):
+                os.close(end)
+            self._do(wanted, into)
         os.close(into)
-        self.selector.register(out, selectors.EVENT_READ, _Child[R](pid, items))
+        os.close(wanted)
+        self.children[out] = child = _Child[R](pid, tickets)
+        self.selector.register(out, selectors.EVENT_READ)
+        self._give(child)
+        self._give(child)
 
-    def _do(self, items: Sequence[int], into: int) -> None:
-        """Do a share and leave the process, whatever happens."""
+    def _give(self, child: _Child[R]) -> None:
+        """Hand out the next chunk; an empty one says that there is none."""
+        chunk = self.chunks.popleft() if self.chunks else deque[int]()
+        child.chunks.append(chunk)
+        with contextlib.suppress(BrokenPipeError):  # what a dead one had is handed out again
+            os.write(child.tickets, b"".join(map(_packed, (len(chunk), *chunk))))
+
+    def _do(self, wanted: int, into: int) -> None:
+        """Do what is handed out and leave the process, whatever happens."""
         status = 1
         try:
-            with os.fdopen(into, "wb") as pipe:
-                for item in items:
-                    data = pickle.dumps(self.work(item), pickle.HIGHEST_PROTOCOL)
-                    pipe.write(len(data).to_bytes(8, "little") + data)
-                    pipe.flush()
+            with os.fdopen(wanted, "rb") as tickets, os.fdopen(into, "wb") as pipe:
+                while chunk := _chunk(tickets):
+                    for item in chunk:
+                        data = pickle.dumps(self.work(item), pickle.HIGHEST_PROTOCOL)
+                        pipe.write(len(data).to_bytes(8, "little") + data)
+                        pipe.flush()
             status = 0
         finally:
             os._exit(status)
 
-    def _read(self, fd: int, child: _Child[R]) -> Iterator[tuple[int, R | Died]]:
-        data = os.read(fd, 1 << 20)
+    def _read(self, out: int) -> Iterator[tuple[int, R | Died]]:
+        child = self.children[out]
+        data = os.read(out, 1 << 20)
         if data:
             child.pending += data
             yield from self._complete(child)
             return
-        self.selector.unregister(fd)
-        os.close(fd)
+        self._forget(out)
         _, status = os.waitpid(child.pid, 0)
-        if child.done < len(child.items):
-            yield child.items[child.done], Died(_how(status))
-            self._start(child.items[child.done + 1 :])
+        left = [chunk for chunk in child.chunks if chunk]
+        if left:
+            yield left[0].popleft(), Died(_how(status))
+            self.chunks.extendleft(chunk for chunk in reversed(left) if chunk)
+        if self.chunks:
+            self._start()
 
     def _complete(self, child: _Child[R]) -> Iterator[tuple[int, R | Died]]:
         """Yield the results that have come in whole."""
@@ -112,16 +139,23 @@ class Workers(Generic[R]):
                 return
             result: R = pickle.loads(pending[8:end])
             del pending[:end]
-            child.done += 1
-            yield child.items[child.done - 1], result
+            item = child.chunks[0].popleft()
+            if not child.chunks[0]:
+                child.chunks.popleft()
+                self._give(child)
+            yield item, result
+
+    def _forget(self, out: int) -> None:
+        self.selector.unregister(out)
+        os.close(out)
+        os.close(self.children.pop(out).tickets)
 
     def _stop(self) -> None:
         """End the processes that are left when nobody wants their results."""
-        for key in list(self.selector.get_map().values()):
-            self.selector.unregister(key.fd)
-            os.close(key.fd)
-            os.kill(key.data.pid, signal.SIGTERM)
-            os.waitpid(key.data.pid, 0)
+        for out, child in list(self.children.items()):
+            self._forget(out)
+            os.kill(child.pid, signal.SIGTERM)
+            os.waitpid(child.pid, 0)
         self.selector.close()
 
 
@@ -131,15 +165,29 @@ def _fork() -> int:
         return os.fork()
 
 
-def _shares(weights: Sequence[int], jobs: int) -> list[list[int]]:
-    """Share items out: the heaviest first, each to the share that has least."""
-    shares: list[list[int]] = [[] for _ in range(jobs)]
-    loads = [0] * jobs
+def _chunks(weights: Sequence[int], jobs: int) -> Iterator[deque[int]]:
+    """Yield the items, the heaviest first, in chunks of much the same weight."""
+    limit = sum(weights) / (jobs * CHUNKS)
+    chunk, weight = deque[int](), 0
     for item in sorted(range(len(weights)), key=lambda item: (-weights[item], item)):
-        least = loads.index(min(loads))
-        shares[least].append(item)
-        loads[least] += weights[item] + 1
-    return shares
+        if chunk and (weight + weights[item] > limit or len(chunk) == LONGEST):
+            yield chunk
+            chunk, weight = deque[int](), 0
+        chunk.append(item)
+        weight += weights[item]
+    if chunk:
+        yield chunk
+
+
+def _chunk(tickets: BinaryIO) -> list[int]:
+    """Read one chunk, an empty one where whoever hands them out is gone."""
+    count = int.from_bytes(tickets.read(4), "little")
+    numbers = tickets.read(4 * count)
+    return [int.from_bytes(numbers[at : at + 4], "little") for at in range(0, len(numbers), 4)]
+
+
+def _packed(number: int) -> bytes:
+    return number.to_bytes(4, "little")
 
 
 def _how(status: int) -> str:
