@@ -165,8 +165,8 @@ class RuleHead:
             # isinstance() takes the alias `tuple[int, ...]` for a class on Python 3.10.
             if isinstance(each, type)
             and issubclass(type(each), type)
-            and issubclass(each, Rule)
             and each.__module__ == self.module
+            and issubclass(each, Rule)
             and hasattr(each, "code")
         ]
         self._agree(rules)
