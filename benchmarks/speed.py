@@ -1,176 +1,264 @@
-"""Measure torchlint against torchfix, against LibCST's parser and against an import of click.
+"""Measure torchlint against other linters and against bare parsers, with a table of its goals.
 
-    git clone https://github.com/pytorch/examples
-    git -C examples checkout 77f55b912142e11fcfdf5b530231fb9c52f181e8
-    python -m venv peer && peer/bin/pip install torchfix==0.7.0
-    python benchmarks/speed.py examples --torchfix peer/bin/torchfix
+    python benchmarks/materials.py /tmp/speed
+    python benchmarks/speed.py /tmp/speed
+    python benchmarks/speed.py /tmp/speed --only A --without pylint torchfix
 
-Every comparison runs both sides in turns (A B, B A, ...) in fresh processes and prints the median
-and the range of the ratios of the pairs. CPU time is that of the process and its workers, from
-`wait4`, so this needs a POSIX system.
+All sides of a comparison run in turns in fresh processes, each round in the other direction, after
+one run that is not counted; what takes over 30 s is run once. Printed are medians with ranges.
+CPU time is that of a process and all its children, and memory that of the largest of them, both
+from `wait4`, so this needs a POSIX system. For B the memory is looked at in a run of its own, every
+20 ms: what each process holds at most, pages that processes share divided among them.
 """
 
 import argparse
 import os
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from timing import (
+    Command,
+    Side,
+    in_turns,
+    installed,
+    memory,
+    python_files,
+    ratios,
+    show_sides,
+    show_table,
+    spread,
+)
+
 PARSE = """
-import sys, time
-import libcst
+import sys, time, warnings
+from {module} import {function} as parse
+warnings.simplefilter("ignore")
 imported = time.process_time()
 for path in open(sys.argv[1], encoding="utf-8").read().splitlines():
     with open(path, "rb") as file:
         source = file.read()
     try:
-        libcst.parse_module(source)
-    except (libcst.ParserSyntaxError, UnicodeDecodeError, LookupError):
+        parse(source)
+    except Exception:
         pass
 print(time.process_time() - imported)
 """
+WALK = """
+import os, sys
+folders = [sys.argv[1]]
+while folders:
+    with os.scandir(folders.pop()) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                entry.stat()
+"""
+SCRIPT_LINES = 300
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Seconds that one process took; `inner` is what it printed of itself."""
+class Goal:
+    """One promise: how many times another side's cost, and what that was."""
 
-    wall: float
-    cpu: float
-    inner: float = 0.0
+    what: str
+    limit: float
+    values: Sequence[float]
+    at_least: bool = False
+    unit: str = " times"
 
-
-def run(command: Sequence[str], cwd: Path, reports_itself: bool = False) -> Cost:
-    """Run one command to its end; exit codes above 1 are errors."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, cwd=cwd, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        if process.returncode not in (0, 1):
-            message = err.read().decode(errors="replace")
-            sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{message}")
-        inner = float(out.read()) if reports_itself else 0.0
-    return Cost(wall, usage.ru_utime + usage.ru_stime, inner)
+    def row(self) -> tuple[str, str, str, str]:
+        """Give the row of the table."""
+        worst = sorted(self.values)[len(self.values) // 2]
+        met = worst >= self.limit if self.at_least else worst <= self.limit
+        goal = f"{'at least' if self.at_least else 'at most'} {self.limit:g}{self.unit}"
+        return self.what, goal, spread(self.values), "yes" if met else "NO"
 
 
-def pairs(
-    first: Callable[[], Cost], second: Callable[[], Cost], rounds: int
-) -> list[tuple[Cost, Cost]]:
-    """Run both sides in turns, after one unmeasured run of each."""
-    first()
-    second()
-    measured = []
-    for number in range(rounds):
-        if number % 2:
-            late = second()
-            measured.append((first(), late))
-        else:
-            early = first()
-            measured.append((early, second()))
-    return measured
+@dataclass
+class Bench:
+    """Where everything is, and what was found so far."""
+
+    folder: Path
+    torchlint: Path
+    cache: Path
+    rounds: int
+    without: frozenset[str]
+    goals: list[Goal] = field(default_factory=list)
+
+    def check(self, tree: Path, *more: str | Path) -> Command:
+        """Give the command line of a check with all rules."""
+        line: list[str | Path] = [self.torchlint, "check", "--isolated", "--select=ALL", *more]
+        return Command(line, tree if tree.is_dir() else tree.parent)
+
+    def cold(self, tree: Path, target: str = ".") -> Side:
+        """Give the side that keeps nothing between runs."""
+        return Side("torchlint check --no-cache", self.check(tree, "--no-cache", target))
+
+    def warm(self, tree: Path, target: str = ".") -> Side:
+        """Give the side whose first run, which is not counted, fills the cache."""
+        folder = self.cache / f"{tree.name}-{target}"
+        return Side("torchlint check, warm", self.check(tree, f"--cache-dir={folder}", target))
+
+    def python(self, code: str, *arguments: str | Path, reports_itself: bool = False) -> Command:
+        """Give the command line of a few lines of Python."""
+        line = [sys.executable, "-c", code, *arguments]
+        return Command(line, self.folder, reports_itself=reports_itself)
+
+    def ruff(self, tree: Path, *more: str) -> Side:
+        """Give Ruff with all its rules."""
+        line: list[str | Path] = [
+            self.folder / "linters" / "bin" / "ruff",
+            "check",
+            "--select=ALL",
+            "--isolated",
+        ]
+        name = " ".join(("ruff check --select=ALL", *more))
+        return Side(name, Command([*line, "--no-cache", *more, "."], tree))
 
 
-def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Write a median with its range."""
-    low, high = min(values), max(values)
-    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+def imports(bench: Bench, names: str) -> Side:
+    """Give the side that imports something and ends."""
+    return Side(f'python -c "import {names}"', bench.python(f"import {names}"))
 
 
-def python_files(tree: Path) -> list[Path]:
-    """List the Python files below a folder, hidden folders left out."""
-    return sorted(
-        path
-        for path in tree.rglob("*.py")
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(tree).parts)
+def parser(bench: Bench, tree: Path, module: str, function: str) -> Side:
+    """Give the side that parses every file of a tree in one process and does no more."""
+    listing = bench.cache / f"{tree.name}.txt"
+    listing.write_text("\n".join(map(str, python_files(tree))), encoding="utf-8")
+    code = PARSE.format(module=module, function=function)
+    command = bench.python(code, listing, reports_itself=True)
+    return Side(f"{module}.{function}", command)
+
+
+def linters(bench: Bench, tree: Path) -> list[Side]:
+    """Give the other linters."""
+    tools = bench.folder / "linters" / "bin"
+    some = frozenset(range(32))
+    pylint: list[str | Path] = [tools / "pylint", "--rcfile=/dev/null", "--recursive=y", "."]
+    torchfix: list[str | Path] = [
+        bench.folder / "torchfix" / "bin" / "torchfix",
+        "--select=ALL",
+        ".",
+    ]
+    sides = {
+        "torchfix": Side("torchfix --select=ALL", Command(torchfix, tree)),
+        "fixit": Side("fixit lint", Command([tools / "fixit", "lint", "."], tree, some)),
+        "flake8": Side("flake8", Command([tools / "flake8", "--isolated", "."], tree)),
+        "pylint": Side("pylint", Command(pylint, tree, some)),
+        "ruff": bench.ruff(tree),
+    }
+    return [side for name, side in sides.items() if name not in bench.without]
+
+
+def examples(bench: Bench) -> None:
+    """Compare with everything on A."""
+    tree = bench.folder / "A"
+    cold, warm, start = bench.cold(tree), bench.warm(tree), imports(bench, "click, sqlite3")
+    whole = parser(bench, tree, "libcst", "parse_module")
+    others = linters(bench, tree)
+    sides = [cold, warm, start, whole, parser(bench, tree, "ast", "parse"), *others]
+    in_turns(sides, bench.rounds)
+    show_sides(f"A: pytorch/examples, {len(python_files(tree))} files", sides)
+    for peer in others:
+        if peer.name.startswith("torchfix"):
+            bench.goals += [
+                Goal("A cold: torchfix takes", 20, ratios(peer, cold), at_least=True),
+                Goal("A warm: torchfix takes", 100, ratios(peer, warm), at_least=True),
+            ]
+    alone = [ours.cpu / parse.inner for ours, parse in zip(cold.costs, whole.costs, strict=True)]
+    bench.goals += [
+        Goal("A cold: CPU time of parse_module without its import", 1.5, alone),
+        Goal("A cold: CPU time of parse_module with its import", 1.5, ratios(cold, whole, "cpu")),
+        Goal("A warm: import of click and sqlite3", 3, ratios(warm, start)),
+    ]
+
+
+def packages(bench: Bench) -> None:
+    """Compare with Ruff and with a walk on B."""
+    tree = bench.folder / "B"
+    cold, warm = bench.cold(tree), bench.warm(tree)
+    walk = Side("walk with a stat of every file", bench.python(WALK, tree))
+    ruff, terse = bench.ruff(tree), bench.ruff(tree, "--quiet", "--output-format=concise")
+    in_turns([cold, ruff, terse], 1, long=0)
+    in_turns([warm, walk], bench.rounds * 3)
+    sides = [cold, ruff, terse, warm, walk]
+    show_sides(f"B: packages of packages.txt, {len(python_files(tree))} files", sides)
+    bench.goals += [
+        Goal("B cold: ruff check --select=ALL", 4, ratios(cold, ruff)),
+        Goal("B cold: the same, CPU time", 4, ratios(cold, ruff, "cpu")),
+        Goal("B cold: Ruff with one line a finding", 4, ratios(cold, terse)),
+        Goal("B warm: walk", 2, ratios(warm, walk)),
+        Goal("B warm: the same, CPU time", 2, ratios(warm, walk, "cpu")),
+    ]
+    held = memory(cold.command)
+    print(f"\n{held.processes} processes held {held.total:.0f} MiB together at most")
+    bench.goals.append(Goal("B cold: memory of a process", 150, [held.largest], unit=" MiB"))
+
+
+def one_script(bench: Bench) -> None:
+    """Compare one script with the imports that it takes."""
+    script = min(
+        (path for path in python_files(bench.folder / "A") if b"torch" in path.read_bytes()),
+        key=lambda path: (abs(path.read_bytes().count(b"\n") - SCRIPT_LINES), path),
     )
+    nothing = bench.cache / "nothing.py"
+    nothing.write_text("print('nothing to look at')\n" * SCRIPT_LINES, encoding="utf-8")
+    cold, warm = bench.cold(script, script.name), bench.warm(script, script.name)
+    empty = bench.cold(nothing, nothing.name)
+    empty.name = "torchlint check --no-cache, no torch in it"
+    libcst, click = imports(bench, "libcst"), imports(bench, "click")
+    sides = [cold, warm, empty, libcst, click]
+    in_turns(sides, bench.rounds * 3)
+    lines = script.read_bytes().count(b"\n")
+    show_sides(f"One script of {lines} lines ({script.relative_to(bench.folder)})", sides)
+    bench.goals += [
+        Goal("script, cold: import of libcst", 1.5, ratios(cold, libcst)),
+        Goal("script, cached: import of click", 2, ratios(warm, click)),
+        Goal("script, nothing to look at: import of click", 2, ratios(empty, click)),
+    ]
 
 
-def against_torchfix(check: Sequence[str], torchfix: str, tree: Path, rounds: int) -> None:
-    """Print the time of a cold check against torchfix with all its rules."""
-    measured = pairs(
-        lambda: run(check, tree),
-        lambda: run([torchfix, "--select=ALL", "."], tree),
-        rounds,
-    )
-    print("cold check against torchfix, wall time")
-    print(f"  torchlint check --no-cache  {spread([ours.wall for ours, _ in measured], 3)} s")
-    print(f"  torchfix --select=ALL       {spread([peer.wall for _, peer in measured], 3)} s")
-    print(f"  times faster                {spread([p.wall / o.wall for o, p in measured], 1)}")
-    print(f"  times less CPU time         {spread([p.cpu / o.cpu for o, p in measured], 1)}")
-
-
-def against_parser(check: Sequence[str], tree: Path, rounds: int) -> None:
-    """Print the CPU time of a cold check against LibCST's parser alone."""
-    files = [path for path in python_files(tree) if b"torch" in path.read_bytes()]
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as listing:
-        listing.write("\n".join(str(path) for path in files))
-        listing.flush()
-        measured = pairs(
-            lambda: run(check, tree),
-            lambda: run([sys.executable, "-c", PARSE, listing.name], tree, reports_itself=True),
-            rounds,
-        )
-    print(f"cold check against libcst.parse_module on {len(files)} files that hold `torch`, CPU")
-    print(f"  torchlint check --no-cache  {spread([ours.cpu for ours, _ in measured], 3)} s")
-    print(f"  parsing alone               {spread([bare.inner for _, bare in measured], 3)} s")
-    print(f"  with interpreter and import {spread([bare.cpu for _, bare in measured], 3)} s")
-    print(f"  times parsing alone         {spread([o.cpu / b.inner for o, b in measured])}")
-    print(f"  times that with the import  {spread([o.cpu / b.cpu for o, b in measured])}")
-
-
-def against_click(torchlint: str, tree: Path, rounds: int) -> None:
-    """Print the wall time of `torchlint --version` against an import of click."""
-    measured = pairs(
-        lambda: run([torchlint, "--version"], tree),
-        lambda: run([sys.executable, "-c", "import click"], tree),
-        rounds,
-    )
-    print("start-up, wall time")
-    print(f"  torchlint --version         {spread([ours.wall for ours, _ in measured], 3)} s")
-    print(f"  python -c 'import click'    {spread([click.wall for _, click in measured], 3)} s")
-    print(f"  times                       {spread([o.wall / c.wall for o, c in measured])}")
-
-
-def installed(name: str) -> str | None:
-    """Find a command beside the running interpreter, else on the path."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name)
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "A": examples,
+    "B": packages,
+    "script": one_script,
+}
 
 
 def main() -> None:
-    """Read the options and print the comparisons."""
-    parser = argparse.ArgumentParser(
+    """Read the options, run the comparisons and print how the goals were met."""
+    arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tree", type=Path, help="a checked-out repository")
-    parser.add_argument("--torchfix", help="the torchfix executable; left out: no such comparison")
-    parser.add_argument("--torchlint", default=installed("torchlint"), help="its executable")
-    parser.add_argument("--select", default="ALL", help="the rules of torchlint to run")
-    parser.add_argument("--rounds", type=int, default=5, help="pairs per comparison")
-    options = parser.parse_args()
-    tree: Path = options.tree.resolve()
+    arguments.add_argument("folder", type=Path, help="what materials.py made")
+    arguments.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments.add_argument("--without", nargs="+", default=[], help="linters to leave out")
+    arguments.add_argument("--torchlint", type=Path, default=installed("torchlint"))
+    arguments.add_argument("--rounds", type=int, default=5, help="counted runs of each side")
+    options = arguments.parse_args()
     if options.torchlint is None:
-        parser.error("torchlint is not installed here: pass --torchlint")
-    if not tree.is_dir():
-        parser.error(f"{tree} is not a folder")
-    torchlint = str(Path(options.torchlint).absolute())
-    check = [torchlint, "check", "--isolated", "--no-cache", f"--select={options.select}", "."]
-    print(f"{tree.name}: {len(python_files(tree))} Python files, {options.rounds} pairs each")
-    if options.torchfix:
-        peer = str(Path(options.torchfix).absolute())
-        against_torchfix(check, peer, tree, options.rounds)
-    against_parser(check, tree, options.rounds)
-    against_click(torchlint, tree, options.rounds * 3)
+        arguments.error("torchlint is not installed here: pass --torchlint")
+    for name in ("A", "B", "linters", "torchfix"):
+        if not (options.folder / name).is_dir():
+            arguments.error(f"{options.folder / name} is no folder: run materials.py")
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{os.cpu_count()} processors, Python {sys.version.split()[0]}, load before {load}")
+    with tempfile.TemporaryDirectory() as cache:
+        bench = Bench(
+            options.folder.resolve(),
+            options.torchlint.absolute(),
+            Path(cache),
+            options.rounds,
+            frozenset(options.without),
+        )
+        for part in options.only:
+            PARTS[part](bench)
+    print()
+    show_table(("goal", "limit", "measured", "met"), [goal.row() for goal in bench.goals])
 
 
 if __name__ == "__main__":
