@@ -53,6 +53,7 @@ _CALLED: Final = {
     "torch.nn.Parameter": Kind.TENSOR,
     "torch.autograd.grad": Kind.SEQUENCE,
     "torch.nn.utils.clip_grad_norm_": Kind.TENSOR,
+    "torch.nn.utils.rnn.pad_sequence": Kind.TENSOR,
     "torch.utils.data.random_split": Kind.SEQUENCE,
     "torchvision.datasets.ImageFolder": Kind.DATASET,
     "builtins.float": Kind.NUMBER,

@@ -93,6 +93,17 @@ _STAR_CLASSES: Final = re.compile(
     r"(?:Adaptive)?(?:Max|Avg)Pool[123]d|[A-Z]\w*Loss|ReLU|LeakyReLU|Sigmoid|Tanh|Softmax|GELU|"
     r"DataParallel|MultiheadAttention|Transformer\w*|functional|init|utils"
 )
+_CUSTOMARY: Final = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "optim": "torch.optim",
+    "np": "numpy",
+    "DataLoader": "torch.utils.data.DataLoader",
+    "Variable": "torch.autograd.Variable",
+    "tqdm": "tqdm.tqdm",
+}
+"""What such names mean in every project, where `from utils import *` brings them."""
 
 
 @cache
@@ -178,4 +189,6 @@ class Names:
                 return f"{module}.{name}"
             if module in ("torch.nn", "torch.nn.modules") and _STAR_CLASSES.fullmatch(name):
                 return f"torch.nn.{name}"
-        return f"builtins.{name}" if name in _BUILTINS else None
+        if name in _BUILTINS:
+            return f"builtins.{name}"
+        return _CUSTOMARY.get(name) if self.scopes.star_imports else None

@@ -89,6 +89,7 @@ _BINDS_FIRST: Final = (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.Co
 """What binds its name before what is inside it runs."""
 _FRAMES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
+_Fork = cst.If | cst.Try
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -396,8 +397,8 @@ class Scopes:
         ]
         before.sort(key=lambda binding: binding.at)
         reached: list[Binding] = []
-        killer: Binding | None = None
-        settled: cst.If | None = None
+        killer: cst.CSTNode | None = None
+        settled: _Fork | None = None
         for binding in reversed(before):
             if settled is not None and not self.tree.inside(binding.node, settled):
                 break
@@ -406,14 +407,14 @@ class Scopes:
             home = self._home(binding)
             reached.append(binding)
             if (not home or id(home[0]) in known) and binding.how is not How.AUGMENTED:
-                killer = binding
+                killer = binding.node
                 break
             settled = settled or self._always(binding, before, known)
-        reached += self._carried(bindings, place, killer, use)
+        reached += self._carried(bindings, place, settled or killer, use)
         return tuple(reached)
 
     def _carried(
-        self, bindings: list[Binding], place: cst.CSTNode, killer: Binding | None, use: int
+        self, bindings: list[Binding], place: cst.CSTNode, killer: cst.CSTNode | None, use: int
     ) -> list[Binding]:
         """Find the bindings that a later part of a loop hands to its next pass."""
         found: list[Binding] = []
@@ -423,7 +424,7 @@ class Scopes:
                 break
             if type(loop) is not cst.For and type(loop) is not cst.While:
                 continue
-            if killer is not None and self.tree.inside(killer.node, loop):
+            if killer is not None and self.tree.inside(killer, loop):
                 break
             found += [
                 binding
@@ -453,30 +454,41 @@ class Scopes:
             return False
         return any(self.tree.inside(block, owner) for block in around)
 
-    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> cst.If | None:
-        """Give the outermost `if` around a binding when each of its branches binds the name."""
-        outermost: cst.If | None = None
+    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> _Fork | None:
+        """Give the outermost `if` or `try` around a binding when every way out of it binds."""
+        outermost: _Fork | None = None
         for outer in self.tree.ancestors(binding.node):
             if type(outer) in _BLOCKS and id(outer) in known:
                 break
-            if isinstance(outer, cst.If):
+            if isinstance(outer, (cst.If, cst.Try)):
                 outermost = outer
-            elif isinstance(outer, (cst.For, cst.While, cst.Try)):
+            elif isinstance(outer, (cst.For, cst.While)):
                 outermost = None
         return outermost if outermost is not None and self._binds(outermost, before) else None
 
-    def _binds(self, branch: cst.If, before: list[Binding]) -> bool:
-        if branch.orelse is None:
+    def _binds(self, fork: cst.CSTNode, before: list[Binding]) -> bool:
+        """Whether every way through an `if` or a `try` that does not leave the block binds."""
+        if isinstance(fork, cst.Try):
+            parts: list[cst.CSTNode] = [fork.body, *(handler.body for handler in fork.handlers)]
+            return bool(fork.handlers) and all(self._settles(part, before) for part in parts)
+        if not isinstance(fork, cst.If) or fork.orelse is None:
             return False
-        rest = branch.orelse.body if isinstance(branch.orelse, cst.Else) else branch.orelse
-        return all(
-            self._binds(part, before)
-            if isinstance(part, cst.If)
-            else any(
-                (home := self._home(b)) and home[0] is part and b.how is not How.AUGMENTED
-                for b in before
-            )
-            for part in (branch.body, rest)
+        rest = fork.orelse.body if isinstance(fork.orelse, cst.Else) else fork.orelse
+        return self._settles(fork.body, before) and (
+            self._binds(rest, before) if isinstance(rest, cst.If) else self._settles(rest, before)
+        )
+
+    def _settles(self, block: cst.CSTNode, before: list[Binding]) -> bool:
+        """Whether a block binds, in a fork inside it perhaps, or leads elsewhere at its end."""
+        for binding in before:
+            home = self._home(binding)
+            if home and home[0] is block and binding.how is not How.AUGMENTED:
+                return True
+        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
+        return any(self._binds(line, before) for line in lines) or (
+            bool(lines)
+            and isinstance(lines[-1], cst.SimpleStatementLine)
+            and isinstance(lines[-1].body[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))
         )
 
     def stored(self, target: cst.CSTNode) -> Binding | None:
