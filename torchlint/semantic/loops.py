@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.feeding import Feeding
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.gradient import Gradients
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -59,10 +61,13 @@ _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 class Loops:
     """Finds the loops of a file and what they are for."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, iteration: Iteration) -> None:
+    def __init__(
+        self, functions: Functions, kinds: Kinds, iteration: Iteration, gradients: Gradients
+    ) -> None:
         self.functions = functions
         self.kinds = kinds
         self.iteration = iteration
+        self.feeding = Feeding(functions, iteration, gradients, self._runs)
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
@@ -181,9 +186,19 @@ class Loops:
         if self.trains(node, direct=False):
             # The backward pass stands in a loop inside or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
-        if (loader is not None or self.draws_batch(node)) and self.runs_module(node.body):
+        if not self.runs_module(node.body):
+            return Role.OTHER
+        if loader is not None or self.draws_batch(node) or self._measures(node):
             return Role.EVAL_BATCH
         return Role.OTHER
+
+    def _measures(self, node: LoopNode) -> bool:
+        """Whether a loop without a loader, inside none that has one, measures a network."""
+        return (
+            isinstance(node, cst.For)
+            and not self._in_loader_loop(node, None)
+            and self.feeding.measures(node)
+        )
 
     def trains(self, node: LoopNode, direct: bool) -> bool:
         """Whether passes of the loop step an optimizer or send a loss backward.
@@ -266,8 +281,8 @@ class Loops:
             self.tree.inside(binding.node, region) for binding in self.scopes.reaching(node)
         )
 
-    def _in_loader_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
-        for outer in self.tree.ancestors(call):
+    def _in_loader_loop(self, node: cst.CSTNode, loop: LoopNode | None) -> bool:
+        for outer in self.tree.ancestors(node):
             if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, (cst.For, cst.While)) and self._loader(outer) is not None:
@@ -309,11 +324,18 @@ class Loops:
         try:
             return any(
                 self.module_call(call) is not None
-                for body in self.functions.reached(region, 2)
+                for body in self.functions.reached(region)
                 for call in self.functions.own(body, cst.Call)
             )
         finally:
             self._open.discard(id(region))
+
+    def _runs(self, call: cst.Call) -> bool:
+        """Whether a call runs a network, itself or through functions of this file."""
+        callee = self.functions.callee(call)
+        if callee is not None:
+            return self.runs_module(callee.body)
+        return self.module_call(call) is not None
 
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Give the network that a call runs, None when it runs none."""

@@ -111,7 +111,8 @@ class Script:
         self.values = Values(self.functions)
         self.iteration = Iteration(self.names, self.scopes)
         self.kinds = Kinds(self.functions, self.iteration)
-        self._loops = Loops(self.functions, self.kinds, self.iteration)
+        self._gradients = Gradients(self.functions, self.values)
+        self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
         self._heats = Heats(self.functions, self.kinds, self._loops)
         self._repetition = Repetition(self.functions, self._heats, self._loops)
         self._readings = Readings(
@@ -119,7 +120,6 @@ class Script:
         )
         self._accumulators = Accumulators(self._loops, self._heats, self._readings)
         self._dtypes = Dtypes(self.kinds)
-        self._gradients = Gradients(self.functions, self.values)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
         self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
         self._evaluations = Evaluations(

@@ -127,3 +127,48 @@ def games(env, agent):
         state = env.step(agent.act())
         if state is None:
             break
+
+
+@torch.no_grad()
+def slices(net, data, labels, size):
+    hits = 0
+    for i in range(0, len(data), size):  # role: EVAL_BATCH
+        hits += (net(data[i : i + size]).argmax(1) == labels[i : i + size]).sum().item()  # heat: hot
+    return hits / len(data)
+
+
+def batches_of_a_helper(net, sentences):
+    net.eval()
+    answers = []
+    for sentence, length in in_batches(sentences):  # role: EVAL_BATCH
+        ids = torch.tensor(sentence)
+        answers.append(net(ids, length))
+    return answers
+
+
+def predict_tiles(net, image, stride):
+    for top in range(10):  # role: OTHER
+        for left in range(10):  # role: EVAL_BATCH
+            tile = image[top : top + stride, left : left + stride]
+            image[top, left] = net(tile)
+    for k in range(10):  # role: OTHER
+        image = image + net(image, k)
+    return image
+
+
+def trained_with_its_own_answers(net, state, steps):
+    for i in range(steps):  # role: OTHER
+        state = net(state, table[i])
+    return state
+
+
+def of_unknown_purpose(net, images):
+    for image in images:  # role: OTHER
+        yield net(image)
+
+
+def scales(net, test_loader, sizes):
+    net.eval()
+    for x, y in test_loader:  # role: EVAL_BATCH
+        for size in sizes:  # role: OTHER
+            net(resize(x, size))

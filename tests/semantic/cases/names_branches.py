@@ -98,3 +98,26 @@ def uses_it():
 def conditional_expression(flag):
     layer = nn.Conv2d if flag else nn.Conv1d
     return layer(3, 8, 3)  # name: ?
+
+
+def tried(name, params):
+    maker = None
+    for _ in range(2):
+        try:
+            maker = optim.SGD
+        except ImportError:
+            if name:
+                maker = optim.SGD
+            else:
+                continue
+        maker(params)  # name: torch.optim.SGD
+        maker = nn.Linear
+
+
+def maybe_tried(params):
+    maker = nn.Linear
+    try:
+        maker = optim.SGD
+    except ImportError:
+        pass
+    maker(params)  # name: ?

@@ -1,0 +1,130 @@
+"""Feeding: loops of which each pass runs a network on something of its own, loader or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.functions import Functions
+from torchlint.semantic.gradient import Grad, Gradients
+from torchlint.semantic.iteration import Iteration
+from torchlint.semantic.scopes import Binding, How
+from torchlint.semantic.words import says_evaluation, says_training
+
+__all__ = ["Feeding"]
+
+_DEPTH: Final = 6
+
+
+class Feeding:
+    """Tells loops that measure a network, batch by batch, from those that feed it its answers."""
+
+    def __init__(
+        self,
+        functions: Functions,
+        iteration: Iteration,
+        gradients: Gradients,
+        runs: Callable[[cst.Call], bool],
+    ) -> None:
+        self.functions = functions
+        self.iteration = iteration
+        self.gradients = gradients
+        self.runs = runs
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+
+    def measures(self, loop: cst.For) -> bool:
+        """Whether each pass runs a network, to measure it, on its own part of the data."""
+        calls = [
+            call
+            for call in self.functions.own(loop.body, cst.Call)
+            if self._around(call) is loop and self.runs(call)
+        ]
+        return any(self._is_fed(call, loop) for call in calls) and any(
+            self._is_evaluation(call, loop) for call in calls
+        )
+
+    def _around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Give the nearest loop around a node."""
+        loops = (o for o in self.tree.ancestors(node) if isinstance(o, (cst.For, cst.While)))
+        return next(loops, None)
+
+    # -- what a network is run for ------------------------------------------------
+
+    def _is_evaluation(self, call: cst.Call, loop: cst.For) -> bool:
+        """Whether gradients are off, the mode is that of evaluation, or the name says so."""
+        if self.gradients.grad(call) is Grad.OFF:
+            return True
+        function = self.scopes.function(loop)
+        if function is not None and says_evaluation(function.name.value):
+            return not says_training(function.name.value)
+        return self._in_eval_mode(function or self.tree.module, loop)
+
+    def _in_eval_mode(self, home: cst.CSTNode, loop: cst.For) -> bool:
+        """Whether the last switch of a mode before a loop, or in it, is `eval()`."""
+        last = ""
+        for call in self.functions.own(home, cst.Call):
+            if self.tree.order(call) > self.tree.end(loop):
+                break
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("train", "eval"):
+                given = [arg.value for arg in call.args]
+                off = any(isinstance(each, cst.Name) and each.value == "False" for each in given)
+                last = "eval" if off else call.func.attr.value
+        return last == "eval"
+
+    # -- what a network is given ----------------------------------------------------
+
+    def _is_fed(self, call: cst.Call, loop: cst.For) -> bool:
+        """Whether a call gets what the loop hands out, and nothing of the pass before."""
+        counted = self.iteration.counts(loop.iter)
+        found = False
+        for arg in call.args:
+            for name in self.tree.within(arg.value, cst.Name):
+                if not self.scopes.reads(name):
+                    continue
+                if any(self._is_carried(b, name, loop) for b in self.scopes.reaching(name)):
+                    return False
+                found = found or self._comes_from(name, arg.value, loop, counted, _DEPTH)
+        return found
+
+    def _is_carried(self, binding: Binding, use: cst.Name, loop: cst.For) -> bool:
+        """Whether a value is what an earlier pass left."""
+        return binding.at >= self.tree.order(use) and self.tree.inside(binding.node, loop.body)
+
+    def _comes_from(
+        self, use: cst.Name, region: cst.CSTNode, loop: cst.For, counted: bool, depth: int
+    ) -> bool:
+        """Whether a value is taken from the loop's target: by index where that only counts."""
+        if not depth:
+            return False
+        for binding in self.scopes.reaching(use):
+            if binding.node is loop:
+                if not counted or self._picks(use, region):
+                    return True
+            elif binding.value is not None and self.tree.inside(binding.node, loop.body):
+                if binding.how in (How.ASSIGN, How.UNPACKED) and any(
+                    self._comes_from(name, binding.value, loop, counted, depth - 1)
+                    for name in self._read(binding.value)
+                ):
+                    return True
+        return False
+
+    def _read(self, value: cst.CSTNode) -> Iterator[cst.Name]:
+        return (name for name in self.tree.within(value, cst.Name) if self.scopes.reads(name))
+
+    def _picks(self, use: cst.Name, region: cst.CSTNode) -> bool:
+        """Whether a counter chooses what is taken, as an index or for a function."""
+        if use is region:
+            return False
+        child: cst.CSTNode = use
+        for outer in self.tree.ancestors(use):
+            if isinstance(outer, cst.Subscript) and child is not outer.value:
+                return True
+            if isinstance(outer, cst.Call) and child is not outer.func:
+                return not (self.functions.names.name(outer.func) or "").startswith("torch.")
+            if outer is region:
+                return False
+            child = outer
+        return False
