@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tiny_rules import broken, finding, replacing, select
 
@@ -45,7 +47,14 @@ def test_a_rule_that_fails_is_named_and_the_others_go_on() -> None:
     [
         ("import torch\nx.cuda(async=True)\n", (2, 8), "write `non_blocking=` instead"),
         ("import torch\nprint 'loss'\n", (2, 1), "this is Python 2"),
-        ("import torch\ntry:\n    pass\nexcept E, e:\n    pass\n", (4, 8), "this is Python 2"),
+        pytest.param(
+            "import torch\ntry:\n    pass\nexcept E, e:\n    pass\n",
+            (4, 8),
+            "this is Python 2",
+            marks=pytest.mark.skipif(
+                sys.version_info >= (3, 14), reason="Python 3.14 takes it for two exceptions"
+            ),
+        ),
         ("import torch\n<<<<<<< HEAD\n", (2, 1), "a merge conflict was left in the file"),
         ("import torch\n%matplotlib inline\n", (2, 1), "a notebook's magic or shell line"),
         ("import torch\nx = (1,\n", (2, 5), "was never closed"),

@@ -66,7 +66,7 @@ class Session:
     def __init__(self, plan: Plan, notify: Notify | None = None) -> None:
         self._plan = plan
         self._runner = Runner(plan, notify)
-        self._before = tree.snapshot(self._runner.root)
+        self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._began = time.monotonic()
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
@@ -223,7 +223,7 @@ class Session:
         plan = self._plan
         first = original.numbers
         warmup, steps = self._window
-        changed = tree.changes(self._before, self._runner.root)
+        changed = tree.changes(self._before, self._runner.root, self._runner.folder)
         return Report(
             script=str(plan.script),
             args=plan.args,

@@ -26,14 +26,15 @@ def project_root(script: Path) -> Path:
     return home
 
 
-def snapshot(root: Path) -> Snapshot:
-    """Give time and size of the project's files."""
-    return {path: state for path in islice(_files(root), _MOST) if (state := _state(path))}
+def snapshot(root: Path, apart: Path) -> Snapshot:
+    """Give time and size of the project's files; the folder `apart` is none of the project's."""
+    files = islice(_files(root, os.path.realpath(apart)), _MOST)
+    return {path: state for path in files if (state := _state(path))}
 
 
-def changes(before: Snapshot, root: Path) -> tuple[str, ...]:
+def changes(before: Snapshot, root: Path, apart: Path) -> tuple[str, ...]:
     """Give the files that were written, made or removed since `before`, relative to `root`."""
-    after = snapshot(root)
+    after = snapshot(root, apart)
     whole = len(before) < _MOST and len(after) < _MOST
     paths = before.keys() | after.keys() if whole else before.keys() & after.keys()
     changed = {path for path in paths if before.get(path) != after.get(path)}
@@ -46,9 +47,13 @@ def shown(paths: Iterable[str], root: Path) -> tuple[str, ...]:
     return tuple(sorted(path.removeprefix(inside) for path in paths))
 
 
-def _files(root: Path) -> Iterator[str]:
+def _files(root: Path, apart: str) -> Iterator[str]:
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name[0] != "." and name != "__pycache__")
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name[0] != "." and name != "__pycache__" and os.path.join(folder, name) != apart
+        )
         for name in sorted(files):
             yield os.path.join(folder, name)
 

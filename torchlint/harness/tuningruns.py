@@ -102,7 +102,7 @@ class Runs:
             ),
             None,
         )
-        self._before = tree.snapshot(self._runner.root)
+        self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._notify = notify
         self._window = min(max(plan.budget / _RUNS_FIT, _WINDOW[0]), _WINDOW[1])
         self._survey: Survey | None = None
@@ -145,7 +145,7 @@ class Runs:
     @property
     def written(self) -> tuple[str, ...]:
         """What changed in the project in spite of the diversion."""
-        return tree.changes(self._before, self._runner.root)
+        return tree.changes(self._before, self._runner.root, self._runner.folder)
 
     def run_original(self) -> None:
         """Time the script as it is; raises `ScriptError` if it fails now."""
