@@ -41,6 +41,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         baseline = "known.json"
         exit-zero = true
         jobs = 2
+        file-timeout = 2.5
         no-cache = true
         cache-dir = ".cache"
         quiet = true
@@ -76,6 +77,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         baseline=tmp_path / "known.json",
         exit_zero=True,
         jobs=2,
+        file_timeout=2.5,
         no_cache=True,
         cache_dir=tmp_path / ".cache",
         quiet=True,
@@ -134,6 +136,9 @@ def test_the_command_line_lies_over_the_file(tmp_path: Path) -> None:
         ("cache-dir = ['a']\n", r"`cache-dir`: must be a path in quotes"),
         ("jobs = 0\n", r"`jobs`: must be a whole number above 0"),
         ("jobs = true\n", r"`jobs`: must be a whole number above 0"),
+        ("file-timeout = -1\n", r"`file-timeout`: must be seconds, 1000000 at most, or 0"),
+        ("file-timeout = nan\n", r"`file-timeout`: must be seconds, 1000000 at most, or 0"),
+        ("file-timeout = true\n", r"`file-timeout`: must be seconds, 1000000 at most, or 0"),
         ("statistics = 'yes'\n", r"`statistics`: must be true or false"),
         ("quite = true\n", r"unknown key `quite`, did you mean `quiet`\?"),
         ("unsafe-fixes = 'yes'\n", r"`unsafe-fixes`: must be true or false"),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.options import color_option, target_options
+from torchlint.cli.options import color_option, file_timeout_option, target_options
 from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.edit import Span
+from torchlint.engine.timelimit import within
 from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError
 
@@ -39,6 +40,7 @@ __all__ = ["audit"]
     help="The form of the checklist.",
 )
 @target_options
+@file_timeout_option
 @color_option
 @click.pass_context
 def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> None:
@@ -47,12 +49,20 @@ def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> N
     SCRIPT is a file of Python or a notebook; several give one table each.
     """
     run = Run({**options, "quiet": False})
-    audits = [done for script in scripts if (done := _audited(run, script)) is not None]
+    audits = [done for script in scripts if (done := _limited(run, script)) is not None]
     if audits:
         paint = paint_for(options["color"], sys.stdout)
         text = _rendered(audits, options["output_format"], paint)
         click.echo(text, nl=False, color=paint.color)
     ctx.exit(2 if run.failed else 0)
+
+
+def _limited(run: Run, script: Path) -> Audit | None:
+    """Audit one file; None where it takes too long, which is reported."""
+    limit = run.settings.file_timeout
+    return within(
+        limit, str(script), lambda: _audited(run, script), lambda said: run.report_errors([said])
+    )
 
 
 def _audited(run: Run, script: Path) -> Audit | None:

@@ -9,11 +9,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
-from torchlint.config import COLORS, DEVICES, FORMATS, OF_THE_RUN
+from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN
 
 __all__ = [
     "color_option",
     "configuration_options",
+    "file_timeout_option",
     "overrides",
     "paths_argument",
     "report_options",
@@ -97,6 +98,16 @@ def color_option(command: Command) -> Command:
     )(command)
 
 
+def file_timeout_option(command: Command) -> Command:
+    """Add `--file-timeout`."""
+    return click.option(
+        "--file-timeout",
+        type=click.FloatRange(0, MOST_SECONDS),
+        metavar="SECONDS",
+        help="How much computing a file may take, by default 60; 0 is no limit.",
+    )(command)
+
+
 def target_options(command: Command) -> Command:
     """Add the options that say for what the code is judged, and where settings are read."""
     return _all(
@@ -172,6 +183,7 @@ def run_options(command: Command) -> Command:
             click.option(
                 "--jobs", "-j", type=click.IntRange(min=1), help="How many processes to use."
             ),
+            file_timeout_option,
             click.option(
                 "--no-cache",
                 "-n",

@@ -18,6 +18,8 @@ from torchlint.cli.lazy import INTERRUPTED, READER_GONE, LazyGroup
 __all__ = ["main"]
 
 _ALLOCATIONS: Final = 100_000
+_DEPTH: Final = 5_000
+"""How deep calls may go: questions about names lead from one to the next, file-long."""
 _COMPLETION: Final = """\b
 A shell completes commands, options and codes of rules after
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and leave with its exit code."""
     # A syntax tree is many objects that live and die together: looking for dead ones is in vain.
     gc.set_threshold(_ALLOCATIONS, 20, 20)
+    sys.setrecursionlimit(_DEPTH)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

@@ -2,12 +2,13 @@
 
 from torchlint.config.loading import load
 from torchlint.config.settings import OF_THE_RUN, ConfigError, Settings, nearest, target_version
-from torchlint.config.values import COLORS, DEVICES, FORMATS, place, read_values
+from torchlint.config.values import COLORS, DEVICES, FORMATS, MOST_SECONDS, place, read_values
 
 __all__ = [
     "COLORS",
     "DEVICES",
     "FORMATS",
+    "MOST_SECONDS",
     "OF_THE_RUN",
     "ConfigError",
     "Settings",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -96,6 +95,8 @@ class Settings:
     baseline: Path | None = None
     exit_zero: bool = False
     jobs: int | None = None
+    file_timeout: float = 60
+    """Seconds of the processor that one file may take; 0 is no limit."""
     no_cache: bool = False
     cache_dir: Path | None = None
     quiet: bool = False
@@ -118,6 +119,7 @@ OF_THE_RUN: Final = frozenset(
         "baseline",
         "exit_zero",
         "jobs",
+        "file_timeout",
         "no_cache",
         "cache_dir",
         "quiet",
@@ -145,8 +147,10 @@ def key_of(option: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Give `", did you mean `x`?"` for the known word most like `word`, or nothing."""
+    from difflib import get_close_matches
+
     folded = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    found = get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return f", did you mean `{folded[found[0]]}`?" if found else ""
 
 

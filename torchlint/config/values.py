@@ -17,7 +17,16 @@ from torchlint.config.settings import (
 )
 from torchlint.config.toml import line_of, read_text
 
-__all__ = ["COLORS", "DEVICES", "FORMATS", "place", "place_of", "read_table", "read_values"]
+__all__ = [
+    "COLORS",
+    "DEVICES",
+    "FORMATS",
+    "MOST_SECONDS",
+    "place",
+    "place_of",
+    "read_table",
+    "read_values",
+]
 
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
@@ -35,6 +44,8 @@ FORMATS: Final = (
 """The values of `output-format`."""
 COLORS: Final = ("auto", "always", "never")
 """The values of `color`."""
+MOST_SECONDS: Final = 1_000_000
+"""The highest value of `file-timeout`."""
 _PATHS: Final = ("output_file", "baseline", "cache_dir")
 
 
@@ -121,6 +132,12 @@ def _positive(value: Any) -> int:
     return value
 
 
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= MOST_SECONDS:
+        raise ValueError(f"must be seconds, {MOST_SECONDS:.0f} at most, or 0 for no limit")
+    return value  # type: ignore[no-any-return]
+
+
 def _by_pattern(value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise ValueError("must be a table of patterns, each with a list of codes")
@@ -147,6 +164,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "baseline": _path,
     "exit_zero": _flag,
     "jobs": _positive,
+    "file_timeout": _seconds,
     "no_cache": _flag,
     "cache_dir": _path,
     "quiet": _flag,

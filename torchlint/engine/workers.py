@@ -29,6 +29,8 @@ class Died:
     """What is said of an item on which its process died."""
 
     how: str
+    signal: int = 0
+    """The number of the signal that killed it, 0 for none."""
 
 
 @dataclass
@@ -125,7 +127,7 @@ class Workers(Generic[R]):
         _, status = os.waitpid(child.pid, 0)
         left = [chunk for chunk in child.chunks if chunk]
         if left:
-            yield left[0].popleft(), Died(_how(status))
+            yield left[0].popleft(), _died(status)
             self.chunks.extendleft(chunk for chunk in reversed(left) if chunk)
         if self.chunks:
             self._start()
@@ -190,8 +192,8 @@ def _packed(number: int) -> bytes:
     return number.to_bytes(4, "little")
 
 
-def _how(status: int) -> str:
+def _died(status: int) -> Died:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"ended with status {code}"
-    return f"was killed by {signal.Signals(-code).name}"
+        return Died(f"ended with status {code}")
+    return Died(f"was killed by {signal.Signals(-code).name}", -code)

@@ -82,20 +82,22 @@ class Iteration:
                 return self.source(value.func.value, path, depth + 1)
         return value, path
 
-    def iterated(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    def iterated(self, value: cst.BaseExpression, depth: int = 0) -> list[cst.BaseExpression]:
         """Give every iterable that a loop over `value` draws from."""
+        if depth > _DEPTH:
+            return []
         if isinstance(value, cst.Call) and value.args:
             name = self.names.name(value.func)
             if name == "builtins.enumerate":
-                return self.iterated(value.args[0].value)
+                return self.iterated(value.args[0].value, depth + 1)
             if name == "builtins.zip":
-                return [one for arg in value.args for one in self.iterated(arg.value)]
+                return [one for arg in value.args for one in self.iterated(arg.value, depth + 1)]
             if self._wraps(value):
-                return self.iterated(value.args[0].value)
+                return self.iterated(value.args[0].value, depth + 1)
         if isinstance(value, cst.Name):
             inner = self._assigned(value)
             if inner is not None:
-                return self.iterated(inner)
+                return self.iterated(inner, depth + 1)
         found, path = self.source(value)
         return [found] if found is not None and path == () else []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import libcst as cst
@@ -71,6 +71,7 @@ class Kinds:
         self.losses = Losses(functions)
         self._kinds = Memo(Kind.NOTHING, functions.names.trail, self._kind)
         self._bound = Memo(Kind.NOTHING, functions.names.trail, self._kind_of_binding)
+        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """Give the kind of an expression, or of the value that a target is given."""
@@ -441,6 +442,13 @@ class Kinds:
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
         """Give the kind of an element that is taken out of a value."""
+        memo = self._elements.get(path)
+        if memo is None:
+            find = partial(self._kind_of_element, path)
+            memo = self._elements[path] = Memo(Kind.NOTHING, self.names.trail, find)
+        return memo.answer(value)
+
+    def _kind_of_element(self, path: tuple[int, ...], value: cst.BaseExpression) -> Kind:
         if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
             inner = value.elements[path[0]].value
             return self._element(inner, path[1:]) if path[1:] else self.kind(inner)

@@ -12,6 +12,7 @@ from torchlint.config import Settings
 from torchlint.edit import Span, apply_edits
 from torchlint.engine import FileResult, check_source, fix_source
 from torchlint.engine.ignorecomments import annotate
+from torchlint.engine.timelimit import within
 from torchlint.engine.trust import harm
 from torchlint.finding import Finding, Safety
 from torchlint.registry import RuleHead, Selection
@@ -68,7 +69,12 @@ class Checked:
     def fixed(self) -> Source:
         """Give the text with every safe fix made, again and again until there is none."""
         settings = replace(self.settings, unsafe_fixes=False)
-        return fix_source(self.source, self.rules, settings).after
+        return within(
+            settings.file_timeout,
+            self.source.path,
+            lambda: fix_source(self.source, self.rules, settings).after,
+            lambda said: self.source,
+        )
 
     def silenced(self, finding: Finding) -> Source | None:
         """Give the text with a comment that silences a finding, None where none may stand."""
@@ -91,7 +97,13 @@ def checked(
     """Check one version of a document; raises `ConfigError`."""
     rules, settings = preferences.of(path)
     source = Source(str(path), text, _encoding(text))
-    return Checked(uri, version, source, rules, settings, check_source(source, rules, settings))
+    result = within(
+        settings.file_timeout,
+        source.path,
+        lambda: check_source(source, rules, settings),
+        lambda said: FileResult(source.path, source, errors=(said,)),
+    )
+    return Checked(uri, version, source, rules, settings, result)
 
 
 def unchecked(uri: str, version: int | None, text: str, path: Path) -> Checked:
