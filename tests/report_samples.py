@@ -3,7 +3,8 @@ from __future__ import annotations
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.report.card import Card
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
+from torchlint.report.report import Report
 from torchlint.source import Source
 
 PAGE = "## What it does\nFlags `.item()` on every step.\n\n## Why it is slow\nThe host waits."

@@ -9,8 +9,10 @@ import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from torchlint.edit import Edit, Span, apply_edits
+if TYPE_CHECKING:
+    from torchlint.edit import Edit, Span
 
 __all__ = ["Part", "Position", "Source", "SourceError"]
 
@@ -89,7 +91,7 @@ class Source:
             raise SourceError(
                 f"byte 0x{body[error.start]:02x} is not {encoding} text", Position(row, 1)
             ) from None
-        if text.encode(encoding) != body:
+        if encoding != "utf-8" and text.encode(encoding) != body:
             raise SourceError(f"the text does not survive a round trip through {encoding}")
         return cls(path, text, encoding, bom)
 
@@ -108,6 +110,8 @@ class Source:
 
     def edited(self, edits: Iterable[Edit]) -> Source:
         """Give the same file with edits made; raises `ValueError` when two of them clash."""
+        from torchlint.edit import apply_edits
+
         return self.with_text(apply_edits(self.text, edits))
 
     def takes(self, edits: Iterable[Edit]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from torchlint.edit import Edit, Span
+from torchlint.mention import mentions_suppression
 
 if TYPE_CHECKING:
     from torchlint.finding import Finding
@@ -175,8 +176,7 @@ class Unused:
 
 def is_suppression(comment: str) -> bool:
     """Whether a comment holds a suppression, ours or another tool's."""
-    said = comment.lower()
-    return ("noqa" in said or "torchlint" in said) and _MARK.search(comment) is not None
+    return mentions_suppression(comment) and _MARK.search(comment) is not None
 
 
 def speaks_of_rules(text: str, known: Mapping[str, str]) -> bool:

@@ -16,10 +16,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from torchlint.config import FORMATS
 from torchlint.edit import apply_edits
-from torchlint.report.entry import Report
 from torchlint.report.formats import render
 from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.source import Position, Source
 
 PLAIN = Paint()

@@ -11,10 +11,10 @@ from torchlint import __version__
 from torchlint.config import FORMATS
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
-from torchlint.report.entry import Report
+from torchlint.report.block import question
 from torchlint.report.formats import render
-from torchlint.report.full import question
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.report.unified import diff_bytes, diff_lines
 from torchlint.source import Source
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from torchlint.cli.options import (
     run_options,
 )
 from torchlint.cli.run import STDIN, Run, refused
-from torchlint.engine import FileResult, check_bytes
-from torchlint.report.entry import Entry, Report
 from torchlint.report.escape import printable
+from torchlint.report.report import Report
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
+    from torchlint.engine import FileResult
+    from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
 __all__ = ["check"]
@@ -85,9 +87,17 @@ def show_files(run: Run, paths: tuple[Path, ...]) -> int:
 
 
 def _stdin_result(run: Run) -> list[FileResult]:
+    from torchlint.engine import FileResult, check_bytes
+    from torchlint.engine.timelimit import within
+
     data, path, rules, settings = run.stdin()
+
+    def given_up(said: str) -> FileResult:
+        return FileResult(path, None, errors=(said,))
+
     with refused():
-        return [check_bytes(data, path, rules, settings)]
+        limit = run.settings.file_timeout
+        return [within(limit, path, partial(check_bytes, data, path, rules, settings), given_up)]
 
 
 def _report(

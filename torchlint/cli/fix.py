@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,11 @@ from torchlint.cli.questions import Questions
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import with_progress
 from torchlint.engine import Accept, FixResult, WriteError, fix_bytes, fix_paths, write_atomic
+from torchlint.engine.timelimit import within
 from torchlint.finding import Finding, Safety
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.formats import TEXT
+from torchlint.report.report import Report
 from torchlint.report.summary import plural
 from torchlint.report.unified import diff_bytes, diff_lines
 from torchlint.source import Source
@@ -98,16 +101,30 @@ def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) 
 def _results(
     run: Run, files: tuple[Path, ...], accept: Accept | None, asks: bool
 ) -> Iterator[FixResult]:
-    jobs = 1 if asks else run.settings.jobs
+    settings = run.settings
     with refused():
-        results = fix_paths(files, run.project, jobs=jobs, cache_dir=run.cache_dir, accept=accept)
+        results = fix_paths(
+            files,
+            run.project,
+            jobs=1 if asks else settings.jobs,
+            file_timeout=0 if asks else settings.file_timeout,
+            cache_dir=run.cache_dir,
+            accept=accept,
+        )
         yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 
 
 def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
     data, path, rules, settings = run.stdin()
+
+    def given_up(said: str) -> FixResult:
+        source = Source(path, data.decode("latin-1"), "latin-1")
+        return FixResult(source, source, errors=(said,))
+
     with refused():
-        return [fix_bytes(data, path, rules, settings, accept)]
+        limit = run.settings.file_timeout
+        work = partial(fix_bytes, data, path, rules, settings, accept)
+        return [within(limit, path, work, given_up)]
 
 
 def _show(run: Run, results: Iterable[FixResult]) -> int:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from torchlint.report.entry import Entry
-from torchlint.report.summary import plural
-
 if TYPE_CHECKING:
+    from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
 __all__ = ["measured_options", "measured_report", "without_cheap"]
@@ -56,6 +54,8 @@ def without_cheap(entries: Sequence[Entry], least: float | None, hidden: list[st
     """Leave out what was measured to cost less than so many per cent; `hidden` takes how much."""
     kept = [entry for entry in entries if least is None or not _is_cheap(entry, least)]
     if len(kept) < len(entries):
+        from torchlint.report.summary import plural
+
         left_out = plural(len(entries) - len(kept), "finding")
         hidden.append(f"{left_out} hidden: measured under {least:g} % of a step")
     return kept

@@ -10,7 +10,7 @@ import click
 from torchlint.cli.run import Run
 from torchlint.cli.terminal import paint_for
 from torchlint.finding import Finding
-from torchlint.report.full import question
+from torchlint.report.block import question
 from torchlint.source import Source
 
 __all__ = ["Questions"]

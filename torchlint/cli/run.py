@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,14 +16,18 @@ from torchlint.cli.failure import fail, warn
 from torchlint.cli.options import overrides
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
-from torchlint.engine import FileResult, Project, check_paths, discover
-from torchlint.finding import Finding, Safety
+from torchlint.engine import Project, discover
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.card import Card, brief_card, card_of
-from torchlint.report.entry import Entry, Report
 from torchlint.report.formats import BRIEF, STATISTICS, render
 from torchlint.report.paint import Paint
-from torchlint.source import Source
+
+if TYPE_CHECKING:
+    from torchlint.engine import FileResult
+    from torchlint.finding import Finding
+    from torchlint.report.card import Card
+    from torchlint.report.entry import Entry
+    from torchlint.report.report import Report
+    from torchlint.source import Source
 
 __all__ = ["STDIN", "Run", "near", "refused"]
 
@@ -145,11 +149,19 @@ class Run:
 
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; on a terminal long work shows how far it is."""
+        if not files:
+            return iter(())
+        from torchlint.engine import check_paths
+
         with refused():
             results = check_paths(
-                files, self.project, jobs=self.settings.jobs, cache_dir=self.cache_dir
+                files,
+                self.project,
+                jobs=self.settings.jobs,
+                file_timeout=self.settings.file_timeout,
+                cache_dir=self.cache_dir,
             )
-            yield from with_progress(results, len(files), wanted=not self.quiet)
+        return with_progress(results, len(files), wanted=not self.quiet)
 
     @property
     def paint(self) -> Paint:
@@ -162,6 +174,9 @@ class Run:
             return []
         with refused():
             settings = self.project.settings(Path(source.path))
+        from torchlint.finding import Safety
+        from torchlint.report.entry import Entry
+
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
         return [
             Entry(source.path, source, finding, self._card(finding.code), gate)
@@ -188,6 +203,8 @@ class Run:
 
     def _card(self, code: str) -> Card:
         if code not in self._cards:
+            from torchlint.report.card import brief_card, card_of
+
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 import click
 
-from torchlint.report.paint import Paint
+if TYPE_CHECKING:
+    from torchlint.report.paint import Paint
 
 __all__ = ["color_wanted", "paint_for", "with_progress"]
 
@@ -36,10 +36,14 @@ def color_wanted(choice: str | None, stream: TextIO) -> bool:
 
 def paint_for(choice: str | None, stream: TextIO) -> Paint:
     """Give the paint for a stream."""
-    terminal = stream.isatty()
+    from torchlint.report.paint import Paint
+
     color = color_wanted(choice, stream)
-    width = shutil.get_terminal_size().columns if terminal else None
-    return Paint(color, links=color and terminal, width=width)
+    if not stream.isatty():
+        return Paint(color)
+    from shutil import get_terminal_size
+
+    return Paint(color, links=color, width=get_terminal_size().columns)
 
 
 def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterator[Result]:

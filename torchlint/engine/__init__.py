@@ -1,14 +1,20 @@
 """The engine: rules over files, fixes to a fixed point, and distrust of itself."""
 
-from torchlint.engine.answers import Accept
-from torchlint.engine.checking import check_bytes, check_source
-from torchlint.engine.files import Discovery, discover
-from torchlint.engine.fixing import fix_bytes, fix_source
-from torchlint.engine.grading import applies
-from torchlint.engine.project import Project
-from torchlint.engine.results import FileResult, FixResult
-from torchlint.engine.running import check_paths, fix_paths
-from torchlint.engine.writing import WriteError, write_atomic
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from torchlint.engine.answers import Accept
+    from torchlint.engine.checking import check_bytes, check_source
+    from torchlint.engine.files import Discovery, discover
+    from torchlint.engine.fixing import fix_bytes, fix_source
+    from torchlint.engine.grading import applies
+    from torchlint.engine.project import Project
+    from torchlint.engine.results import FileResult, FixResult
+    from torchlint.engine.running import check_paths, fix_paths
+    from torchlint.engine.writing import WriteError, write_atomic
 
 __all__ = [
     "Accept",
@@ -27,3 +33,28 @@ __all__ = [
     "fix_source",
     "write_atomic",
 ]
+
+_HOMES: Final = {
+    "Accept": "answers",
+    "Discovery": "files",
+    "FileResult": "results",
+    "FixResult": "results",
+    "Project": "project",
+    "WriteError": "writing",
+    "applies": "grading",
+    "check_bytes": "checking",
+    "check_paths": "running",
+    "check_source": "checking",
+    "discover": "files",
+    "fix_bytes": "fixing",
+    "fix_paths": "running",
+    "fix_source": "fixing",
+    "write_atomic": "writing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a run that has nothing to fix needs no fixing."""
+    if name in _HOMES:
+        return getattr(import_module(f"torchlint.engine.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'torchlint.engine' has no attribute {name!r}")

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
+from importlib.util import source_hash
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,8 @@ class Cache:
 
     A file that cannot be read as what it should be counts as empty, and one that cannot be
     written is not: a cache is never a reason to fail. It is JSON, so a cache that came with
-    somebody else's repository can run no code.
+    somebody else's repository can run no code. Keys are CPython's own hashes of sources: they
+    tell texts apart, and need guard against nobody, for who can plant a cache needs no clash.
     """
 
     def __init__(self, folder: Path, registry: Registry) -> None:
@@ -45,10 +46,8 @@ class Cache:
         about = (id(settings), id(rules))
         if about not in self._contexts:
             self._contexts[about] = _context(settings, rules)
-        digest = blake2b(self._contexts[about], digest_size=16)
-        digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
-        digest.update(data)
-        return digest.hexdigest()
+        name = path.encode("utf-8", "surrogateescape")
+        return source_hash(b"\0".join((self._contexts[about], name, data))).hex()
 
     def get(self, key: str, source: Source) -> FileResult | None:
         """Give a result that was kept, None if there is none that can be read."""
@@ -108,12 +107,12 @@ def _context(settings: Settings, rules: Selection) -> bytes:
 
 def _fingerprint(registry: Registry) -> str:
     """Name the code that makes results: versions, and the state of every file of ours."""
-    digest = blake2b(repr((__version__, sys.version_info[:3])).encode(), digest_size=12)
+    state = [repr((__version__, sys.version_info[:3]))]
     packs = sorted({os.path.dirname(head.file) for head in registry.rules})  # noqa: PTH120
     for folder in (os.path.dirname(os.path.dirname(__file__)), *packs):  # noqa: PTH120
         for name, status in _code_below(folder):
-            digest.update(f"{name} {status.st_mtime_ns} {status.st_size}\n".encode())
-    return digest.hexdigest()
+            state.append(f"{name} {status.st_mtime_ns} {status.st_size}")
+    return source_hash("\n".join(state).encode("utf-8", "surrogateescape")).hex()
 
 
 def _code_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from torchlint import suppress
 from torchlint.config import Settings
-from torchlint.edit import Span
-from torchlint.engine.grading import Grades
 from torchlint.engine.parsing import UnparsableError, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
+from torchlint.engine.relevance import UNUSED, matters, relevant
 from torchlint.engine.results import FileResult
-from torchlint.finding import Finding, Fix
+from torchlint.engine.timelimit import Overdue
+from torchlint.mention import mentions_suppression
 from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
@@ -22,14 +21,17 @@ from torchlint.source import Source, SourceError
 if TYPE_CHECKING:
     import ast
 
+    from torchlint.finding import Finding
     from torchlint.semantic.script import Script
+    from torchlint.suppress import Suppressions
 
-__all__ = ["check_bytes", "check_source", "matters"]
+__all__ = ["check_bytes", "check_source"]
 
 UNPARSABLE: Final = "TL001"
-UNUSED: Final = "TL002"
 OWN: Final = frozenset({UNPARSABLE, UNUSED})
 """The codes of the two rules that the engine itself speaks for."""
+FEW: Final = 3
+"""How many rules a line names."""
 
 
 def check_source(source: Source, rules: Selection, settings: Settings) -> FileResult:
@@ -54,42 +56,15 @@ def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) ->
     return check_source(source, rules, settings)
 
 
-def matters(text: str, rules: Selection) -> bool:
-    """Whether any rule may have something to say of a text: decided by words alone."""
-    words = _Words(text)
-    return any(_needed(head, words, rules) for head in rules)
-
-
-class _Words:
-    """Which words a text holds, each looked for once."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._held: dict[str, bool] = {}
-
-    def any(self, words: tuple[str, ...]) -> bool:
-        """Whether the text holds one of some words."""
-        held = self._held
-        for word in words:
-            found = held.get(word)
-            if found is None:
-                found = held[word] = word in self.text
-            if found:
-                return True
-        return False
-
-
-def _needed(head: RuleHead, words: _Words, rules: Selection) -> bool:
-    if head.code == UNUSED:
-        return suppress.speaks_of_rules(words.text, rules.known)
-    return words.any(head.about) and words.any(head.needs)
-
-
 def _unparsable(source: Source, rules: Selection, problem: UnparsableError) -> FileResult:
     """Give the one finding of a text that does not parse."""
     if UNPARSABLE not in rules.codes:
         return FileResult(source.path, source)
-    if suppress.silences_unparsed(source.text, UNPARSABLE, rules.known):
+    from torchlint.edit import Span
+    from torchlint.finding import Finding
+    from torchlint.suppress import silences_unparsed
+
+    if silences_unparsed(source.text, UNPARSABLE, rules.known):
         return FileResult(source.path, source, suppressed=1)
     start = source.offset(problem.position)
     span = Span(start, min(start + 1, len(source.text)))
@@ -106,15 +81,16 @@ class _Check:
         self.settings = settings
         self.errors: list[str] = []
         self.failed: set[str] = set()
+        self.too_deep: list[str] = []
 
     def result(self, tree: ast.Module) -> FileResult:
         """Run the rules and leave out what comments silence; raises `UnparsableError`."""
-        heads = [head for head in self.rules if head.code not in OWN]
-        words = _Words(self.source.text)
-        asked = [head for head in heads if _needed(head, words, self.rules)]
-        found = self._findings(asked, tree)
+        asked = relevant(self.source.text, self.rules)
+        found = self._findings([head for head in asked if head.code not in OWN], tree)
         kept, suppressed = self._unsilenced(found)
         if kept:
+            from torchlint.engine.grading import Grades
+
             grades = Grades.of(self.settings, self.rules.known)
             kept = [self._with_fix_that_fits(grades.graded(finding)) for finding in kept]
             kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
@@ -137,9 +113,15 @@ class _Check:
             self.failed.update(head.code for head in heads)
             self.errors.append(self._internal("the analysis", error, "no rule could be asked"))
             return []
-        return list(
+        found = list(
             dict.fromkeys(finding for head in heads for finding in self._asked(head, script))
         )
+        if self.too_deep:
+            self.errors.append(
+                f"{self.source.path} is nested too deeply for {_some(self.too_deep)}: "
+                "the other rules went on"
+            )
+        return found
 
     def _asked(self, head: RuleHead, script: Script) -> list[Finding]:
         """Ask one rule; one that fails is named and has found nothing."""
@@ -148,6 +130,11 @@ class _Check:
             found = list(head.load()(options).check(script))
             for finding in found:
                 self._refuse_wrong(finding, head)
+        except Overdue as overdue:
+            overdue.rule = head.code
+            raise
+        except RecursionError:
+            self.too_deep.append(head.code)
         except RegistryError as error:
             self.errors.append(str(error))
         except Exception as error:
@@ -180,7 +167,11 @@ class _Check:
         judging = UNUSED in self.rules.codes
         if self.settings.ignore_suppressions or not (found or judging):
             return found, 0
-        marks = suppress.find_suppressions(self.source, self.rules.known)
+        if not mentions_suppression(self.source.text):
+            return found, 0
+        from torchlint.suppress import find_suppressions
+
+        marks = find_suppressions(self.source, self.rules.known)
         kept = [finding for finding in found if not marks.silence(finding)]
         if judging:
             about = list(self._about_comments(marks))
@@ -194,11 +185,19 @@ class _Check:
             return finding
         return replace(finding, fix=None)
 
-    def _about_comments(self, marks: suppress.Suppressions) -> Iterator[Finding]:
+    def _about_comments(self, marks: Suppressions) -> Iterator[Finding]:
         """Yield a finding for each suppression that silenced nothing."""
+        from torchlint.finding import Finding, Fix
+
         ran = frozenset(self.rules.codes) - self.failed
         for unused in marks.unused(ran, self.rules.complete and not self.failed):
             where = "in this file" if unused.mark.kind == "ignore-file" else "here"
             message = f"{unused.what} suppresses nothing {where}: remove it"
             fix = Fix.exact("Remove the unused suppression", (unused.edit,))
             yield Finding(UNUSED, unused.span, message, fix)
+
+
+def _some(codes: list[str]) -> str:
+    """Name a few codes, and how many more there are."""
+    more = f" and {len(codes) - FEW} more" if len(codes) > FEW else ""
+    return ", ".join(codes[:FEW]) + more

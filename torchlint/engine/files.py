@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from torchlint.config import Settings
@@ -37,7 +38,8 @@ class _Search:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.found: dict[str, None] = {}
+        self.found: dict[str, bool] = {}
+        """Whether each file is a link, by its path."""
         self.errors: list[str] = []
         self.patterns: dict[int, Patterns] = {}
 
@@ -56,19 +58,17 @@ class _Search:
         elif not stat.S_ISREG(mode):
             self.errors.append(f"{path} is no file that can be read twice")
         elif path.suffix != ".pyi":
-            self.found[str(path)] = None
+            self.found[str(path)] = path.is_symlink()
 
     def unique(self) -> tuple[Path, ...]:
         """Give each file once: a link to a file that is there itself is left out."""
-        real = {path for path in self.found if not os.path.islink(path)}  # noqa: PTH114
-        targets = {os.path.realpath(path) for path in real}
-        links: dict[str, str] = {}
-        for path in self.found.keys() - real:
-            target = os.path.realpath(path)
-            if target not in targets:
-                links[target] = min(path, links.get(target, path))
-        by_place = {os.path.realpath(path): path for path in sorted(real, reverse=True)}
-        return tuple(sorted(Path(path) for path in (*by_place.values(), *links.values())))
+        real_path = cache(os.path.realpath)
+        by_place: dict[str, str] = {}
+        for is_link, path in sorted((is_link, path) for path, is_link in self.found.items()):
+            folder, name = os.path.split(path)
+            place = real_path(path) if is_link else os.path.join(real_path(folder), name)  # noqa: PTH118
+            by_place.setdefault(place, path)
+        return tuple(sorted(map(Path, by_place.values())))
 
     def _walk(self, top: str, settings: Settings) -> None:
         """Collect the files below a folder; links to folders are not followed.
@@ -107,7 +107,7 @@ class _Search:
             self.errors.append(_out_of_reach(Path(path), error))
             return
         if stat.S_ISREG(mode):
-            self.found[path] = None
+            self.found[path] = entry.is_symlink()
 
     def _left_out(
         self, entry: os.DirEntry[str], is_folder: bool, settings: Settings, ignored: Ignored

@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from pathlib import Path
+from typing import Final
 
 from torchlint.config import Settings
 from torchlint.registry.selection import covers
 
 __all__ = ["Patterns", "excluded_by", "ignored_here"]
+
+_WILD: Final = frozenset("*?[")
 
 
 class Patterns:
@@ -20,13 +23,16 @@ class Patterns:
     def __init__(self, patterns: Iterable[str], root: Path) -> None:
         self.root = str(root)
         globs = [pattern.rstrip("/").removeprefix("./") for pattern in patterns]
-        self._names = _any_of(glob for glob in globs if "/" not in glob)
+        named = [glob for glob in globs if "/" not in glob]
+        self._names = frozenset(glob for glob in named if _WILD.isdisjoint(glob))
+        self._globs = _any_of(glob for glob in named if glob not in self._names)
         placed = [glob for glob in globs if "/" in glob]
         self._places = _any_of([*placed, *(glob.removeprefix("**/") for glob in placed)])
 
     def match(self, path: str) -> bool:
         """Whether any of the patterns speaks of a path."""
-        if self._names is not None and self._names.match(os.path.basename(path)):  # noqa: PTH119
+        name = os.path.basename(path)  # noqa: PTH119
+        if name in self._names or (self._globs is not None and self._globs.match(name)):
             return True
         if self._places is None:
             return False

@@ -31,12 +31,16 @@ class Project:
         self.isolated = isolated
         self.config_file = config_file
         self._settings: dict[Path, Settings] = {}
+        self._folders: dict[Path, Settings] = {}
         self._selections: dict[int, Selection] = {}
 
     def settings(self, path: Path) -> Settings:
         """Give the settings that hold for a file or folder."""
-        path = path.absolute()
-        return self._of_folder(path if path.is_dir() else path.parent)
+        if path not in self._settings:
+            absolute = path.absolute()
+            folder = absolute if absolute.is_dir() else absolute.parent
+            self._settings[path] = self._of_folder(folder)
+        return self._settings[path]
 
     def selection(self, path: Path) -> Selection:
         """Give the rules that the settings of a file or folder select."""
@@ -47,15 +51,15 @@ class Project:
 
     def _of_folder(self, folder: Path) -> Settings:
         """Give the settings of a folder: those of its parent unless it has files of its own."""
-        if folder not in self._settings:
+        if folder not in self._folders:
             own = any((folder / name).is_file() for name in ("torchlint.toml", "pyproject.toml"))
             if own or folder.parent == folder:
-                self._settings[folder] = load(
+                self._folders[folder] = load(
                     folder,
                     self.overrides,
                     isolated=self.isolated,
                     config_file=self.config_file,
                 )
             else:
-                self._settings[folder] = self._of_folder(folder.parent)
-        return self._settings[folder]
+                self._folders[folder] = self._of_folder(folder.parent)
+        return self._folders[folder]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torchlint.finding import Finding
-from torchlint.source import Source
+if TYPE_CHECKING:
+    from torchlint.finding import Finding
+    from torchlint.source import Source
 
 __all__ = ["FileResult", "FixResult"]
 

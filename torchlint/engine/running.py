@@ -6,23 +6,22 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from torchlint.config import Settings
-from torchlint.engine.answers import Accept
-from torchlint.engine.checking import check_bytes, check_source, matters
-from torchlint.engine.fixing import fix_source, unchanged
-from torchlint.engine.grading import applies
-from torchlint.engine.project import Project
+from torchlint.engine.relevance import matters
 from torchlint.engine.results import FileResult, FixResult
-from torchlint.notebook import read_source
+from torchlint.notebook import is_notebook, read_source
 from torchlint.registry import RegistryError, Selection
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
+    from torchlint.engine.answers import Accept
     from torchlint.engine.cache import Cache
-    from torchlint.engine.workers import Workers
+    from torchlint.engine.project import Project
+    from torchlint.engine.workers import Died, Workers
 
 __all__ = ["check_paths", "fix_paths"]
 
@@ -37,15 +36,17 @@ def check_paths(
     project: Project,
     *,
     jobs: int | None = None,
+    file_timeout: float = 0,
     cache_dir: Path | None = None,
 ) -> Iterator[FileResult]:
     """Check files and give one result for each, in the order of `files`.
 
     `jobs` is the number of processes, by default one for each processor; the workers start before
-    this function returns, so start threads (a progress bar) afterwards. `cache_dir` is where
-    results are kept; None keeps none.
+    this function returns, so start threads (a progress bar) afterwards. A file that takes more
+    than `file_timeout` seconds of computing is given up with an error; 0 is no limit. `cache_dir`
+    is where results are kept; None keeps none.
     """
-    return _Batch(_Checks(), files, project, cache_dir).start(jobs)
+    return _Batch(_Checks(), files, project, file_timeout, cache_dir).start(jobs)
 
 
 def fix_paths(
@@ -53,6 +54,7 @@ def fix_paths(
     project: Project,
     *,
     jobs: int | None = None,
+    file_timeout: float = 0,
     cache_dir: Path | None = None,
     accept: Accept | None = None,
 ) -> Iterator[FixResult]:
@@ -61,7 +63,7 @@ def fix_paths(
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
     With `jobs=1` each file is fixed when its result is asked for; `accept` is that of `fix_source`.
     """
-    return _Batch(_Fixes(accept), files, project, cache_dir).start(jobs)
+    return _Batch(_Fixes(accept), files, project, file_timeout, cache_dir).start(jobs)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class _Kind(ABC, Generic[R]):
 
 class _Checks(_Kind[FileResult]):
     def do(self, job: _Job) -> FileResult:
+        from torchlint.engine.checking import check_source
+
         return check_source(job.source, job.rules, job.settings)
 
     def from_check(self, result: FileResult, settings: Settings) -> FileResult:
@@ -120,9 +124,14 @@ class _Fixes(_Kind[FixResult]):
         self.accept = accept
 
     def do(self, job: _Job) -> FixResult:
+        from torchlint.engine.fixing import fix_source
+
         return fix_source(job.source, job.rules, job.settings, self.accept)
 
     def from_check(self, result: FileResult, settings: Settings) -> FixResult | None:
+        from torchlint.engine.fixing import unchanged
+        from torchlint.engine.grading import applies
+
         due = any(applies(finding, settings) for finding in result.findings)
         return None if due else unchanged(result)
 
@@ -144,18 +153,35 @@ class _Batch(Generic[R]):
     """The files of one run: what is known at once, and what has to be parsed."""
 
     def __init__(
-        self, kind: _Kind[R], files: Sequence[Path], project: Project, cache_dir: Path | None
+        self,
+        kind: _Kind[R],
+        files: Sequence[Path],
+        project: Project,
+        limit: float,
+        cache_dir: Path | None,
     ) -> None:
         self.kind: _Kind[R] = kind
+        self.limit = limit
         self.project = project
-        self.cache = _cache(cache_dir, project)
+        self.cache_dir = cache_dir
         self.told: set[str] = set()
         self.jobs: list[_Job] = []
-        self.plan: list[R | int] = [self._prepared(path) for path in files]
+        self.plan: list[R | int] = [self._planned(path) for path in files]
 
     def start(self, processes: int | None) -> Iterator[R]:
         """Start the work and give the results in order."""
         return self._in_order(self._started(processes))
+
+    def _planned(self, path: Path) -> R | int:
+        """Prepare a file: a notebook takes its time already when it is read."""
+        if not is_notebook(str(path)):
+            return self._prepared(path)
+        from torchlint.engine.timelimit import within
+
+        def given_up(said: str) -> R | int:
+            return self._known(FileResult(str(path), None, errors=(said,)))
+
+        return within(self.limit, str(path), lambda: self._prepared(path), given_up)
 
     def _prepared(self, path: Path) -> R | int:
         """Give the result of a file, or the number of the job that will have it."""
@@ -168,6 +194,8 @@ class _Batch(Generic[R]):
         try:
             source = read_source(data, str(path))
         except SourceError:
+            from torchlint.engine.checking import check_bytes
+
             return self._known(check_bytes(data, str(path), rules, settings))
         if not matters(source.text, rules):
             return self._known(FileResult(source.path, source))
@@ -178,6 +206,15 @@ class _Batch(Generic[R]):
             return result
         self.jobs.append(_Job(source, rules, settings, key))
         return len(self.jobs) - 1
+
+    @cached_property
+    def cache(self) -> Cache | None:
+        """Where results are kept: read when there is one to look for."""
+        if self.cache_dir is None:
+            return None
+        from torchlint.engine.cache import Cache
+
+        return Cache(self.cache_dir, self.project.registry)
 
     def _known(self, result: FileResult) -> R:
         known = self.kind.from_check(result, Settings())
@@ -196,9 +233,19 @@ class _Batch(Generic[R]):
         return ((number, self._do(number)) for number in range(len(self.jobs)))
 
     def _do(self, number: int) -> R:
-        return self.kind.do(self.jobs[number])
+        job = self.jobs[number]
+
+        def given_up(said: str) -> R:
+            return self._known(FileResult(job.source.path, job.source, errors=(said,)))
+
+        from torchlint.engine.timelimit import within
+
+        return within(self.limit, job.source.path, lambda: self.kind.do(job), given_up)
 
     def _packed(self, number: int) -> R:
+        from torchlint.engine.timelimit import end_process_after
+
+        end_process_after(self.limit)
         return self.kind.packed(self._do(number))
 
     def _unpacked(self, workers: Workers[R]) -> Iterator[tuple[int, R]]:
@@ -207,13 +254,21 @@ class _Batch(Generic[R]):
         for number, result in workers.results():
             source = self.jobs[number].source
             if isinstance(result, Died):
-                said = (
-                    f"INTERNAL ERROR: the process that looked at {source.path} {result.how}; "
-                    "the file was left out; please report"
-                )
+                said = self._of_death(source, result)
                 yield number, self._known(FileResult(source.path, source, errors=(said,)))
             else:
                 yield number, self.kind.unpacked(result, source)
+
+    def _of_death(self, source: Source, died: Died) -> str:
+        """Say why a process was lost."""
+        from torchlint.engine.timelimit import FINAL, words
+
+        if died.signal == FINAL:
+            return words(source.path, self.limit)
+        return (
+            f"INTERNAL ERROR: the process that looked at {source.path} {died.how}; "
+            "the file was left out; please report"
+        )
 
     def _import_all(self) -> None:
         """Import once, before forking, what every process needs."""
@@ -234,7 +289,7 @@ class _Batch(Generic[R]):
                 come[number] = result
                 self._keep(number, result)
             yield self._once(come.pop(planned))
-        if self.cache is not None:
+        if self.jobs and self.cache is not None:
             self.cache.save()
 
     def _keep(self, number: int, result: R) -> None:
@@ -247,11 +302,3 @@ class _Batch(Generic[R]):
         fresh = tuple(error for error in result.errors if error not in self.told)
         self.told.update(fresh)
         return result if fresh == result.errors else replace(result, errors=fresh)
-
-
-def _cache(folder: Path | None, project: Project) -> Cache | None:
-    if folder is None:
-        return None
-    from torchlint.engine.cache import Cache
-
-    return Cache(folder, project.registry)

@@ -20,10 +20,9 @@ _DEFAULTS: Final = {"about": ("torch",), "since": (1, 0), "default": True}
 _PARTS: Final = ("about", "needs", "since", "default")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 _QUOTES: Final = '"' * 3
-_BODY: Final = re.compile(r"^class \w+\((?:\w+\.)?Rule\):\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
-_PART: Final = re.compile(
-    r"^    (about|needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)", re.MULTILINE
-)
+# Both begin with plain text, which `re` finds much sooner than a `^`.
+_BODY: Final = re.compile(r"\nclass \w+\((?:\w+\.)?Rule\):((?:\n(?:[ \t].*|(?=\n)))*)")
+_PART: Final = re.compile(r"\n    (about|needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)")
 
 
 class RegistryError(Exception):

@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING
 
 from torchlint.finding import Finding, Fix, Safety
-from torchlint.report.card import Card
 from torchlint.source import Part, Position, Source
 
-__all__ = ["Entry", "Measured", "Report"]
+if TYPE_CHECKING:
+    from torchlint.report.card import Card
+    from torchlint.report.gain import Measured
 
-_AFTERWORDS: Final = {
-    "SAME": ", no measurable difference",
-    "SLOWER": ", slower",
-    "DIFFERENT": ", other numbers",
-    "UNSURE": ", too noisy to tell",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What fixing a rule's findings gained in this very script."""
-
-    verdict: str
-    device: str
-    ratio: float
-    """The step time of the original over that of the fixed script."""
-    low: float
-    high: float
-    safety: Safety
-    """The least safety among the fixes that were made."""
-    findings: int = 1
-    """How many findings were fixed together."""
-
-    @property
-    def share(self) -> float | None:
-        """The share of a step that the findings cost, None where that could not be told."""
-        if self.verdict in ("DIFFERENT", "UNSURE"):
-            return None
-        return 0.0 if self.verdict == "SAME" else 1 - 1 / self.ratio
-
-    @property
-    def words(self) -> str:
-        """The result in a few words, with its device."""
-        together = f", all {self.findings} together" if self.findings > 1 else ""
-        return (
-            f"measured {self.ratio:.2f}x on {self.device}{together}"
-            f"{_AFTERWORDS.get(self.verdict, '')}"
-        )
+__all__ = ["Entry"]
 
 
 @dataclass(frozen=True)
@@ -119,25 +82,3 @@ class Entry:
         cell = self.part.cell
         where = "" if cell is None else f"cell {cell}, line {self.start.row}: "
         return f"{where}{self.message}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that a run found, in order."""
-
-    entries: tuple[Entry, ...]
-    files: int = 0
-    """How many files were looked at."""
-    failed: bool = False
-    """Whether the run itself failed somewhere."""
-    quiet: bool = False
-    """Whether text formats leave out the last line."""
-    hidden: tuple[str, ...] = ()
-    """What to say of findings that are left out: a line for each reason."""
-
-    def by_path(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Give each path that has findings, with them."""
-        groups: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            groups.setdefault(entry.path, []).append(entry)
-        yield from groups.items()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from torchlint.report.entry import Report
-from torchlint.report.paint import Paint
+if TYPE_CHECKING:
+    from torchlint.report.paint import Paint
+    from torchlint.report.report import Report
 
 __all__ = ["BRIEF", "STATISTICS", "TEXT", "render"]
 

@@ -2,94 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from torchlint.finding import Fix, Note
-from torchlint.report.entry import Entry, Report
-from torchlint.report.escape import printable
-from torchlint.report.excerpt import Excerpt, Label, gutter_width
-from torchlint.report.fixdiff import FixDiff
-from torchlint.report.header import heading
-from torchlint.report.paint import Paint
 from torchlint.report.summary import summary
-from torchlint.report.wrapping import wrapped
 
-__all__ = ["full", "question"]
+if TYPE_CHECKING:
+    from torchlint.report.paint import Paint
+    from torchlint.report.report import Report
+
+__all__ = ["full"]
 
 
 def full(report: Report, paint: Paint) -> str:
     """Give every finding in full and a last line that says what to do next."""
-    blocks = ["\n".join(_block(entry, paint)) + "\n" for entry in report.entries]
-    return "\n".join([*blocks, *summary(report, paint)])
+    return "\n".join([*_blocks(report, paint), *summary(report, paint)])
 
 
-def _block(entry: Entry, paint: Paint) -> Iterator[str]:
-    source = entry.source
-    diff = FixDiff(source, entry.fix) if entry.fix else None
-    excerpt = Excerpt.of(source, entry.finding.span)
-    widest = gutter_width(excerpt.last_row, diff.last_row if diff else 1)
-    inside, apart = _notes(entry, excerpt, paint, widest)
-    excerpt = replace(excerpt, labels=tuple(inside))
-    others = [(note, Excerpt.of(source, note.span, "-", context=0)) for note in apart]
-    gutter = max([widest, *(gutter_width(made.last_row) for _, made in others)])
-    yield from heading(entry, paint)
-    yield from excerpt.lines(paint, gutter, paint.mark)
-    for note, made in others:
-        at = f"{printable(entry.path)}:{source.part(note.span).place}"
-        yield from _told("note:", paint.note, f"{at}: {printable(note.message)}", paint)
-        yield from made.lines(paint, gutter, paint.note)
-    if entry.fix is not None and diff is not None:
-        yield from _advice(entry.fix, paint)
-        yield from diff.lines(paint, gutter)
+def _blocks(report: Report, paint: Paint) -> Iterator[str]:
+    if report.entries:
+        from torchlint.report.block import block
 
-
-def _notes(
-    entry: Entry, excerpt: Excerpt, paint: Paint, gutter: int
-) -> tuple[list[Label], list[Note]]:
-    """Give the notes that are shown in the excerpt, and those that need one of their own."""
-    inside: list[Label] = []
-    apart: list[Note] = []
-    for note in entry.finding.notes:
-        part = entry.source.part(note.span)
-        label = Label(part.start, part.end, printable(note.message))
-        same = part.source == excerpt.source and part.cell == entry.part.cell
-        if same and excerpt.takes(label, paint, gutter):
-            inside.append(label)
-        else:
-            apart.append(note)
-    return inside, apart
-
-
-def question(entry: Entry, paint: Paint) -> str:
-    """Give a finding with the whole diff of its fix."""
-    assert entry.fix is not None
-    diff = FixDiff(entry.source, entry.fix, whole=True)
-    lines = [*heading(entry, paint), *_advice(entry.fix, paint)]
-    return "\n".join(["", *lines, *diff.lines(paint, gutter_width(diff.last_row))])
-
-
-def _advice(fix: Fix, paint: Paint) -> Iterator[str]:
-    """Give what a fix does, and how safe it is."""
-    title = printable(fix.title)
-    because = f": {printable(fix.because)}" if fix.because else ""
-    safety = f"({fix.safety.word}{because})"
-    if paint.width is None or len(f"help: {title} {safety}") <= paint.width:
-        yield f"{paint.help('help:')} {title} {paint.warn(safety)}"
-        return
-    yield from _told("help:", paint.help, title, paint)
-    yield from map(paint.warn, wrapped(safety, paint.width, _HANGING))
-
-
-def _told(word: str, style: Callable[[str], str], text: str, paint: Paint) -> Iterator[str]:
-    """Give a sentence behind a word; what does not fit hangs below it."""
-    if paint.width is None:
-        yield f"{style(word)} {text}"
-        return
-    first, *rest = wrapped(text, paint.width, _HANGING) or [""]
-    yield f"{style(word)} {first.lstrip()}"
-    yield from rest
-
-
-_HANGING: Final = len("help: ")
+        for entry in report.entries:
+            yield "\n".join(block(entry, paint)) + "\n"

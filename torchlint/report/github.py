@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.escape import github_message, github_property
 from torchlint.report.header import plain_header
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 
 __all__ = ["github"]
 

@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.identity import fingerprints, relative_path
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
 
 __all__ = ["gitlab"]

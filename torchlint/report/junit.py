@@ -7,9 +7,10 @@ from pathlib import PurePath
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 
 __all__ = ["junit"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.header import header
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.report.summary import summary
 
 __all__ = ["concise", "grouped"]

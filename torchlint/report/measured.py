@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from torchlint.finding import Safety
-from torchlint.report.entry import Entry, Measured
+from torchlint.report.entry import Entry
+from torchlint.report.gain import Measured
 
 __all__ = ["MeasuredError", "MeasuredReport", "read_measured"]
 

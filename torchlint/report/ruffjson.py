@@ -8,9 +8,11 @@ from typing import Any
 
 from torchlint.edit import Span
 from torchlint.finding import Fix
-from torchlint.report.entry import Entry, Measured, Report
+from torchlint.report.entry import Entry
+from torchlint.report.gain import Measured
 from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.source import Position, Source
 
 __all__ = ["as_json", "as_json_lines", "dumps"]

@@ -10,9 +10,10 @@ from torchlint import __version__
 from torchlint.edit import Span
 from torchlint.finding import Fix
 from torchlint.report.card import Card
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
 from torchlint.source import Part
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from torchlint.report.entry import Entry, Report
+from torchlint.report.entry import Entry
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import summary
 

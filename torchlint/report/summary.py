@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from torchlint.finding import Safety
-from torchlint.report.entry import Report
-from torchlint.report.paint import Paint
+if TYPE_CHECKING:
+    from torchlint.report.paint import Paint
+    from torchlint.report.report import Report
 
 __all__ = ["plural", "summary"]
 
@@ -37,6 +37,8 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
 
 
 def _next(report: Report) -> str:
+    from torchlint.finding import Safety
+
     fixable = [entry.fix for entry in report.entries if entry.fix and entry.fixable]
     more = sum(entry.withheld for entry in report.entries)
     unsafe = any(fix.safety is Safety.UNSAFE for fix in fixable)
