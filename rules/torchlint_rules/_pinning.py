@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import CallSite, Kind, Part, Script, State, Trait
 
-__all__ = ["available", "hands_out_tensors", "may_pin", "unpinned"]
+__all__ = ["Held", "available", "held", "may_pin", "unpinned"]
 
 _PIN: Final = ("pin_memory", 7)
 _COLLATE: Final = ("collate_fn", 6)
@@ -26,6 +27,15 @@ _DICTS: Final = (
 )
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
+
+
+class Held(Enum):
+    """What a part of a batch is."""
+
+    TENSOR = 1
+    UNSHOWN = 2
+    """A tensor, unless a function out of sight makes objects of a class of its own."""
+    OTHER = 3
 
 
 def unpinned(script: Script) -> Iterator[CallSite]:
@@ -140,31 +150,58 @@ def may_pin(loader: CallSite) -> bool:
     return not (given.equals(False) or given.equals(None))
 
 
-def hands_out_tensors(script: Script, part: Part, moved: cst.BaseExpression) -> bool:
-    """Whether a part of a batch that has `to` or `cuda`, moved here, is surely a plain tensor."""
+def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
+    """Say what a part of a batch that has `to` or `cuda`, moved here, is."""
     loader = script.call(part.loader)
     makers = _collate(script, loader)
     if makers is None:
         if loader.argument(*_COLLATE).state is not State.ABSENT:
-            return False
+            return Held.UNSHOWN if part.steps else Held.OTHER
         collated = not loader.argument("batch_size", 1).equals(None)
-        return bool(part.steps) or (collated and not script.imports("transformers"))
-    if part.steps and isinstance(moved, cst.Name):
-        if not any(_function(script, one) or _is_torchs(script, one) for one in makers):
-            return script.batches.shows_tensor(part.place, moved.value)
-    return bool(makers) and all(_tensor_from(script, one, part) for one in makers)
+        sure = bool(part.steps) or (collated and not script.imports("transformers"))
+        return Held.TENSOR if sure else Held.OTHER
+    found = {_held_by(script, one, part, moved) for one in makers}
+    return max(found, key=lambda each: each.value, default=Held.OTHER)
 
 
-def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> bool:
-    """Whether a collate function puts a tensor where a part is taken from."""
+def _held_by(
+    script: Script, collate: cst.BaseExpression, part: Part, moved: cst.BaseExpression
+) -> Held:
+    """Say what a collate function puts where a part is taken from."""
+    if not _function(script, collate) and not _is_torchs(script, collate):
+        if not part.steps or _is_own_class(script, collate):
+            return Held.OTHER
+        shown = isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
+        return Held.TENSOR if shown else Held.UNSHOWN
+    return _tensor_from(script, collate, part)
+
+
+def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:
+    return isinstance(script.definition(collate), cst.ClassDef)
+
+
+def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
+    """Say what a collate function that is in sight, or known, puts where a part is taken from."""
     name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
     if name in _DICTS:
-        return bool(part.steps)
-    function = script.definition(collate)
+        return Held.TENSOR if part.steps else Held.OTHER
+    function = _function(script, collate)
     returned: list[cst.BaseExpression] = []
     if isinstance(collate, cst.Lambda):
         returned = [collate.body]
-    elif isinstance(function, cst.FunctionDef):
+    elif function is not None:
         returned = script.functions.returns(function)
-    made = [value for one in returned for value in script.origins.of(one, part.steps).values]
-    return bool(made) and all(script.kind(value) in _TENSORS for value in made)
+    origins = [script.origins.of(one, part.steps) for one in returned]
+    made = [value for origin in origins for value in origin.values]
+    if made and all(script.kind(value) in _TENSORS for value in made):
+        return Held.TENSOR
+    if not part.steps or not returned or any(_is_other(script, value) for value in made):
+        return Held.OTHER
+    return Held.UNSHOWN
+
+
+def _is_other(script: Script, value: cst.BaseExpression) -> bool:
+    """Whether a value is surely no tensor: an object of a class of this file, a list, a number."""
+    if script.functions.instance_of(value) is not None:
+        return True
+    return script.kind(value) not in (*_TENSORS, Kind.UNKNOWN)

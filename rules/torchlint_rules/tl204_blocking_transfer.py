@@ -7,13 +7,15 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Heat, Move, Part, Rule, Safety, Script
-from torchlint_rules._pinning import available, hands_out_tensors, may_pin, unpinned
+from torchlint.api import Finding, Fix, Heat, Move, Part, Rule, Safety, Script
+from torchlint_rules._hostwrites import is_written_after
+from torchlint_rules._onealine import line_of, one_a_line
+from torchlint_rules._pinning import Held, available, held, may_pin, unpinned
 
-_WIDTH: Final = 100
 _POSITION: Final = {"cuda": 1, "to": 2}
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks whose loaders give batches that are on the device already."""
+_OWN_CLASS: Final = "if the collate function makes objects, their method has to know the argument"
 
 
 class BlockingTransfer(Rule):
@@ -60,7 +62,17 @@ class BlockingTransfer(Rule):
               for samples, targets in others:
             -     targets = Variable(targets.cuda())
             +     targets = Variable(targets.cuda(non_blocking=True))
-                  model(samples.cuda(), targets)
+                  model(samples, targets)
+            """,
+        "what a collate function out of sight puts into a batch: unsafe": """
+              from torch.utils.data import DataLoader
+              from mine import Images, collate, model
+              loader = DataLoader(Images(), collate_fn=collate, pin_memory=True)
+              for images, targets in loader:
+            -     images = [image.to("cuda") for image in images]
+            +     images = [image.to("cuda", non_blocking=True) for image in images]
+            -     model(images, targets["boxes"].cuda())
+            +     model(images, targets["boxes"].cuda(non_blocking=True))
             """,
         "batches of a pinned loader, by `to` and by `cuda`": """
               import torch
@@ -154,6 +166,45 @@ class BlockingTransfer(Rule):
             +             x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)
                       model(x, y)
               evaluate(DataLoader(Images(), pin_memory=args.cuda))
+            """,
+        "each entry of a batch, and what an inner function or a generator hands on": """
+              import torch
+              from torch.utils.data import DataLoader
+              from mine import Images, model
+              device = torch.device("cuda")
+              loader = DataLoader(Images(), batch_size=32, pin_memory=True)
+              for batch in loader:
+                  for name in batch.keys():
+            -         batch[name] = batch[name].to(device)
+            +         batch[name] = batch[name].to(device, non_blocking=True)
+                  model(**batch)
+              for batch in loader:
+            -     x, y = map(lambda part: part.cuda(), batch)
+            +     x, y = map(lambda part: part.cuda(non_blocking=True), batch)
+                  model(x, y)
+              def forever(loader):
+                  while True:
+                      for batch in loader:
+                          yield batch
+              batches = forever(loader)
+              for step in range(1000):
+                  batch = next(batches)
+            -     batch["x"] = batch["x"].to(device)
+            -     batch["y"] = batch["y"].to(device)
+            +     batch["x"] = batch["x"].to(device, non_blocking=True)
+            +     batch["y"] = batch["y"].to(device, non_blocking=True)
+                  model(**batch)
+            """,
+        "an evaluation now and then, whose network is out of sight": """
+              from torch.utils.data import DataLoader
+              from mine import Images, model, report
+              loader, others = DataLoader(Images(), pin_memory=True), DataLoader(Images(), pin_memory=True)
+              for step, x in enumerate(loader):
+                  model(x.cuda(non_blocking=True)).backward()
+                  if step % 500 == 0:
+                      for sample in others:
+            -             report(sample.cuda())
+            +             report(sample.cuda(non_blocking=True))
             """,
         "batches by next()": """
               from torch.utils.data import DataLoader
@@ -327,11 +378,25 @@ class BlockingTransfer(Rule):
             for batch in DataLoader(Images(), collate_fn=Batch, pin_memory=True):
                 model(batch.to("cuda").x)
             """,
-        "what a collate function out of sight gives may be of any class": """
+        "the whole of what a collate function out of sight gives may be of any class": """
             from torch.utils.data import DataLoader
             from mine import Images, collate, model
-            for samples, targets in DataLoader(Images(), collate_fn=collate, pin_memory=True):
-                model(samples.to("cuda"), targets)
+            for samples in DataLoader(Images(), collate_fn=collate, pin_memory=True):
+                model(samples.to("cuda"))
+            """,
+        "a collate function gives an object of the file's own class": """
+            import torch
+            from torch.utils.data import DataLoader
+            from mine import Images, model
+            class Padded:
+                def __init__(self, items):
+                    self.x = torch.stack(items)
+                def to(self, device):
+                    return self.x.to(device)
+            def collate(items):
+                return Padded(items), len(items)
+            for padded, n in DataLoader(Images(), collate_fn=collate, pin_memory=True):
+                model(padded.to("cuda"))
             """,
         "the encoding of a tokenizer as a whole: older versions know no `non_blocking`": """
             import torch
@@ -396,19 +461,22 @@ class BlockingTransfer(Rule):
         due: set[int] | None = None
         for call in script.method_calls("to", "cuda"):
             move = script.moves.move(call)
-            if move is None or _is_decided(script, call) or script.heat(call) is Heat.COLD:
+            if move is None or _is_decided(script, call):
                 continue
             parts = script.parts.of(move.moved)
-            if not parts or not all(_is_plain(script, part, move.moved) for part in parts):
+            if not parts or any(_is_rare(script, part, call) for part in parts):
+                continue
+            holds = {held(script, part, move.moved) for part in parts}
+            if Held.OTHER in holds:
                 continue
             if due is None:
                 due = {id(site.node) for site in unpinned(script)}
             pinned = any(may_pin(script.call(part.loader)) for part in parts)
             if not pinned and not any(id(part.loader) in due for part in parts):
                 continue
-            if not _is_written_after(script, move):
-                wait = _Wait(move, _value(script, move), pinned)
-                lines.setdefault(id(_line(script, call)), []).append(wait)
+            if not is_written_after(script, move):
+                wait = _Wait(move, _value(script, move), pinned, Held.UNSHOWN not in holds)
+                lines.setdefault(id(line_of(script, call)), []).append(wait)
         for waits in lines.values():
             yield self._finding(script, waits)
 
@@ -431,22 +499,13 @@ class _Wait(NamedTuple):
     move: Move
     value: str | None
     pinned: bool
+    is_tensor: bool
+    """Whether the file shows that what moves is a tensor."""
 
 
 def _listed(names: list[str]) -> str:
     """Write names as a sentence does: `a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    """Give the small statement around a node, or the compound one whose header holds it."""
-    at = node
-    while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement)):
-        holder = script.parent(at)
-        if holder is None:
-            break
-        at = holder
-    return at
 
 
 def _is_decided(script: Script, call: cst.Call) -> bool:
@@ -457,44 +516,14 @@ def _is_decided(script: Script, call: cst.Call) -> bool:
     return site.has_splat or given is not None
 
 
-def _is_plain(script: Script, part: Part, moved: cst.BaseExpression) -> bool:
-    """Whether a part is a tensor that is taken from its loader again and again."""
-    if isinstance(part.place, cst.Call) and not any(True for _ in script.loops_around(part.place)):
-        return False
-    return hands_out_tensors(script, part, moved)
-
-
-def _is_written_after(script: Script, move: Move) -> bool:
-    """Whether the tensor on the host is written to behind the place where it is copied."""
-    root: cst.BaseExpression = move.moved
-    while isinstance(root, (cst.Subscript, cst.Attribute, cst.Call)):
-        root = root.func if isinstance(root, cst.Call) else root.value
-    if not isinstance(root, cst.Name):
+def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
+    """Whether a part is taken from its loader, or moved, but now and then."""
+    place = part.place
+    if isinstance(place, cst.Call) and not any(True for _ in script.loops_around(place)):
         return True
-    home = script.function(move.call) or script.tree.module
-    copied = script.scopes.reaching(root)
-    return any(
-        use.value == root.value
-        and script.tree.order(use) > script.tree.order(root)
-        and _is_written(script, use)
-        and any(binding in copied for binding in script.scopes.reaching(use))
-        for use in script.within(home, cst.Name)
-    )
-
-
-def _is_written(script: Script, use: cst.Name) -> bool:
-    """Whether a tensor is changed in place where its name stands."""
-    holder = script.parent(use)
-    if isinstance(holder, cst.AugAssign):
-        return holder.target is use
-    if isinstance(holder, cst.Subscript) and holder.value is use:
-        return isinstance(script.parent(holder), (cst.AssignTarget, cst.AugAssign))
-    return (
-        isinstance(holder, cst.Attribute)
-        and holder.attr.value.endswith("_")
-        and holder.attr.value != "requires_grad_"
-        and isinstance(script.parent(holder), cst.Call)
-    )
+    if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops_around(call)):
+        return script.heat(call, within=place) is Heat.COLD
+    return script.heat(call) is Heat.COLD
 
 
 def _value(script: Script, move: Move) -> str | None:
@@ -513,56 +542,14 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     imported = script.rewrite.importing("torch")
     if None in values or imported is None or script.framework != "none":
         return None
-    edits = _one_a_line(script, waits) or tuple(
+    given = {wait.move.call: f"non_blocking={wait.value}" for wait in waits}
+    edits = one_a_line(script, given) or tuple(
         edit
         for wait in waits
         for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
     )
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
     title = f"Pass non_blocking={waits[0].value}"
+    if not all(wait.is_tensor for wait in waits):
+        return Fix.unsafe(title, edits, needed, because=_OWN_CLASS)
     return Fix.exact(title, edits, needed)
-
-
-def _one_a_line(script: Script, waits: list[_Wait]) -> Edits | None:
-    """Part `x, y = x.cuda(), y.cuda()` into a line for each, where one would become too long."""
-    assign = _line(script, waits[0].move.call)
-    if len(waits) == 1 or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
-        return None
-    names, values = assign.targets[0].target, assign.value
-    if not isinstance(names, cst.Tuple) or not isinstance(values, cst.Tuple):
-        return None
-    indent = script.rewrite.indent_of(assign)
-    text = script.code(assign)
-    longer = sum(len(f", non_blocking={wait.value}") for wait in waits)
-    if len(indent) + len(text) + longer <= _WIDTH or "\n" in text or "\r" in text:
-        return None
-    if not script.rewrite.stands_alone(script.statement(assign)) or not _are_apart(
-        script, names, values
-    ):
-        return None
-    lines = []
-    for name, value in zip(names.elements, values.elements, strict=True):
-        span = script.span(value.value)
-        code = script.code(value.value)
-        for wait in reversed(waits):
-            call = script.span(wait.move.call)
-            if call in span:
-                at = call.end - 1 - span.start
-                comma = ", " if wait.move.call.args else ""
-                code = f"{code[:at]}{comma}non_blocking={wait.value}{code[at:]}"
-        lines.append(f"{script.code(name.value)} = {code}")
-    return script.rewrite.replace(assign, f"{script.rewrite.newline}{indent}".join(lines))
-
-
-def _are_apart(script: Script, names: cst.Tuple, values: cst.Tuple) -> bool:
-    """Whether assigning one after the other gives what assigning all at once does."""
-    targets = [each.value for each in names.elements]
-    if len(targets) != len(values.elements) or not all(isinstance(t, cst.Name) for t in targets):
-        return False
-    return not any(
-        used.value == target.value
-        for place, target in enumerate(targets)
-        for other, value in enumerate(values.elements)
-        for used in script.within(value.value, cst.Name)
-        if place != other and isinstance(target, cst.Name)
-    )

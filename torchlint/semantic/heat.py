@@ -35,6 +35,10 @@ _RARE: Final = re.compile(
     r"\w+_freq|\w+_every|every_\w+)",
     re.IGNORECASE,
 )
+_RANKS: Final = re.compile(
+    r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
+    re.IGNORECASE,
+)
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
@@ -96,7 +100,7 @@ class Heats:
             return Heat.COLD
         loop = self.batch_loop(node)
         if loop is not None:
-            return self._heat_below(node, loop.node)
+            return self.below(node, loop.node)
         return self._heat_of_callers(node, function)
 
     def _times(self, node: cst.CSTNode) -> bool:
@@ -136,10 +140,10 @@ class Heats:
             self._open.discard(id(function))
         if found != {Heat.HOT}:
             return Heat.COLD if found == {Heat.COLD} else Heat.UNKNOWN
-        return self._heat_below(node, function)
+        return self.below(node, function)
 
-    def _heat_below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Heat:
-        """Say whether nothing between a node and a loop around it makes it rare."""
+    def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Heat:
+        """Say whether nothing between a node and a loop or function around it makes it rare."""
         child: cst.CSTNode = node
         for at in self.tree.ancestors(node):
             if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
@@ -154,6 +158,34 @@ class Heats:
                 return Heat.COLD
             child = at
         return Heat.HOT
+
+    def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Whether nothing but a test of the process's rank stands between a node and each pass."""
+        child: cst.CSTNode = node
+        ranked = False
+        for at in self.tree.ancestors(node):
+            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
+                return False
+            if at is outer:
+                return ranked
+            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
+                if not self._asks_rank(at.test):
+                    return False
+                ranked = True
+            if isinstance(at, (cst.ExceptHandler, cst.Finally)):
+                return False
+            child = at
+        return False
+
+    def _asks_rank(self, test: cst.BaseExpression) -> bool:
+        """Whether a test asks for a rank and for nothing else that is rare."""
+        if isinstance(test, cst.BooleanOperation):
+            sides = [side for side in (test.left, test.right) if self.rare(side)]
+            return bool(sides) and all(map(self._asks_rank, sides))
+        if any(True for _ in self.tree.within(test, cst.BinaryOperation)):
+            return False
+        rare = [name for name in self._spoken(test) if _RARE.fullmatch(name)]
+        return bool(rare) and all(map(_RANKS.fullmatch, rare))
 
     # -- guards ---------------------------------------------------------------
 
@@ -228,9 +260,11 @@ class Heats:
         )
 
     def _speaks_of_rarity(self, test: cst.BaseExpression) -> bool:
+        return any(map(_RARE.fullmatch, self._spoken(test)))
+
+    def _spoken(self, test: cst.BaseExpression) -> list[str]:
         names = [name.value for name in self.tree.within(test, cst.Name)]
-        names += [node.attr.value for node in self.tree.within(test, cst.Attribute)]
-        return any(_RARE.fullmatch(name) for name in names)
+        return names + [node.attr.value for node in self.tree.within(test, cst.Attribute)]
 
     # -- early exits ----------------------------------------------------------
 

@@ -168,9 +168,11 @@ class Kinds:
             if self._is_batch(node.value):
                 return Kind.TENSOR
         if base in (Kind.MAPPING, Kind.SEQUENCE) and isinstance(node.value, cst.Name):
-            return _joined(
+            found = _joined(
                 [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
             )
+            by_name = conventional(node.value.value)
+            return by_name if found is Kind.UNKNOWN and by_name is Kind.LOADER else found
         if isinstance(node.value, cst.Call):
             index = _index(node)
             if index is not None:

@@ -339,9 +339,9 @@ class Script:
         """Whether code runs a network, itself or through functions of this file."""
         return self._loops.runs_module(region)
 
-    def heat(self, node: cst.CSTNode) -> Heat:
-        """Say whether a node runs in every pass of its batch loop."""
-        return self._heats.heat(node)
+    def heat(self, node: cst.CSTNode, within: LoopNode | None = None) -> Heat:
+        """Say whether a node runs in every pass of its batch loop, or of a loop around it."""
+        return self._heats.heat(node) if within is None else self._heats.below(node, within)
 
     def accumulations(self, role: Role) -> Iterator[Accumulation]:
         """Yield the hot additions of the batch loops with a role."""

@@ -1,0 +1,54 @@
+"""Writes on the host to a tensor whose copy to the device may still be under way."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from torchlint.api import Move, Script
+
+__all__ = ["is_written_after"]
+
+
+def is_written_after(script: Script, move: Move) -> bool:
+    """Whether the tensor on the host is written to behind the place where it is copied."""
+    root: cst.BaseExpression = move.moved
+    while isinstance(root, (cst.Subscript, cst.Attribute, cst.Call)):
+        root = root.func if isinstance(root, cst.Call) else root.value
+    if not isinstance(root, cst.Name):
+        return True
+    home = script.function(move.call) or script.tree.module
+    copied = script.scopes.reaching(root)
+    deep = _depth(script, root, move.moved)
+    return any(
+        use.value == root.value
+        and script.tree.order(use) > script.tree.order(root)
+        and _is_written(script, use, deep)
+        and any(binding in copied for binding in script.scopes.reaching(use))
+        for use in script.within(home, cst.Name)
+    )
+
+
+def _depth(script: Script, root: cst.Name, moved: cst.BaseExpression) -> int:
+    """Give how many keys lead from a container to the tensor that moves."""
+    outer, inner = script.parts.of(root), script.parts.of(moved)
+    return len(inner[0].steps) - len(outer[0].steps) if outer and inner else 0
+
+
+def _is_written(script: Script, use: cst.Name, deep: int) -> bool:
+    """Whether a tensor, so many keys deep, is changed in place where the name stands."""
+    at: cst.CSTNode = use
+    holder = script.parent(at)
+    keys = 0
+    while isinstance(holder, cst.Subscript) and holder.value is at:
+        at, holder, keys = holder, script.parent(holder), keys + 1
+    if isinstance(holder, cst.AugAssign):
+        return holder.target is at and keys >= deep
+    if isinstance(holder, cst.AssignTarget):
+        return keys > deep
+    return (
+        keys >= deep
+        and isinstance(holder, cst.Attribute)
+        and holder.attr.value.endswith("_")
+        and holder.attr.value != "requires_grad_"
+        and isinstance(script.parent(holder), cst.Call)
+    )

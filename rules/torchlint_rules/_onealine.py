@@ -1,0 +1,70 @@
+"""Assignments of several values at once, parted into a line for each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Script
+
+__all__ = ["line_of", "one_a_line"]
+
+_WIDTH: Final = 100
+
+
+def line_of(script: Script, node: cst.CSTNode) -> cst.CSTNode:
+    """Give the small statement around a node, or the compound one whose header holds it."""
+    at = node
+    while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement)):
+        holder = script.parent(at)
+        if holder is None:
+            break
+        at = holder
+    return at
+
+
+def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
+    """Part `x, y = x.cuda(), y.cuda()` into a line for each, where one would become too long.
+
+    `given` has the argument that each call gets.
+    """
+    assign = line_of(script, next(iter(given)))
+    if len(given) == 1 or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return None
+    names, values = assign.targets[0].target, assign.value
+    if not isinstance(names, cst.Tuple) or not isinstance(values, cst.Tuple):
+        return None
+    indent = script.rewrite.indent_of(assign)
+    text = script.code(assign)
+    longer = sum(len(f", {argument}") for argument in given.values())
+    if len(indent) + len(text) + longer <= _WIDTH or "\n" in text or "\r" in text:
+        return None
+    if not script.rewrite.stands_alone(script.statement(assign)) or not _are_apart(
+        script, names, values
+    ):
+        return None
+    lines = []
+    for name, value in zip(names.elements, values.elements, strict=True):
+        span = script.span(value.value)
+        code = script.code(value.value)
+        for call, argument in reversed(given.items()):
+            if script.span(call) in span:
+                at = script.span(call).end - 1 - span.start
+                code = f"{code[:at]}{', ' if call.args else ''}{argument}{code[at:]}"
+        lines.append(f"{script.code(name.value)} = {code}")
+    return script.rewrite.replace(assign, f"{script.rewrite.newline}{indent}".join(lines))
+
+
+def _are_apart(script: Script, names: cst.Tuple, values: cst.Tuple) -> bool:
+    """Whether assigning one after the other gives what assigning all at once does."""
+    targets = [each.value for each in names.elements]
+    if len(targets) != len(values.elements) or not all(isinstance(t, cst.Name) for t in targets):
+        return False
+    return not any(
+        used.value == target.value
+        for place, target in enumerate(targets)
+        for other, value in enumerate(values.elements)
+        for used in script.within(value.value, cst.Name)
+        if place != other and isinstance(target, cst.Name)
+    )
