@@ -7,8 +7,8 @@ stopped for a while uses it up. Three things end work that takes more, each wher
   sees signals between two of its own steps, so code in another language is left to its end.
 - A process of `Workers` has nothing to lose but the file it is at: a second timer ends it a while
   later, in whatever code it is, and another process takes its place.
-- In another thread, as in the language server, there are no signals: a timer of a third thread
-  raises `Overdue` there. It counts seconds of the clock.
+- In another thread, as in the language server, there are no signals: a third thread looks at what
+  the process has computed meanwhile, and raises `Overdue` there.
 
 Where a system has no such timers there is no limit.
 """
@@ -29,7 +29,9 @@ FINAL: Final = getattr(signal, "SIGVTALRM", 0)
 """The signal that ends a process whose work would not end."""
 _AGAIN: Final = 1.0
 """Seconds after which `Overdue` is raised again where something swallowed it."""
-_GRACE: Final = 5.0
+_TURN: Final = 0.01
+"""Seconds between two looks at the time."""
+_GRACE: Final = 2.0
 """Seconds that a process has to say by itself that its time was up."""
 
 
@@ -43,9 +45,7 @@ class Overdue(BaseException):
     """The code of the rule that was at work."""
 
 
-def within(
-    seconds: float, path: str, work: Callable[[], R], otherwise: Callable[[str], R]
-) -> R:
+def within(seconds: float, path: str, work: Callable[[], R], otherwise: Callable[[str], R]) -> R:
     """Give what `work` gives, or what `otherwise` makes of the line that says it took too long.
 
     0 seconds are no limit.
@@ -105,24 +105,26 @@ def end_process_after(seconds: float) -> None:
 def _limit_of_thread(seconds: float) -> Iterator[None]:
     import ctypes
     import threading
+    import time
 
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     thread = ctypes.c_ulong(threading.get_ident())
     lock = threading.Lock()
-    armed = True
+    done = threading.Event()
+    end = time.process_time() + seconds
 
-    def ring() -> None:
-        with lock:
-            if armed:
-                raise_in(thread, ctypes.py_object(Overdue))
+    def watch() -> None:
+        while not done.wait(max(end - time.process_time(), _TURN)):
+            if time.process_time() >= end:
+                with lock:
+                    if not done.is_set():
+                        raise_in(thread, ctypes.py_object(Overdue))
+                return
 
-    timer = threading.Timer(seconds, ring)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
         with lock:
-            armed = False
+            done.set()
             raise_in(thread, None)  # nothing that is on its way arrives in what comes after
-        timer.cancel()
