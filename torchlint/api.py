@@ -32,6 +32,7 @@ from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.steps import Step
 from torchlint.semantic.updates import Act, Update
 from torchlint.semantic.values import State, Value
+from torchlint.semantic.waits import End, Wait
 from torchlint.semantic.windows import Window
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "CallSite",
     "Edit",
     "Edits",
+    "End",
     "Evaluation",
     "Fate",
     "Finding",
@@ -84,6 +86,7 @@ __all__ = [
     "Traits",
     "Update",
     "Value",
+    "Wait",
     "Window",
     "Wrapped",
 ]

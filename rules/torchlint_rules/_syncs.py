@@ -8,7 +8,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Accumulation, Adding, Finding, Form, Heat, Kind, Reading, Role, Script
+from torchlint.api import (
+    Accumulation,
+    Adding,
+    End,
+    Finding,
+    Form,
+    Heat,
+    Kind,
+    Reading,
+    Role,
+    Script,
+    Wait,
+)
 from torchlint_rules._deferral import Deferral
 from torchlint_rules._early import early_reads
 
@@ -54,7 +66,57 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             _message(script, accumulation, found),
             Deferral(script, accumulation).fix() if fixable else None,
         )
-    yield from early_reads(script, code, role)
+    early = list(early_reads(script, code, role))
+    yield from early
+    spans = {each.span for each in early}
+    for wait in _indirect(script, role):
+        span = script.span(wait.reading.node)
+        if id(wait.reading.node) in said or span in spans:
+            continue
+        said.add(id(wait.reading.node))
+        yield Finding(code, span, _told(script, wait))
+
+
+def _indirect(script: Script, role: Role) -> Iterator[Wait]:
+    """Yield the readings that go through functions, tuples and texts, and are not needed."""
+    elsewhere: set[int] = set()
+    if role is Role.EVAL_BATCH:
+        # A function that training calls as well is the training loop's.
+        for loop in script.loops(Role.TRAIN_BATCH):
+            elsewhere |= {id(wait.reading.node) for wait in script.waits(loop)}
+    for loop in script.loops(role):
+        if script.is_round(loop):
+            continue
+        for wait in script.waits(loop):
+            if id(wait.reading.node) in elsewhere:
+                continue
+            if not _is_shown(script, wait.reading) or _drives_environment(script, loop.node):
+                continue
+            if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
+                continue
+            yield wait
+
+
+def _is_bulky(script: Script, wait: Wait) -> bool:
+    """Whether a batch of it may be too much to keep on the device, or has its place on the host."""
+    if isinstance(wait.target, cst.Subscript) and End.KEPT in wait.ends:
+        return True
+    named = [wait.reading.tensor] + ([wait.target] if wait.target is not None else [])
+    if script.is_integral(wait.reading.tensor) or script.kind(wait.reading.tensor) is Kind.LOSS:
+        return False
+    return any(_LARGE.fullmatch(_root(node)) for node in named)
+
+
+def _told(script: Script, wait: Wait) -> str:
+    loader = wait.loop.loader
+    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
+    start = f"{_quoted(script, wait.reading.node)} waits for the device in every {batch}"
+    if End.KEPT in wait.ends:
+        kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
+        return f"{start}, and the value is only kept{kept}: keep tensors, read them once per epoch"
+    if End.RARE in wait.ends:
+        return f"{start}, and only a report now and then looks at the value: read it there"
+    return f"{start}, and only the last value is looked at: read it after the loop"
 
 
 def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchlint.api import Finding, Role, Rule, Safety, Script
+from torchlint_rules._syncexamples import MORE_INVALID, MORE_VALID
 from torchlint_rules._syncs import syncs
 
 
@@ -37,7 +38,7 @@ class SyncInTrainingLoop(Rule):
     articles = ("S3.7",)
     needs = ("backward", ".step")
 
-    invalid = {
+    invalid = MORE_INVALID | {
         "a sum of losses, and one weighted by the size of the batch, from an integer zero": """
               import torch.nn.functional as F
               running, weighted = 0.0, 0
@@ -395,7 +396,7 @@ class SyncInTrainingLoop(Rule):
                       print(mean)
             """,
     }
-    valid = {
+    valid = MORE_VALID | {
         "a script for the CPU has nothing to wait for": """
             import torch.nn.functional as F
             def train(model, loader):

@@ -53,6 +53,16 @@ class LoggingEveryStep(Rule):
     options = {"every": 50}
 
     invalid = {
+        "the first process shows every step": """
+              import torch.nn.functional as F
+              for i, (x, y) in enumerate(loader):
+                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                  loss.backward()
+                  if local_rank == 0:
+            -         writer.add_scalar("loss", loss.item(), i)
+            +         if i % 50 == 0:
+            +             writer.add_scalar("loss", loss.item(), i)
+            """,
         "an evaluation prints its running loss for each batch, beside the training": """
               import torch
               def step(model, x, y, criterion):
@@ -193,6 +203,26 @@ class LoggingEveryStep(Rule):
             """,
     }
     valid = {
+        "the first process, every hundred steps": """
+            import torch.nn.functional as F
+            for i, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                loss.backward()
+                if local_rank == 0 and i % 100 == 0:
+                    print(loss.item())
+            """,
+        "the end of an episode is no step": """
+            import torch
+            state = env.reset()
+            for step in range(10000):
+                value = model(torch.as_tensor(state).cuda())
+                loss = value.pow(2).mean()
+                loss.backward()
+                optimizer.step()
+                state, reward, done, info = env.step(value.argmax().item())
+                if done:
+                    print(loss.item())
+            """,
         "now and then": """
             import torch.nn.functional as F
             for i, (x, y) in enumerate(loader):
@@ -301,10 +331,13 @@ class LoggingEveryStep(Rule):
             for line in script.within(loop.node.body, cst.Expr):
                 if not isinstance(line.value, cst.Call) or not _logs(script, line.value):
                     continue
-                if script.batch_loop(line) is not loop or script.heat(line) is not Heat.HOT:
+                if script.batch_loop(line) is not loop:
                     continue
+                if script.heat(line) is not Heat.HOT:
+                    if not script.is_hot_in_one_process(line, loop):
+                        continue
                 shown = _shown(script, line.value, loop)
-                if shown is not None:
+                if shown is not None and not _reports_episode(script, line, loop):
                     found[id(line)] = (line, loop, shown)
         for line, loop, shown in found.values():
             assert isinstance(line.value, cst.Call)
@@ -315,6 +348,18 @@ class LoggingEveryStep(Rule):
             )
             fix = _fix(script, _neighbours(script, line, found), loop, every)
             yield Finding(self.code, script.span(line), message, fix)
+
+
+def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
+    """Whether a line tells of an episode that has just ended, not of every step."""
+    steps = (
+        call
+        for call in script.within(loop.node, cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
+    )
+    if not any("env" in script.code(call.func).lower() for call in steps):
+        return False
+    return any(True for _ in script.tests_around(line))
 
 
 def _logs(script: Script, call: cst.Call) -> bool:

@@ -152,6 +152,18 @@ class GraphKeptAlive(Rule):
             """,
     }
     valid = {
+        "a function that counts right answers returns no graph": """
+            import torch.nn.functional as F
+            def share(output, label):
+                _, pred = output.max(1)
+                return (pred == label).sum().data[0] / output.shape[0]
+            def evaluate(model, loader):
+                model.eval()
+                right = 0
+                for x, y in loader:
+                    right += share(model(x.cuda()), y.cuda())
+                return right
+            """,
         "a number has no graph": """
             import torch.nn.functional as F
             def train(model, loader, optimizer):
@@ -364,6 +376,35 @@ def _made(script: Script, leaf: cst.BaseExpression) -> bool:
     return _carries(script, leaf, DEPTH)
 
 
+def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+    """Whether what a function returns can hold the graph of what it is given."""
+    if not depth:
+        return True
+    if isinstance(node, cst.Comparison) or script.is_integral(node):
+        return False
+    if isinstance(node, cst.Call):
+        parts = [arg.value for arg in node.args]
+        if isinstance(node.func, cst.Attribute):
+            if node.func.attr.value in CUTTING:
+                return False
+            if script.name(node.func) is None:
+                parts.append(node.func.value)
+    elif isinstance(node, cst.BinaryOperation):
+        parts = [node.left, node.right]
+    elif isinstance(node, cst.Subscript):
+        parts = [node.value]
+    elif isinstance(node, cst.Attribute):
+        parts = [] if node.attr.value in ("data", "shape") else [node.value]
+    elif isinstance(node, cst.Name):
+        bindings = script.scopes.reaching(node)
+        if any(each.value is None for each in bindings):
+            return True
+        parts = [each.value for each in bindings if each.value is not None]
+    else:
+        return not isinstance(node, (cst.Integer, cst.Float))
+    return any(_passes_on(script, part, depth - 1) for part in parts)
+
+
 def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     """Whether a network's graph hangs on an expression."""
     if not depth or script.grad(node) is not Grad.ON:
@@ -376,6 +417,11 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
             if node.func.attr.value in CUTTING:
                 return False
             parts.append(node.func.value)
+        callee = script.functions.callee(node)
+        if callee is not None and not any(
+            _passes_on(script, value, DEPTH) for value in script.functions.returns(callee)
+        ):
+            return False
         return any(_carries(script, part, depth - 1) for part in parts)
     if isinstance(node, cst.BinaryOperation):
         return any(_carries(script, side, depth - 1) for side in (node.left, node.right))

@@ -14,7 +14,7 @@ from torchlint.semantic.loops import Loop, LoopNode, Loops
 from torchlint.semantic.readings import Readings
 from torchlint.semantic.scopes import Binding, How, Scope, dotted
 
-__all__ = ["Accumulation", "Accumulator", "Accumulators", "Adding"]
+__all__ = ["Accumulation", "Accumulator", "Accumulators", "Adding", "Addition"]
 
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
@@ -26,6 +26,18 @@ class Adding(Enum):
     APPEND = auto()
     EXTEND = auto()
     METER = auto()
+    MIX = auto()
+    """Into a running mean, or into an array that is made anew."""
+    ENTRY = auto()
+    """Into a place of an array or a list."""
+
+
+class Addition(NamedTuple):
+    """A statement that adds `values` to `target`, wherever it stands."""
+
+    adding: Adding
+    target: cst.BaseExpression
+    values: tuple[cst.BaseExpression, ...]
 
 
 class Accumulation(NamedTuple):
@@ -52,7 +64,9 @@ class Accumulator(NamedTuple):
     reads: tuple[cst.Name, ...]
 
 
-_METER_METHODS: Final = ("update", "add")
+_METER_METHODS: Final = frozenset("update add push record accumulate".split())
+_JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
+_UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
 _NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
 
 
@@ -67,7 +81,7 @@ class Accumulators:
         self.tree = loops.tree
         self.scopes = loops.scopes
         self._all: list[Accumulation] | None = None
-        self._nodes: set[int] = set()
+        self._nodes: dict[int, Accumulation] = {}
         self._mentions: dict[str, list[cst.Name]] | None = None
 
     # -- additions ------------------------------------------------------------
@@ -81,12 +95,32 @@ class Accumulators:
                 *self.tree.all(cst.Call),
             ]
             found = [each for each in map(self._accumulation, nodes) if each is not None]
-            self._nodes = {id(each.node) for each in found}
+            self._nodes = {id(each.node): each for each in found}
             self._all = sorted(found, key=lambda each: self.tree.order(each.node))
         return self._all
 
+    def at(self, node: cst.CSTNode) -> Accumulation | None:
+        """Give the hot addition that a node is, running means and entries of arrays included."""
+        self.all()
+        found = self._nodes.get(id(node))
+        if found is None and isinstance(node, cst.Assign):
+            found = self._hot(node, self._mixed(node))
+        return found
+
+    def parts(self, node: cst.CSTNode) -> Addition | None:
+        """Take a statement, or the call that one is, apart that adds something."""
+        if isinstance(node, cst.Call):
+            return self._of_call(node)
+        if not isinstance(node, (cst.AugAssign, cst.Assign)):
+            return None
+        found = self._of_assign(node)
+        return self._mixed(node) if found is None and isinstance(node, cst.Assign) else found
+
     def _accumulation(self, node: AccumulationNode) -> Accumulation | None:
         parts = self._of_call(node) if isinstance(node, cst.Call) else self._of_assign(node)
+        return self._hot(node, parts)
+
+    def _hot(self, node: AccumulationNode, parts: Addition | None) -> Accumulation | None:
         if parts is None:
             return None
         loop = self.heats.batch_loop(node)
@@ -95,23 +129,20 @@ class Accumulators:
         adding, target, values = parts
         return Accumulation(node, adding, target, values, loop)
 
-    def _of_call(
-        self, node: cst.Call
-    ) -> tuple[Adding, cst.BaseExpression, tuple[cst.BaseExpression, ...]] | None:
+    def _of_call(self, node: cst.Call) -> Addition | None:
         func = node.func
         if not isinstance(func, cst.Attribute) or not isinstance(self.tree.parent(node), cst.Expr):
             return None
         method, target = func.attr.value, func.value
         values = tuple(arg.value for arg in node.args if not arg.star)
         if method in ("append", "extend") and len(node.args) == 1 == len(values):
-            return (Adding.APPEND if method == "append" else Adding.EXTEND), target, values
+            adding = Adding.APPEND if method == "append" else Adding.EXTEND
+            return Addition(adding, target, values)
         if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
-            return Adding.METER, target, values
+            return Addition(Adding.METER, target, values)
         return None
 
-    def _of_assign(
-        self, node: cst.AugAssign | cst.Assign
-    ) -> tuple[Adding, cst.BaseExpression, tuple[cst.BaseExpression, ...]] | None:
+    def _of_assign(self, node: cst.AugAssign | cst.Assign) -> Addition | None:
         if isinstance(node, cst.AugAssign):
             if not isinstance(node.operator, cst.AddAssign):
                 return None
@@ -124,10 +155,38 @@ class Accumulators:
         if isinstance(value, cst.List):
             if len(value.elements) != 1:
                 return None
-            return Adding.APPEND, target, (value.elements[0].value,)
+            return Addition(Adding.APPEND, target, (value.elements[0].value,))
         if isinstance(target, cst.Name) and self._is_list(target):
-            return Adding.EXTEND, target, (value,)
-        return Adding.SUM, target, (value,)
+            return Addition(Adding.EXTEND, target, (value,))
+        return Addition(Adding.SUM, target, (value,))
+
+    def _mixed(self, node: cst.Assign) -> Addition | None:
+        """Take `mean = 0.9 * mean + value`, `a = np.append(a, value)`, `a[i] = value` apart."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1:
+            return None
+        if isinstance(target, cst.Subscript):
+            return self._entered(target, value)
+        path = dotted(target) if isinstance(target, (cst.Name, cst.Attribute)) else ""
+        parts: list[cst.BaseExpression] = []
+        if isinstance(value, cst.BinaryOperation):
+            parts = list(_operands(value))
+        elif isinstance(value, cst.Call) and _grows(self.kinds.names.name(value.func)):
+            given = [arg.value for arg in value.args if arg.keyword is None]
+            if given and isinstance(given[0], (cst.Tuple, cst.List)):
+                given = [each.value for each in given[0].elements]
+            parts = given
+        values = tuple(part for part in parts if dotted(part) != path)
+        if not path or not values or len(values) == len(parts):
+            return None
+        return Addition(Adding.MIX, target, values)
+
+    def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
+        index = target.slice[0].slice
+        plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
+        if not plain or self.kinds.kind(target.value) in (Kind.MAPPING, Kind.TENSOR, Kind.LOSS):
+            return None
+        return Addition(Adding.ENTRY, target, (value,))
 
     def _added(self, node: cst.Assign) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
         """Take `total = total + value` apart."""
@@ -170,6 +229,8 @@ class Accumulators:
                     continue
                 if any(self.tree.inside(place, node) for node in own):
                     continue
+                if self.tree.inside(place, accumulation.node):
+                    continue
                 tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
                 if tested or (
                     self.tree.inside(place, loop.body) and self.heats.heat(place) is Heat.HOT
@@ -191,7 +252,7 @@ class Accumulators:
         target = assign.targets[0].target
         return (
             isinstance(target, cst.Name)
-            and self.readings.is_arithmetic(assign.value)
+            and self.readings.packs(assign.value)
             and not self.readings.hot_uses(target, loop, [])
         )
 
@@ -200,7 +261,7 @@ class Accumulators:
     def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
         """Give the name that an addition builds up if its value can wait for the loop's end."""
         target = accumulation.target
-        if not isinstance(target, cst.Name) or accumulation.adding is Adding.METER:
+        if not isinstance(target, cst.Name) or accumulation.adding in _UNSPLIT:
             return None
         scope = self.scopes.scope(target)
         if scope.is_class or target.value not in scope.bindings:
@@ -362,6 +423,21 @@ class Accumulators:
                 return not self.tree.inside(use, outer.body)
             child = outer
         return False
+
+
+def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield what arithmetic computes with."""
+    if isinstance(node, cst.BinaryOperation):
+        yield from _operands(node.left)
+        yield from _operands(node.right)
+    else:
+        yield node
+
+
+def _grows(name: str | None) -> bool:
+    """Whether a function makes one array of several."""
+    module, _, last = (name or "").rpartition(".")
+    return module in ("numpy", "torch") and last in _JOINS
 
 
 def _number(binding: Binding) -> int | float | None:

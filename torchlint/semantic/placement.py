@@ -99,6 +99,9 @@ class Placement:
 
     def _bound(self, binding: Binding) -> bool:
         value = binding.value
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            return bool(given) and all(self.on_host(each) for each in given)
         if value is None:
             return False
         if binding.how is How.LOOP:

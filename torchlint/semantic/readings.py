@@ -16,7 +16,9 @@ from torchlint.semantic.loops import LoopNode
 from torchlint.semantic.placement import Placement
 from torchlint.semantic.scopes import How
 
-__all__ = ["Form", "Reading", "Readings"]
+__all__ = ["Form", "Reading", "Readings", "Region"]
+
+Region = LoopNode | cst.FunctionDef
 
 
 class Form(Enum):
@@ -225,8 +227,8 @@ class Readings:
 
     # -- what else becomes of the value ---------------------------------------
 
-    def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
-        """Whether each pass of a loop uses the value on the host anyway.
+    def needed_in(self, loop: Region, reading: Reading, besides: list[cst.CSTNode]) -> bool:
+        """Whether each pass of a loop, or run of a function, uses the value on the host anyway.
 
         `besides` are the statements whose use is in question.
         """
@@ -234,10 +236,15 @@ class Readings:
             self._on_host_at(place, loop, besides)
             for place in self._same(reading.tensor, loop)
             if not any(self.tree.inside(place, each) for each in besides)
-            and self.heats.heat(place) is Heat.HOT
+            and self._is_hot(place, loop)
         )
 
-    def _same(self, tensor: cst.BaseExpression, loop: LoopNode) -> Iterator[cst.BaseExpression]:
+    def _is_hot(self, place: cst.CSTNode, region: Region) -> bool:
+        if isinstance(region, cst.FunctionDef):
+            return self.heats.below(place, region) is Heat.HOT
+        return self.heats.heat(place) is Heat.HOT
+
+    def _same(self, tensor: cst.BaseExpression, loop: Region) -> Iterator[cst.BaseExpression]:
         """Yield the places in a loop that mean the same tensor."""
         if isinstance(tensor, cst.Name):
             bindings = set(map(id, self.scopes.reaching(tensor)))
@@ -251,17 +258,14 @@ class Readings:
                 if self.tree.text(attribute) == text and self.scopes.reads(attribute):
                     yield attribute
 
-    def _on_host_at(self, place: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]) -> bool:
+    def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Whether the value is used on the host where it stands."""
         child = place
         for outer in self.tree.ancestors(place):
             if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
                 return child is outer.test
-            if isinstance(outer, cst.FormattedStringExpression):
-                return True
-            if isinstance(outer, cst.BinaryOperation) and isinstance(outer.operator, cst.Modulo):
-                if self.kinds.kind(outer.left) is Kind.STRING:
-                    return True
+            if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
+                return not self._set_aside(place, loop, besides)
             if isinstance(outer, cst.Call):
                 func = outer.func
                 last = func.attr.value if isinstance(func, cst.Attribute) else ""
@@ -275,8 +279,19 @@ class Readings:
             child = outer
         return False
 
+    def _is_text(self, node: cst.CSTNode) -> bool:
+        """Whether an expression writes values into a text (`"%f" % loss`, `"{}".format(loss)`)."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+            return self.kinds.kind(node.left) is Kind.STRING
+        return (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Attribute)
+            and node.func.attr.value == "format"
+            and isinstance(node.func.value, (cst.SimpleString, cst.ConcatenatedString))
+        )
+
     def _set_aside(
-        self, node: cst.BaseExpression, loop: LoopNode, besides: list[cst.CSTNode]
+        self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]
     ) -> bool:
         """Whether hot code of the loop does no more with a value than give it names."""
         assign = next(
@@ -285,12 +300,33 @@ class Readings:
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target
-        if not isinstance(target, cst.Name) or not self.is_arithmetic(assign.value):
+        if not isinstance(target, cst.Name) or not self.packs(assign.value):
             return False
         besides = [*besides, assign]
         return all(
             self._set_aside(use, loop, besides) for use in self.hot_uses(target, loop, besides)
         )
+
+    def packs(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression only computes, or puts what was computed together."""
+        if isinstance(node, cst.Dict):
+            return all(
+                isinstance(each, cst.DictElement) and self.packs(each.value)
+                for each in node.elements
+            )
+        if isinstance(node, (cst.Tuple, cst.List)):
+            return all(self.packs(each.value) for each in node.elements)
+        if isinstance(node, cst.FormattedString):
+            return all(
+                self.packs(part.expression)
+                for part in node.parts
+                if isinstance(part, cst.FormattedStringExpression)
+            )
+        if self._is_text(node):
+            given = node.args if isinstance(node, cst.Call) else ()
+            right = [node.right] if isinstance(node, cst.BinaryOperation) else []
+            return all(map(self.packs, [*(arg.value for arg in given), *right]))
+        return isinstance(node, cst.SimpleString) or self.is_arithmetic(node)
 
     def is_arithmetic(self, node: cst.BaseExpression) -> bool:
         """Whether an expression only computes."""
@@ -321,7 +357,7 @@ class Readings:
         return self.is_arithmetic(node) and any(True for _ in self.within(node))
 
     def hot_uses(
-        self, target: cst.Name, loop: LoopNode, besides: list[cst.CSTNode]
+        self, target: cst.Name, loop: Region, besides: list[cst.CSTNode]
     ) -> list[cst.Name]:
         """Give the hot places of a loop that read what an assignment to `target` bound."""
         binding = self.scopes.stored(target)
@@ -331,7 +367,7 @@ class Readings:
             name
             for name in self.scopes.uses(binding, loop.body)
             if not any(self.tree.inside(name, each) for each in besides)
-            and self.heats.heat(name) is Heat.HOT
+            and self._is_hot(name, loop)
         ]
 
 

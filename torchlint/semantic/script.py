@@ -62,6 +62,7 @@ from torchlint.semantic.updates import Updates
 from torchlint.semantic.usage import Usage
 from torchlint.semantic.values import Value, Values
 from torchlint.semantic.vocabulary import Vocabulary
+from torchlint.semantic.waits import Wait, Waits
 from torchlint.semantic.windows import Window, Windows
 from torchlint.semantic.words import words
 from torchlint.source import Source
@@ -119,6 +120,9 @@ class Script:
             self.kinds, self._heats, Placement(self.functions, self.kinds, self.iteration)
         )
         self._accumulators = Accumulators(self._loops, self._heats, self._readings)
+        self._waits = Waits(
+            self.functions, self.kinds, self._heats, self._readings, self._accumulators
+        )
         self._dtypes = Dtypes(self.kinds)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
         self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
@@ -343,6 +347,10 @@ class Script:
         """Say whether a node runs in every pass of its batch loop, or of a loop around it."""
         return self._heats.heat(node) if within is None else self._heats.below(node, within)
 
+    def is_hot_in_one_process(self, node: cst.CSTNode, loop: Loop) -> bool:
+        """Whether nothing but a test of the process's rank keeps a node out of every pass."""
+        return self._heats.of_one_process(node, loop.node)
+
     def accumulations(self, role: Role) -> Iterator[Accumulation]:
         """Yield the hot additions of the batch loops with a role."""
         return (each for each in self._accumulators.all() if each.loop.role is role)
@@ -354,6 +362,10 @@ class Script:
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Whether hot code of the loop needs what was added up so far on the host."""
         return self._accumulators.used_each_pass(accumulation)
+
+    def waits(self, loop: Loop) -> Iterator[Wait]:
+        """Yield the readings of a batch loop, and of what it runs, that no pass needs."""
+        return self._waits.of(loop)
 
     def on_host(self, node: cst.BaseExpression) -> bool:
         """Whether a tensor surely lies in the host's memory."""
