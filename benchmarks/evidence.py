@@ -6,93 +6,181 @@
 
 Each fixture's `slow.py` runs against its `fast.py`, as `torchlint verify` runs a script against its
 fixed self. What came out goes to `fixtures/rules/*/evidence.json`, one entry for each device and
-version of torch; a newer one takes the place of an older. The two texts are all that is needed:
-Python 3.10, torch and NumPy, neither LibCST nor click; `PYTHONPATH=.` will do for an installation.
+version of torch. A run that was broken off goes on where it was: what is there of these texts, this
+device and this torch is kept, unless `--again` says otherwise. Rules of several processes run under
+torchrun, two of them on a CPU, one on each GPU of a machine with several. Python 3.10, torch and
+NumPy are all that is needed; `PYTHONPATH=.` will do for an installation.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
+import os
 import re
 import sys
-from collections.abc import Iterator
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from torchlint.finding import Safety
-from torchlint.harness.plan import Plan, Variant
+from torchlint.harness.plan import Launcher, Plan, Variant
 from torchlint.harness.session import ScriptError, Session
-from torchlint.harness.verdict import Outcome, Report
+from torchlint.harness.verdict import Outcome, Report, Verdict, judge_speed
 
 FIXTURES: Final = Path(__file__).resolve().parents[1] / "fixtures" / "rules"
 EVIDENCE: Final = "evidence.json"
+LAUNCHED: Final = frozenset({"TL701", "TL704", "TL705"})
+"""Rules whose gain is between processes."""
 _CLASS: Final = re.compile(r"\((exact|close|unsafe) fix\)$", re.MULTILINE)
 
 
-def fixtures(codes: list[str]) -> Iterator[Path]:
-    """Yield the folders of the rules that are asked for, of all that rewrite something for none."""
-    for folder in sorted(FIXTURES.iterdir()):
-        if codes and code_of(folder) not in codes:
-            continue
-        if (folder / "slow.py").read_bytes() != (folder / "fast.py").read_bytes():
-            yield folder
+@dataclass(frozen=True)
+class Machine:
+    """What the fixtures run on: the device as `verify` takes it, and as people call it."""
+
+    device: str
+    name: str
+    torch: str
+    devices: int
+
+    @classmethod
+    def at_hand(cls, device: str) -> Machine:
+        """Look what is there; `auto` takes a GPU where there is one."""
+        import torch
+
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        version = str(torch.__version__).partition("+")[0]
+        if device == "cpu":
+            return cls(device, f"CPU ({os.cpu_count()} cores)", version, 1)
+        return cls(device, torch.cuda.get_device_name(device), version, torch.cuda.device_count())
+
+    def launcher(self, code: str) -> Launcher | None:
+        """Give what starts the fixture of a rule, None for one process."""
+        if code not in LAUNCHED:
+            return None
+        return Launcher(2 if self.device == "cpu" else self.devices)
 
 
-def code_of(folder: Path) -> str:
-    """Give the code that a fixture's folder begins with."""
-    return folder.name.partition("_")[0].upper()
+@dataclass(frozen=True)
+class Fixture:
+    """A rule's folder: a script, and what the rule makes of it."""
+
+    folder: Path
+
+    @property
+    def code(self) -> str:
+        """The rule's code, which the name of the folder begins with."""
+        return self.folder.name.partition("_")[0].upper()
+
+    @property
+    def texts(self) -> str:
+        """A digest of both texts: what was measured of others is no evidence."""
+        both = (self.folder / "slow.py").read_bytes() + (self.folder / "fast.py").read_bytes()
+        return hashlib.sha256(both).hexdigest()[:12]
+
+    @property
+    def variant(self) -> Variant:
+        """The fixed text, and the least that its fixes promise."""
+        written = (self.folder / "findings.txt").read_text(encoding="utf-8")
+        safety = min(Safety[found.upper()] for found in _CLASS.findall(written))
+        fixed = (self.folder / "fast.py").read_text(encoding="utf-8")
+        return Variant("rule", (self.code,), safety, {str(self.folder / "slow.py"): fixed})
+
+    def kept(self) -> list[dict[str, Any]]:
+        """Give what was measured before."""
+        file = self.folder / EVIDENCE
+        read: list[dict[str, Any]] = json.loads(file.read_bytes()) if file.exists() else []
+        return read
+
+    def is_measured(self, machine: Machine) -> bool:
+        """Say whether these texts were measured on this machine."""
+        return any(
+            (each["device"], each["torch"], each["texts"])
+            == (machine.name, machine.torch, self.texts)
+            for each in self.kept()
+        )
+
+    def keep(self, fresh: dict[str, Any]) -> None:
+        """Put a measurement in place of an older one of the same device and version of torch."""
+        others = [
+            each
+            for each in self.kept()
+            if (each["device"], each["torch"]) != (fresh["device"], fresh["torch"])
+        ]
+        text = json.dumps([*others, fresh], indent=2) + "\n"
+        (self.folder / EVIDENCE).write_text(text, encoding="utf-8")
 
 
-def variant(folder: Path) -> Variant:
-    """Give a fixture's fixed text, and the least that its fixes promise."""
-    written = (folder / "findings.txt").read_text(encoding="utf-8")
-    safety = min(Safety[found.upper()] for found in _CLASS.findall(written))
-    fixed = (folder / "fast.py").read_text(encoding="utf-8")
-    return Variant("rule", (code_of(folder),), safety, {str(folder / "slow.py"): fixed})
+def fixtures(codes: list[str]) -> list[Fixture]:
+    """Give the fixtures of the rules that are asked for, of all that rewrite something for none."""
+    found = [Fixture(folder) for folder in sorted(FIXTURES.iterdir()) if folder.is_dir()]
+    return [
+        fixture
+        for fixture in found
+        if (fixture.code in codes or not codes)
+        and (fixture.folder / "slow.py").read_bytes() != (fixture.folder / "fast.py").read_bytes()
+    ]
 
 
-def measured(folder: Path, device: str, rounds: int) -> Report:
+def measured(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> Report:
     """Run a fixture against what its rule makes of it; raises `ScriptError`."""
-    with Session(Plan(folder / "slow.py", device=device, rounds=rounds)) as session:
-        return session.measure([variant(folder)])
+    launcher = machine.launcher(fixture.code)
+    plan = Plan(
+        fixture.folder / "slow.py",
+        device=machine.device,
+        rounds=2 if launcher else rounds,
+        timeout=timeout,
+        launcher=launcher,
+    )
+    with Session(plan) as session:
+        return session.measure([fixture.variant])
 
 
-def entry(report: Report, outcome: Outcome, command: str) -> dict[str, Any]:
-    """Give what is kept of one measurement."""
+def entry(fixture: Fixture, machine: Machine, report: Report, outcome: Outcome) -> dict[str, Any]:
+    """Give what is kept of one measurement: its verdict is on the speed alone."""
     speedup, noise = outcome.speedup, report.noise
     assert speedup is not None
+    assert noise is not None
     return {
-        "device": report.device,
-        "torch": report.torch,
-        "verdict": outcome.verdict.value,
-        "speedup": {"ratio": _rounded(speedup.ratio), **_bounds(speedup)},
-        "noise": _bounds(noise) if noise is not None else None,
+        "device": machine.name,
+        "torch": machine.torch,
+        "verdict": judge_speed(speedup, noise).value,
+        "speedup": {"ratio": round(speedup.ratio, 3), **_bounds(speedup)},
+        "noise": _bounds(noise),
+        "numbers": outcome.comparison.word if outcome.comparison else "not-compared",
+        "processes": report.launcher.nproc_per_node if report.launcher else 1,
+        "steps": report.steps,
+        "rounds": report.rounds,
+        "texts": fixture.texts,
         "date": datetime.date.today().isoformat(),
-        "command": command,
+        "command": f"python benchmarks/evidence.py --device {machine.device} {fixture.code}",
     }
 
 
 def _bounds(interval: Any) -> dict[str, float]:
-    return {"low": _rounded(interval.low), "high": _rounded(interval.high)}
+    return {"low": round(interval.low, 3), "high": round(interval.high, 3)}
 
 
-def _rounded(value: float) -> float:
-    return round(value, 3)
-
-
-def keep(folder: Path, fresh: dict[str, Any]) -> None:
-    """Put a measurement in place of an older one of the same device and version of torch."""
-    file = folder / EVIDENCE
-    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    others = [
-        each
-        for each in kept
-        if (each["device"], each["torch"]) != (fresh["device"], fresh["torch"])
-    ]
-    text = json.dumps([*others, fresh], indent=2) + "\n"
-    file.write_text(text, encoding="utf-8")
+def told(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> tuple[str, bool]:
+    """Measure a fixture and keep what came out; give it in a line, and whether it is evidence."""
+    try:
+        report = measured(fixture, machine, rounds, timeout)
+    except ScriptError as error:
+        return f"cannot be measured: {error}", False
+    (outcome,) = report.outcomes
+    if outcome.speedup is None:
+        doubts = "; ".join(doubt.message for doubt in outcome.doubts)
+        return f"{outcome.verdict.value}, so it was not timed{doubts and ': ' + doubts}", False
+    fresh = entry(fixture, machine, report, outcome)
+    fixture.keep(fresh)
+    gain = fresh["speedup"]
+    words = f"{fresh['verdict']} {gain['ratio']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
+    return f"{words}, numbers {fresh['numbers']}", fresh["verdict"] != Verdict.UNSURE.value
 
 
 def main() -> None:
@@ -101,27 +189,35 @@ def main() -> None:
     parser.add_argument("codes", nargs="*", metavar="CODE", type=str.upper)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timeout", type=float, default=60, help="seconds that one run may take")
+    parser.add_argument("--minutes", type=float, help="begin no further rule after so many")
+    parser.add_argument("--again", action="store_true", help="measure what is measured, too")
     given = parser.parse_args()
-    command = " ".join(["python benchmarks/evidence.py", *sys.argv[1:]])
-    for folder in fixtures(given.codes):
-        try:
-            report = measured(folder, given.device, given.rounds)
-        except ScriptError as error:
-            print(f"{code_of(folder)} cannot be measured: {error}", flush=True)
+    machine = Machine.at_hand(given.device)
+    wanted = fixtures(given.codes)
+    todo = [each for each in wanted if given.again or not each.is_measured(machine)]
+    done = len(wanted) - len(todo)
+    print(
+        f"{len(todo)} rules on {machine.name}, torch {machine.torch}; {done} are kept", flush=True
+    )
+    began = time.monotonic()
+    open_rules = []
+    for at, fixture in enumerate(todo, 1):
+        if given.minutes and time.monotonic() - began > 60 * given.minutes:
+            print(f"time is up: run it again for the other {len(todo) - at + 1}")
+            break
+        if machine.launcher(fixture.code) == Launcher(1):
+            print(f"{at}/{len(todo)} {fixture.code} needs several GPUs", flush=True)
             continue
-        (outcome,) = report.outcomes
-        if outcome.speedup is None:
-            doubts = "; ".join(doubt.message for doubt in outcome.doubts)
-            print(f"{code_of(folder)} {outcome.verdict.value}, not timed: {doubts}", flush=True)
-            continue
-        fresh = entry(report, outcome, command)
-        keep(folder, fresh)
-        gain = fresh["speedup"]
-        print(
-            f"{code_of(folder)} {fresh['verdict']} {gain['ratio']} "
-            f"({gain['low']} to {gain['high']}) on {fresh['device']}",
-            flush=True,
-        )
+        start = time.monotonic()
+        line, evident = told(fixture, machine, given.rounds, given.timeout)
+        if not evident:
+            open_rules.append(fixture.code)
+        seconds = time.monotonic() - start
+        print(f"{at}/{len(todo)} {fixture.code} {line} [{seconds:.0f} s]", flush=True)
+    if open_rules:
+        print(f"no evidence came out of: {' '.join(open_rules)}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

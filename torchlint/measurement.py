@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["EVIDENCE", "Measurement", "measurements", "measurements_of"]
+__all__ = ["EVIDENCE", "Measurement", "measurements", "measurements_beside", "measurements_of"]
 
 EVIDENCE: Final = "evidence.json"
 """The file beside the rules of a pack: a list of measurements for each code."""
@@ -36,6 +36,11 @@ class Measurement:
     high: float
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether it says nothing of an accelerator."""
+        return self.device.upper().startswith("CPU")
+
+    @property
     def words(self) -> str:
         """The result in a line, with its device."""
         times = f"{self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
@@ -44,8 +49,11 @@ class Measurement:
 
 
 def measurements(written: Sequence[Mapping[str, Any]]) -> tuple[Measurement, ...]:
-    """Read a list of measurements as JSON has them, with the field names of `verify --json`."""
-    return tuple(
+    """Read measurements as JSON has them, with the field names of `verify --json`.
+
+    Those of accelerators come first: a CPU never stands for one.
+    """
+    read = [
         Measurement(
             device=each["device"],
             torch=each["torch"],
@@ -55,15 +63,21 @@ def measurements(written: Sequence[Mapping[str, Any]]) -> tuple[Measurement, ...
             high=each["speedup"]["high"],
         )
         for each in written
-    )
+    ]
+    return tuple(sorted(read, key=lambda each: each.on_cpu))
 
 
 def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
     """Give what the pack of a rule says of it, nothing where it has no evidence."""
     module = getattr(sys.modules.get(rule.__module__), "__file__", None)
-    file = Path(module).with_name(EVIDENCE) if module else None
-    if file is None or not file.is_file():
+    return measurements_beside(module, rule.code) if module else ()
+
+
+def measurements_beside(file: str, code: str) -> tuple[Measurement, ...]:
+    """Give what the pack says of a rule by the file of its module."""
+    evidence = Path(file).with_name(EVIDENCE)
+    if not evidence.is_file():
         return ()
     import json
 
-    return measurements(json.loads(file.read_text(encoding="utf-8")).get(rule.code, ()))
+    return measurements(json.loads(evidence.read_text(encoding="utf-8")).get(code, ()))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from checkouts import ROOT, Copy
 
+from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
 from torchlint.docs.site import files
 from torchlint.registry import load_registry
@@ -115,3 +116,58 @@ def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None
     )
     assert measured in (tmp_path / "docs/rules/TL101.md").read_text(encoding="utf-8")
     assert measured in tree.python("-m", "torchlint", "explain", "TL101").stdout
+
+
+def entry(device: str, verdict: str) -> dict[str, object]:
+    speedup = {"ratio": 1.0, "low": 0.99, "high": 1.01}
+    return {"device": device, "torch": "2.11.0", "verdict": verdict, "speedup": speedup}
+
+
+@pytest.mark.parametrize(
+    ("code", "device", "verdict", "holds"),
+    [
+        ("TL101", "CPU (2 cores)", "FASTER", True),
+        ("TL101", "CPU (2 cores)", "UNSURE", True),
+        ("TL101", "CPU (2 cores)", "SAME", False),
+        ("TL201", "CPU (2 cores)", "SLOWER", True),
+        ("TL201", "NVIDIA H200", "SAME", False),
+        ("TL401", "NVIDIA H200", "SAME", True),
+        ("TL401", "NVIDIA H200", "SLOWER", False),
+        ("TL308", "NVIDIA H200", "SLOWER", True),
+        ("TL504", "NVIDIA H200", "SAME", True),
+    ],
+    ids=[
+        "a gain that is there",
+        "a measurement that says nothing",
+        "a gain that is not there",
+        "a rule for accelerators on a CPU",
+        "a rule for accelerators on one",
+        "a small gain that is too small to see",
+        "a small gain that is a loss",
+        "a rule that is off by default",
+        "a rule that claims fewer epochs, no faster step",
+    ],
+)
+def test_what_a_rule_claims_is_held_against_what_was_measured(
+    code: str, device: str, verdict: str, holds: bool
+) -> None:
+    rules = [head.load() for head in load_registry().rules]
+    claims = list(contradictions(rules, {code: [entry(device, verdict)]}))
+    assert [line.partition(" ")[0] for line in claims] == ([] if holds else [code])
+
+
+def test_no_page_is_written_in_peace_while_a_claim_does_not_hold(tmp_path: Path) -> None:
+    tree = Copy.made_in(tmp_path)
+    evidence = tmp_path / "fixtures/rules/tl101_loader_without_workers/evidence.json"
+    evidence.parent.mkdir(parents=True)
+    evidence.write_text(json.dumps([entry("CPU (2 cores)", "SAME")]), encoding="utf-8")
+    done = tree.python(*DOCS)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "TL101 claims impact high, and was measured SAME on CPU (2 cores), torch 2.11.0: "
+        "set `default = False`, or claim less\n"
+    )
+    assert (
+        "no measurable difference on CPU (2 cores)"
+        in tree.python("-m", "torchlint", "explain", "TL101").stdout
+    )

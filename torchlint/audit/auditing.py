@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -19,6 +19,7 @@ from torchlint.engine.parsing import parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
+from torchlint.measurement import measurements_beside
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection
 from torchlint.semantic.target import Target
 from torchlint.source import Source
@@ -93,9 +94,19 @@ class _Look:
             answer.line.row if answer.line else None,
             answer.why,
             tuple(dict.fromkeys(each.code for each in told)),
-            technique.gain if answer.state is State.MISSING else "",
+            self._gain(technique, told) if answer.state is State.MISSING else "",
             answer.line.cell if answer.line else None,
         )
+
+    def _gain(self, technique: Technique, told: Sequence[Finding]) -> str:
+        """Say what the technique brought: what its rules measured on their fixtures comes first."""
+        measured = (
+            f"{code}: {each.words}"
+            for code in dict.fromkeys(each.code for each in told)
+            if (file := self.heads[code].file)
+            for each in measurements_beside(file, code)[:1]
+        )
+        return "; ".join(filter(None, (*measured, technique.gain)))
 
     def _checked(self) -> FileResult:
         codes = {

@@ -10,8 +10,8 @@ from torchlint.cli.options import color_option
 from torchlint.cli.parameters import complete_rule
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
+from torchlint.measurement import measurements_of
 from torchlint.registry import load_registry
-from torchlint.report.measurement import measurements_of
 from torchlint.report.page import page
 
 __all__ = ["explain"]

@@ -1,4 +1,7 @@
-"""`python -m torchlint.docs` writes the pages; with --check it says which are stale."""
+"""`python -m torchlint.docs` writes the pages; with --check it says which are stale.
+
+Either way it fails where a rule claims a gain that was measured and is not there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from torchlint.docs.site import files, leftovers
+from torchlint.docs.site import files, leftovers, refuted
 from torchlint.registry import RegistryError
 from torchlint.testing.checkout import Checkout, CheckoutError
 
@@ -21,6 +24,7 @@ def main(check: bool) -> None:
     try:
         tree = Checkout.around(Path.cwd())
         made = files(tree)
+        claims = refuted(tree)
     except (CheckoutError, RegistryError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
@@ -31,12 +35,15 @@ def main(check: bool) -> None:
             click.echo(f"{path.relative_to(tree.root)} is stale", err=True)
         if stale or gone:
             click.echo("`python -m torchlint.docs` writes the pages anew", err=True)
-        sys.exit(bool(stale or gone))
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(made[path].encode())
-    for path in gone:
-        path.unlink()
+    else:
+        for path in stale:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(made[path].encode())
+        for path in gone:
+            path.unlink()
+    for claim in claims:
+        click.echo(claim, err=True)
+    sys.exit(bool(claims or (check and (stale or gone))))
 
 
 def _read(path: Path) -> str | None:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint.docs.articles import ARTICLES, BONUS, TIPS, tip_of
+from torchlint.docs.claims import contradictions
 from torchlint.docs.links import article_link
+from torchlint.measurement import EVIDENCE, measurements
 from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import Card, card_of
-from torchlint.report.measurement import EVIDENCE, measurements
 from torchlint.report.page import page
 from torchlint.report.paint import Paint
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["files", "leftovers"]
+__all__ = ["files", "leftovers", "refuted"]
 
 _GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: change those. -->"
 _LAST: Final = "S3"
@@ -34,6 +35,11 @@ def files(tree: Checkout) -> dict[Path, str]:
     made[tree.docs / "rules" / "index.md"] = _text(_index([card_of(rule) for rule in rules]))
     made[tree.docs / "articles.md"] = _text(_articles(rules))
     return made
+
+
+def refuted(tree: Checkout) -> list[str]:
+    """Say which claims of rules the measurements of this tree refute."""
+    return list(contradictions(_rules(tree), _evidence(tree)))
 
 
 def leftovers(tree: Checkout, made: Iterable[Path]) -> list[Path]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from torchlint.report.measurement import Measurement, measurements_of
+from torchlint.measurement import Measurement, measurements_of
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchlint.measurement import Measurement
 from torchlint.report.card import card_of
-from torchlint.report.measurement import Measurement
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
 

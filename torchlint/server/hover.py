@@ -5,8 +5,8 @@ from __future__ import annotations
 from lsprotocol import types
 
 from torchlint.edit import Span
+from torchlint.measurement import measurements_of
 from torchlint.registry import Registry, RegistryError
-from torchlint.report.measurement import measurements_of
 from torchlint.report.page import page
 from torchlint.report.paint import Paint
 from torchlint.server.checked import Checked
