@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
 from torchlint.api import (
-    CallSite,
     Edit,
     Edits,
     Finding,
     Fix,
-    Kind,
     Move,
     Rule,
     Safety,
@@ -21,22 +19,10 @@ from torchlint.api import (
     Span,
     State,
 )
+from torchlint_rules._making import Made, made
 
 _WIDTH: Final = 100
-_FILLED: Final = frozenset("zeros ones full empty eye arange linspace logspace".split())
-_LIKE: Final = frozenset("zeros_like ones_like full_like empty_like".split())
-_RANDOM: Final = frozenset("rand randn randint randperm normal".split())
-_DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
-_KEEPING: Final = frozenset(
-    (
-        "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
-        "double half bool bfloat16 fill_ zero_ contiguous type"
-    ).split()
-)
-_INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
-_PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
-_ROUNDED: Final = frozenset("linspace logspace".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit otherwise"
 
@@ -177,6 +163,54 @@ class CreatedOnHost(Rule):
                   loss = model(x, noise, alpha)
                   loss.backward()
             """,
+        "what the file shows to be no array, and arithmetic with numbers": """
+              import torch
+              device = torch.device("cuda")
+              for x, y in loader:
+                  words = [len(word) for word in y]
+            -     lengths = torch.tensor(words).to(device)
+            -     rows = torch.tensor(y.rows, dtype=torch.long).cuda()
+            -     start = torch.tensor(0.0).to(device)
+            -     half = (torch.ones(8) * 0.5).to(device)
+            +     lengths = torch.tensor(words, device=device)
+            +     rows = torch.tensor(y.rows, dtype=torch.long, device="cuda")
+            +     start = torch.tensor(0.0, device=device)
+            +     half = (torch.ones(8, device=device) * 0.5)
+                  loss = model(x, lengths, rows, start, half)
+                  loss.backward()
+            """,
+        "made in one line, moved in another": """
+              import torch
+              device = torch.device("cuda")
+              for x, y in loader:
+            -     state = torch.zeros(x.size(0), 8)
+            -     state = state.to(device)
+            -     mask = torch.ones(x.size(0))
+            +     state = torch.zeros(x.size(0), 8, device=device)
+            +     mask = torch.ones(x.size(0), device="cuda")
+                  x = x.to(device)
+            -     loss = model(x, state, mask.cuda())
+            +     loss = model(x, state, mask)
+                  loss.backward()
+            """,
+        "in a function that its name calls for in every step": """
+              import torch
+              from mine import Net
+              class Agent:
+                  def __init__(self, device):
+                      self.device = device
+                      self.net = Net().to("cuda")
+                  def update(self, batch):
+                      loss = self.net(batch).mean()
+                      loss.backward()
+            -         nothing = torch.tensor(0.0).to(self.device)
+            +         nothing = torch.tensor(0.0, device=self.device)
+                      return loss, nothing
+                  def predict(self, x):
+            -         mask = torch.ones(len(x)).to(self.device)
+            +         mask = torch.ones(len(x), device=self.device)
+                      return self.net(x, mask)
+            """,
         "in a loop that answers word by word": """
               import torch
               device = torch.device("cuda")
@@ -287,12 +321,35 @@ class CreatedOnHost(Rule):
                 loss = model(a, b, c, d, e, f, g, h)
                 loss.backward()
             """,
-        "an array has to be copied in any case": """
+        "an array is TL105's, a tensor is there already": """
+            import numpy as np
             import torch
             device = torch.device("cuda")
             for x, y in loader:
-                loss = model(torch.tensor(x).to(device))
+                rows = np.zeros(8)
+                loss = model(torch.tensor(x).to(device), torch.tensor(rows).to(device))
+                loss = loss + torch.tensor([np.ones(3), np.zeros(3)]).to(device).sum()
                 loss.backward()
+            """,
+        "it is read on the host before it moves": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                state = torch.zeros(x.size(0), 8)
+                state[0] = x.sum()
+                state = state.to(device)
+                loss = model(x, state)
+                loss.backward()
+            """,
+        "a function that a program calls once": """
+            import torch
+            def export_step(model, path):
+                example = torch.zeros(1, 8).cuda()
+                torch.onnx.export(model, example, path)
+            def train_update(model, loader, epochs):
+                start = torch.zeros(1, 8).cuda()
+                for x in loader:
+                    model(x, start).backward()
             """,
         "it would become a leaf": """
             import torch
@@ -350,78 +407,36 @@ class CreatedOnHost(Rule):
             return
         for call in script.method_calls("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
-            if not isinstance(call.func.value, cst.Call):
-                continue
-            made = _made(script, call.func.value)
-            move = script.moves.move(call) if made is not None else None
-            if made is None or move is None or not script.each_step(call):
+            found, named = made(script, call.func.value), None
+            if found is None:
+                named = _named(script, call.func.value)
+                found = made(script, named.value) if named is not None else None
+            move = script.moves.move(call) if found is not None else None
+            if found is None or move is None or not script.each_step(call):
                 continue
             where = _device(script, move)
             message = (
-                f"`{script.code(made.site.node.func)}(...)` is made on the host and copied to the "
+                f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
                 f"device in every step; make it there with device={where or '...'}"
             )
-            span = script.span(call)
-            yield Finding(self.code, span, message, _fix(script, move, made, where))
+            fix = _fix(script, move, found, where, named)
+            yield Finding(self.code, script.span(call), message, fix)
 
 
-class _Made(NamedTuple):
-    """The call that makes a tensor, and whether it or a method behind it draws random numbers."""
-
-    site: CallSite
-    last: str
-    random: bool
-
-
-def _made(script: Script, node: cst.BaseExpression, random: bool = False) -> _Made | None:
-    """Give the call that makes a tensor on the host, behind views and changes of type."""
-    if not isinstance(node, cst.Call):
+def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
+    """Give the line of the same block that makes what is moved, where nothing else reads it."""
+    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
+    line = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
-    name = script.name(node.func)
-    if name is None:
-        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-        if method not in _KEEPING and method not in _DRAWING:
-            return None
-        assert isinstance(node.func, cst.Attribute)
-        return _made(script, node.func.value, random or method in _DRAWING)
-    if name in _INNER and node.args and not _is_leaf(script, node):
-        return _made(script, node.args[0].value, random)
-    site = script.call(node)
-    module, _, last = name.rpartition(".")
-    if module != "torch" or site.has_splat or not _could_be_made(script, site, last):
+    if not isinstance(line.targets[0].target, cst.Name):
         return None
-    words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
-    if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
+    first, last = script.statement(line), script.statement(moved)
+    block = script.parent(first)
+    home = script.function(line) or script.tree.module
+    if block is not script.parent(last) or not isinstance(last, cst.SimpleStatementLine):
         return None
-    return _Made(site, last, random or last in _RANDOM)
-
-
-def _is_leaf(script: Script, node: cst.Call) -> bool:
-    return script.call(node).argument("requires_grad", 1).state is not State.ABSENT
-
-
-def _could_be_made(script: Script, site: CallSite, last: str) -> bool:
-    """Whether a maker of tensors has `device` and saves work by it."""
-    args = site.node.args
-    if last == "normal":
-        return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
-    if last in _LIKE:
-        return bool(args) and bool(script.parts.of(args[0].value))
-    if last == "tensor":
-        return bool(args) and _is_number_of_step(script, args[0].value)
-    return last in _FILLED or last in _RANDOM
-
-
-def _is_number_of_step(script: Script, data: cst.BaseExpression) -> bool:
-    """Whether data is numbers, or a list of them, of which one is not a constant."""
-    elements = [data]
-    if isinstance(data, (cst.List, cst.Tuple)):
-        elements = [element.value for element in data.elements]
-    return (
-        bool(elements)
-        and all(script.kind(each) is Kind.NUMBER for each in elements)
-        and not all(script.value_of(each).is_literal for each in elements)
-    )
+    return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
 
 
 def _device(script: Script, move: Move) -> str | None:
@@ -434,7 +449,9 @@ def _device(script: Script, move: Move) -> str | None:
     return text if script.value_of(move.device).is_literal else None
 
 
-def _fix(script: Script, move: Move, made: _Made, where: str | None) -> Fix | None:
+def _fix(
+    script: Script, move: Move, made: Made, where: str | None, named: cst.Assign | None
+) -> Fix | None:
     tail = script.span(move.call).end
     start = script.span(move.moved).end
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
@@ -442,25 +459,53 @@ def _fix(script: Script, move: Move, made: _Made, where: str | None) -> Fix | No
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
     if where is None or others or "#" in script.source.text[start:tail]:
         return None
+    if named is not None and not _is_known_at(script, move, named):
+        return None
     added = f"device={where}"
     kept = ""
     if dtype is not None:
         written = script.code(dtype.value)
-        if made.last in _TAKES_DTYPE and made.site.argument("dtype").state is State.ABSENT:
-            if made.site.node is move.moved:
-                added += f", dtype={written}"
-            else:
-                kept = f".to({written})"
+        direct = made.site.node is (move.moved if named is None else named.value)
+        untyped = made.site.argument("dtype").state is State.ABSENT
+        if direct and untyped and made.last in _TAKES_DTYPE:
+            added += f", dtype={written}"
         else:
             kept = f".to({written})"
-    edits = _with_device(script, made.site.node, added, tail - start - len(kept))
-    cut = (Edit(Span(start, tail), kept),)
+    saved = tail - start - len(kept) if named is None else 0
+    edits = _with_device(script, made.site.node, added, saved)
+    cut: Edits = (Edit(Span(start, tail), kept),)
+    if named is not None and not kept and _only_renames(script, move, named):
+        if not script.rewrite.stands_alone(script.statement(move.call)):
+            return None
+        cut = script.rewrite.drop(script.statement(move.call))
     title = f"Make it on the device: device={where}"
     if made.random:
         return Fix.unsafe(title, edits, cut, because=_GENERATOR)
-    if _rounds(script, made):
+    if made.rounds:
         return Fix.close(title, edits, cut, because=_ROUNDING)
     return Fix.exact(title, edits, cut)
+
+
+def _only_renames(script: Script, move: Move, named: cst.Assign) -> bool:
+    """Whether a line would be `x = x` without its move."""
+    line = script.parent(move.call)
+    return (
+        isinstance(line, cst.Assign)
+        and len(line.targets) == 1
+        and script.code(line.targets[0].target) == script.code(named.targets[0].target)
+    )
+
+
+def _is_known_at(script: Script, move: Move, named: cst.Assign) -> bool:
+    """Whether the device of a move is the same where the tensor is made, some lines above."""
+    if move.device is None:
+        return True
+    at = script.tree.order(named)
+    return all(
+        binding.at < at
+        for name in script.within(move.device, cst.Name)
+        for binding in script.scopes.reaching(name)
+    )
 
 
 def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edits:
@@ -476,11 +521,3 @@ def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edit
 
 def _only_waits(arg: cst.Arg) -> bool:
     return arg.keyword is not None and arg.keyword.value in ("non_blocking", "copy")
-
-
-def _rounds(script: Script, made: _Made) -> bool:
-    """Whether the values depend on how the device rounds."""
-    return made.last in _ROUNDED or (
-        made.last == "arange"
-        and any(isinstance(script.value_of(a.value).node, cst.Float) for a in made.site.node.args)
-    )

@@ -179,6 +179,13 @@ class ConstantRebuiltEachStep(Rule):
                 loss = model(x.to(device))
                 loss.backward()
             """,
+        "a number that is moved: TL203 makes it on the device first": """
+            import torch
+            device = torch.device("cuda")
+            for x, y in loader:
+                loss = model(x, torch.tensor(0.5).to(device))
+                loss.backward()
+            """,
         "filled on the host and moved: TL203 makes it on the device first": """
             import torch
             device = torch.device("cuda")
@@ -320,6 +327,11 @@ def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> 
     )
 
 
+def _is_scalar(script: Script, site: CallSite) -> bool:
+    data = site.given("data", 0)
+    return data is not None and script.kind(data.value) is Kind.NUMBER
+
+
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
     """Whether a size is a number of the file or an attribute that only `__init__` sets."""
     if isinstance(node, cst.BinaryOperation):
@@ -368,7 +380,7 @@ def _goes_to_device(
     moved = any(script.moves.move(call) is not None for call in calls)
     if site.name == "torch.ones" and not masked:
         return False
-    if of_sizes:
+    if of_sizes or (site.name == "torch.tensor" and _is_scalar(script, site)):
         return not moved and _names_device(script, site)
     return moved or _names_device(script, site) or script.name(site.node.func) is None
 

@@ -10,14 +10,31 @@ import libcst as cst
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind, derived
-from torchlint.semantic.loops import Loop, Loops, Role
+from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.memo import Memo
+from torchlint.semantic.words import words
 
 __all__ = ["Repetition"]
 
 _STEPS: Final = re.compile(
     r"forward\w*|(?:training|validation|test)_step|init_?hidden|initHidden|zero_state"
 )
+_UPDATES: Final = frozenset("update updates learn optimize optimise replay step".split())
+_ANSWERS: Final = frozenset(
+    (
+        "act action actions sample generate predict infer decode encode translate beam greedy "
+        "backward interpolate reconstruct"
+    ).split()
+)
+_LOSSES: Final = frozenset("loss losses penalty criterion".split())
+_ONCE: Final = frozenset(
+    (
+        "init initialize build make create load save export setup main test demo plot show draw "
+        "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
+        "get parse register all samples epoch grid image images video"
+    ).split()
+)
+"""Words of functions that a program calls now and then, whatever else their names say."""
 
 
 class Repetition:
@@ -66,7 +83,32 @@ class Repetition:
         if isinstance(owner, cst.ClassDef) and _STEPS.fullmatch(function.name.value):
             if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):
                 return True
-        return any(self.each_step(call) for call in self.functions.callers(function))
+        callers = self.functions.callers(function)
+        if not callers:
+            return self._is_named_for_step(function)
+        return any(self.each_step(call) for call in callers)
+
+    def _is_named_for_step(self, function: cst.FunctionDef) -> bool:
+        """Whether a function that no code of this file runs is one for each step by its name."""
+        spoken = frozenset(words(function.name.value))
+        if spoken & _ONCE or self._draws_batches(function):
+            return False
+        if spoken & _LOSSES:
+            return True
+        if spoken & _UPDATES:
+            return any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))
+        return bool(spoken & _ANSWERS) and self.loops.runs_module(function.body)
+
+    def _draws_batches(self, function: cst.FunctionDef) -> bool:
+        """Whether one run of a function goes through many batches."""
+        loops: list[LoopNode] = [
+            *self.functions.own(function.body, cst.For),
+            *self.functions.own(function.body, cst.While),
+        ]
+        return any(
+            loop.loader is not None or loop.role in (Role.EPOCH, Role.EVAL_BATCH)
+            for loop in map(self.loops.loop, loops)
+        )
 
 
 def _asks_for_none(test: cst.BaseExpression) -> bool:
