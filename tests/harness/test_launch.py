@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -157,3 +159,35 @@ def test_several_hosts_meet_at_an_endpoint_under_the_name_of_the_run() -> None:
     assert arguments[:2] == ("--nnodes", "2")
     assert arguments[-4:] == ("--rdzv-id", "torchlint-run-3", "--nproc-per-node", "4")
     assert "--standalone" in TWO.arguments("run-3")
+
+
+def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> None:
+    script = write(tmp_path, RANKS)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        host = Launcher(1, 2, f"localhost:{free.getsockname()[1]}")
+
+    def on_host(name: str) -> Trace:
+        task = Task(
+            script=str(script),
+            args=(),
+            root=str(tmp_path),
+            folder=str(tmp_path / name / "run-1"),
+            mode="numbers",
+            steps=6,
+            warmup=2,
+            seed=0,
+            recording=str(tmp_path),
+            reference=str(tmp_path / name / "parameters.pt"),
+        )
+        return launch.run(task, host, device="cpu", timeout=120)
+
+    with ThreadPoolExecutor(2) as hosts:
+        traces = list(hosts.map(on_host, ["first", "second"]))
+    assert [trace.failure for trace in traces] == [None, None]
+    assert all(trace.joined and trace.taken == 8 for trace in traces)
+    # The weights are one: where a loss is of the samples 1 and another of 2, both fall as one.
+    losses = sorted((trace.losses for trace in traces), key=lambda each: abs(each[0]))
+    assert [2 * loss for loss in losses[0]] == pytest.approx(list(losses[1]), rel=1e-6)
+    # The first rank alone keeps the parameters, on whichever host it is.
+    assert sum((tmp_path / name / "parameters.pt").exists() for name in ("first", "second")) == 1
