@@ -161,7 +161,8 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
         sure = bool(part.steps) or (collated and not script.imports("transformers"))
         return Held.TENSOR if sure else Held.OTHER
     found = {_held_by(script, one, part, moved) for one in makers}
-    return max(found, key=lambda each: each.value, default=Held.OTHER)
+    found = found or {_held_unseen(script, part, moved)}
+    return max(found, key=lambda each: each.value)
 
 
 def _held_by(
@@ -169,11 +170,18 @@ def _held_by(
 ) -> Held:
     """Say what a collate function puts where a part is taken from."""
     if not _function(script, collate) and not _is_torchs(script, collate):
-        if not part.steps or _is_own_class(script, collate):
+        if _is_own_class(script, collate):
             return Held.OTHER
-        shown = isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
-        return Held.TENSOR if shown else Held.UNSHOWN
+        return _held_unseen(script, part, moved)
     return _tensor_from(script, collate, part)
+
+
+def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
+    """Say what is a part of what a function out of sight makes."""
+    if not part.steps:
+        return Held.OTHER
+    shown = isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
+    return Held.TENSOR if shown else Held.UNSHOWN
 
 
 def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:

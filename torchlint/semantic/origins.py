@@ -146,7 +146,7 @@ class Origins:
         for line in self.tree.all(cst.Assign):
             for each in line.targets:
                 target = each.target
-                if isinstance(target, cst.Subscript) and dotted(target.value) == path:
+                if isinstance(target, cst.Subscript) and self._is_same(target.value, node, path):
                     if _fits(self._step(target), steps[0]):
                         self._follow(line.value, steps[1:], trail)
         for call in self.tree.all(cst.Call):
@@ -155,10 +155,21 @@ class Origins:
                 isinstance(func, cst.Attribute)
                 and func.attr.value in _ADDING
                 and call.args
-                and dotted(func.value) == path
+                and self._is_same(func.value, node, path)
             ):
                 within = steps if func.attr.value == "extend" else steps[1:]
                 self._follow(call.args[-1].value, within, trail)
+
+    def _is_same(
+        self, other: cst.BaseExpression, node: cst.Name | cst.Attribute, path: str
+    ) -> bool:
+        """Whether two expressions name one container, not two of one name in two functions."""
+        if dotted(other) != path:
+            return False
+        if not isinstance(node, cst.Name) or not isinstance(other, cst.Name):
+            return True
+        scopes = {self.scopes.lookup(path, self.scopes.scope(each)) for each in (node, other)}
+        return len(scopes) == 1
 
     # -- containers -----------------------------------------------------------
 
