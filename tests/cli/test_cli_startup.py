@@ -44,10 +44,53 @@ def test_the_program_alone_imports_click_and_no_command(shell: Shell, option: st
     }
 
 
+REPORTING = {
+    "torchlint.finding",
+    "torchlint.edit",
+    "torchlint.report.card",
+    "torchlint.report.entry",
+    "torchlint.report.block",
+    "torchlint.report.excerpt",
+    "torchlint.report.fixdiff",
+}
+CHECKING = {
+    "libcst",
+    "torchlint.engine.checking",
+    "torchlint.engine.fixing",
+    "torchlint.engine.grading",
+    "torchlint.engine.parsing",
+    "torchlint.suppress",
+    "torchlint_rules",
+}
+"""What a run imports only where it finds something, and where it asks rules."""
+
+
+def test_a_folder_without_files_needs_neither_a_file_nor_a_report(shell: Shell) -> None:
+    modules = imported(shell, "check")
+    engine = {"torchlint.source", "torchlint.engine.running", "torchlint.engine.cache"}
+    assert not (REPORTING | CHECKING | engine | {"pathspec"}) & modules
+
+
 def test_a_file_that_no_rule_needs_is_not_parsed(shell: Shell) -> None:
     shell.write("a.py", "name = 'nothing of interest'\n")
-    modules = imported(shell, "check", "--select", "XY,TL", "--no-cache")
-    assert not {"libcst", "torch", "numpy", "rich", "torchlint_rules"} & modules
+    modules = imported(shell, "check", "--select", "XY,TL")
+    assert "torchlint.engine.running" in modules
+    assert not {"torch", "numpy", "rich", "pathspec", "torchlint.engine.cache"} & modules
+    assert not (REPORTING | CHECKING) & modules
+
+
+def test_a_file_without_findings_in_the_cache_needs_only_the_cache(shell: Shell) -> None:
+    shell.write("a.py", "slowly()\n")
+    first, second = (imported(shell, "check", "--select", "XY201") for _ in "12")
+    assert {"libcst", "torchlint.engine.checking"} <= first
+    assert "torchlint.engine.cache" in second
+    assert not CHECKING & second
+    assert not {"torchlint.report.entry", "torchlint.report.block"} & second
+
+
+def test_patterns_of_git_are_read_where_there_are_some(shell: Shell) -> None:
+    shell.write(".gitignore", "*.pyc\n")
+    assert "pathspec" in imported(shell, "check")
 
 
 def test_a_file_that_is_checked_needs_neither_torch_nor_rich(shell: Shell) -> None:
