@@ -8,10 +8,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Role, Rule, Safety, Script
 from torchlint_rules._cuda import (
     in_environment,
     may_be_cuda,
+    moved_networks,
     named_convolutional,
     place,
     setting,
@@ -24,8 +25,8 @@ _PRODUCTS: Final = re.compile(
     r"matmul|bmm|einsum|\bmm\b|addmm|dot_product|torch_geometric|\bdgl\b"
 )
 _IMAGES: Final = re.compile(
-    r"torchvision|image|\bimgs?\b|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|yolo|ssd|"
-    r"segment|style_?gan|super_?res|upscale|\btcn\b"
+    r"torchvision|image|(?:\b|_)imgs?(?:\b|_)|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|"
+    r"yolo|ssd|cityscapes|crop_?size|pixel|segment|style_?gan|super_?res|upscale|\btcn\b"
 )
 _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 
@@ -60,6 +61,19 @@ class Tf32Off(Rule):
     since = (1, 12)
 
     invalid = {
+        "a trainer that makes and moves its own network: no fix, a program decides for all": """
+              import torch
+              class Trainer:
+                  def __init__(self, loader):
+                      self.loader = loader
+            !         self.net = torch.nn.Linear(4, 4).cuda()
+                      self.optimizer = torch.optim.Adam(self.net.parameters())
+                  def train(self):
+                      for x, y in self.loader:
+                          loss = (self.net(x.cuda()) - y.cuda()).square().mean()
+                          loss.backward()
+                          self.optimizer.step()
+            """,
         "behind the imports; told where the network moves": """
               import torch
               from torch import nn
@@ -127,6 +141,17 @@ class Tf32Off(Rule):
             """,
     }
     valid = {
+        "a method that makes one step: whose loop it is, another file says": """
+            import torch
+            class Agent:
+                def __init__(self):
+                    self.net = torch.nn.Linear(4, 4).cuda()
+                    self.optimizer = torch.optim.Adam(self.net.parameters())
+                def update(self, x, y):
+                    loss = (self.net(x) - y).square().mean()
+                    loss.backward()
+                    self.optimizer.step()
+            """,
         "set already": """
             import torch
             torch.set_float32_matmul_precision("high")
@@ -301,10 +326,11 @@ class Tf32Off(Rule):
             return
         if _only_convolves(script):
             return
-        node = place(script) if trains(script) else None
+        program = trains(script)
+        node = place(script) if program or _trains_its_own(script) else None
         if node is None:
             return
-        edits = setting(script, _LINE)
+        edits = setting(script, _LINE) if program else None
         fix = None
         if edits is not None:
             because = "matrix products are rounded to TF32, 10 bits of mantissa"
@@ -314,6 +340,19 @@ class Tf32Off(Rule):
             '`torch.set_float32_matmul_precision("high")` when the program starts'
         )
         yield Finding(self.code, script.span(node), message, fix)
+
+
+def _trains_its_own(script: Script) -> bool:
+    """Whether a module trains, in a loop of its own, a network that it makes and moves itself."""
+    if not script.loops(Role.TRAIN_BATCH):
+        return False
+    if not any(script.steps.updates(step) for step in script.steps.all):
+        return False
+    for move in moved_networks(script):
+        origin = script.origins.of(move.moved)
+        if any(isinstance(value, cst.Call) for value in origin.values):
+            return True
+    return False
 
 
 def _only_convolves(script: Script) -> bool:

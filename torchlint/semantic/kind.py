@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cache
 from typing import Final
 
-__all__ = ["Kind", "called", "conventional", "derived", "is_module_class", "method_result"]
+__all__ = [
+    "Kind",
+    "called",
+    "combined",
+    "conventional",
+    "derived",
+    "is_module_class",
+    "joined",
+    "method_result",
+]
 
 
 class Kind(Enum):
@@ -307,3 +317,34 @@ def method_result(kind: Kind, method: str) -> Kind:
 
 
 _MODULE_RESULTS: Final = {"state_dict": Kind.MAPPING, "forward": Kind.TENSOR}
+
+
+def joined(kinds: Iterable[Kind], numbers_too: bool = False) -> Kind:
+    """Join the kinds that one value can have; None on a path says nothing.
+
+    `numbers_too`: a sum that starts as a number and becomes a tensor counts as a tensor.
+    """
+    given = set(kinds)
+    found = given - {Kind.NOTHING}
+    if not found:
+        return Kind.NOTHING if given else Kind.UNKNOWN
+    if len(found) == 1:
+        return found.pop()
+    if numbers_too:
+        found.discard(Kind.NUMBER)
+    if found <= {Kind.TENSOR, Kind.LOSS}:
+        return Kind.TENSOR if Kind.TENSOR in found else Kind.LOSS
+    return Kind.UNKNOWN
+
+
+def combined(left: Kind, right: Kind) -> Kind:
+    """Give the kind of an operation on two values."""
+    both = (left, right)
+    for kind in (Kind.LOSS, Kind.TENSOR, Kind.NDARRAY):
+        if kind in both:
+            return kind
+    if Kind.NOTHING in both:
+        return left if right is Kind.NOTHING else right
+    if left is right and left in (Kind.NUMBER, Kind.STRING, Kind.SEQUENCE):
+        return left
+    return Kind.UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Final
 
@@ -13,9 +13,11 @@ from torchlint.semantic.iteration import COUNTER, Iteration
 from torchlint.semantic.kind import (
     Kind,
     called,
+    combined,
     conventional,
     derived,
     is_module_class,
+    joined,
     method_result,
 )
 from torchlint.semantic.losses import Losses
@@ -89,15 +91,15 @@ class Kinds:
         if type(node) is cst.Subscript:
             return self._kind_of_item(node)
         if type(node) is cst.BinaryOperation:
-            return _combined(self.kind(node.left), self.kind(node.right))
+            return combined(self.kind(node.left), self.kind(node.right))
         if type(node) is cst.UnaryOperation:
             return Kind.UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
         if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
         if type(node) is cst.IfExp:
-            return _joined([self.kind(node.body), self.kind(node.orelse)])
+            return joined([self.kind(node.body), self.kind(node.orelse)])
         if type(node) is cst.BooleanOperation:
-            return _joined([self.kind(node.left), self.kind(node.right)])
+            return joined([self.kind(node.left), self.kind(node.right)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             inner = node.expression if isinstance(node, cst.Await) else node.value
             return self.kind(inner)
@@ -168,7 +170,7 @@ class Kinds:
             if self._is_batch(node.value):
                 return Kind.TENSOR
         if base in (Kind.MAPPING, Kind.SEQUENCE) and isinstance(node.value, cst.Name):
-            found = _joined(
+            found = joined(
                 [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
             )
             by_name = conventional(node.value.value)
@@ -199,7 +201,7 @@ class Kinds:
         value = binding.value
         if isinstance(value, cst.Dict):
             elements = value.elements
-            return _joined(
+            return joined(
                 [
                     self.kind(e.value) if isinstance(e, cst.DictElement) else Kind.UNKNOWN
                     for e in elements
@@ -210,7 +212,7 @@ class Kinds:
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
         if isinstance(value, (cst.List, cst.Tuple)):
-            return _joined([self.kind(element.value) for element in value.elements])
+            return joined([self.kind(element.value) for element in value.elements])
         return Kind.UNKNOWN
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
@@ -220,7 +222,7 @@ class Kinds:
             return Kind.UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
         return (
-            _combined(sides[0], sides[-1])
+            combined(sides[0], sides[-1])
             if any(s in _TENSORS for s in sides)
             else (Kind.NDARRAY if Kind.NDARRAY in sides else Kind.UNKNOWN)
         )
@@ -297,14 +299,14 @@ class Kinds:
         if self.functions.is_generator(function):
             return Kind.UNKNOWN
         returned = self.functions.returns(function)
-        return _joined([self.kind(value) for value in returned]) if returned else Kind.UNKNOWN
+        return joined([self.kind(value) for value in returned]) if returned else Kind.UNKNOWN
 
     # -- bindings -------------------------------------------------------------
 
     def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
         kinds = [self._kind_or_convention(binding, name) for binding in bindings]
         grows = any(self._accumulates(binding) for binding in bindings)
-        found = _joined(kinds, numbers_too=grows)
+        found = joined(kinds, numbers_too=grows)
         if self.losses.sent_backward(bindings) and found in (
             Kind.UNKNOWN,
             Kind.TENSOR,
@@ -381,7 +383,7 @@ class Kinds:
         if binding.how is How.LOOP:
             return self._kind_of_loop_target(binding)
         if type(node) is cst.AugAssign:
-            return _combined(self._kind_before(node.target), self.kind(node.value))
+            return combined(self._kind_before(node.target), self.kind(node.value))
         if binding.how is How.UNPACKED:
             return Kind.SEQUENCE if binding.starred else self._element(binding.value, binding.path)
         if binding.how is How.WITH:
@@ -394,9 +396,9 @@ class Kinds:
             return self.kind(target)
         reaching = self.scopes.reaching(target)
         started = [b for b in reaching if b.how is not How.AUGMENTED]
-        found = _joined([self.kind_of_binding(binding) for binding in started])
+        found = joined([self.kind_of_binding(binding) for binding in started])
         if found is Kind.NUMBER and len(started) < len(reaching):
-            grown = _joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
+            grown = joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
             return grown if grown in _TENSORS else found
         return found
 
@@ -411,7 +413,7 @@ class Kinds:
         if own is not None:
             return derived(self.functions.bases(own))
         given = [self.kind(value) for value in self.functions.given(parameter)]
-        found = _joined(given) if given else Kind.UNKNOWN
+        found = joined(given) if given else Kind.UNKNOWN
         if found is not Kind.UNKNOWN:
             return found
         function = self.tree.parent(self.tree.parent(parameter) or parameter)
@@ -431,9 +433,17 @@ class Kinds:
         kind = self.kind(source)
         if kind in _TENSORS or (kind is Kind.LOADER and path):
             return Kind.TENSOR
+        if not path and self._is_batch(source) and binding.name not in self._indices:
+            return Kind.TENSOR
         if kind is Kind.MODULE and not path:
             return Kind.MODULE
         return Kind.UNKNOWN
+
+    @cached_property
+    def _indices(self) -> frozenset[str]:
+        """The names by which something is looked up."""
+        places = (item.slice[0].slice for item in self.tree.all(cst.Subscript))
+        return frozenset(dotted(at.value) for at in places if isinstance(at, cst.Index))
 
     def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
         """Give the loader that a loop over `value`, or `next(value)`, takes its batches from."""
@@ -455,17 +465,19 @@ class Kinds:
             inner = value.elements[path[0]].value
             return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
         if isinstance(value, cst.IfExp):
-            return _joined([self._element(value.body, path), self._element(value.orelse, path)])
+            return joined([self._element(value.body, path), self._element(value.orelse, path)])
         if isinstance(value, cst.Name):
             reaching = self.scopes.reaching(value)
             given = [b.value for b in reaching if b.how is How.ASSIGN and b.value is not None]
             if given and len(given) == len(reaching):
-                return _joined([self._element(one, path) for one in given])
+                return joined([self._element(one, path) for one in given])
             if reaching and all(b.how is How.LOOP for b in reaching):
                 batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
                 loaders = [b for b in batches if b is not None and self.kind(b) is Kind.LOADER]
                 return Kind.TENSOR if len(loaders) == len(batches) else Kind.UNKNOWN
             return Kind.UNKNOWN
+        if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+            return self.kind(value.elt)
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else Kind.UNKNOWN
 
     def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
@@ -475,12 +487,16 @@ class Kinds:
         callee = self.functions.callee(value)
         if callee is not None:
             returned = self.functions.returns(callee)
-            return _joined([self._element(one, path) for one in returned])
+            return joined([self._element(one, path) for one in returned])
         if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else Kind.UNKNOWN
-        if name in ("builtins.map", "builtins.list", "builtins.tuple"):
-            return Kind.UNKNOWN
+        if name in ("builtins.list", "builtins.tuple") and value.args:
+            return self._element(value.args[0].value, path)
+        if name == "builtins.map":
+            made = self.names.name(value.args[0].value) if value.args else None
+            moved = len(value.args) == 2 and self._is_batch(value.args[1].value)
+            return Kind.TENSOR if moved or made == "torch.autograd.Variable" else Kind.UNKNOWN
         if name == "torch.utils.data.random_split":
             return Kind.DATASET
         if self.kind(value) is Kind.SEQUENCE and (
@@ -498,7 +514,7 @@ class Kinds:
         if isinstance(node, cst.Subscript):
             return self._annotated_generic(node)
         if isinstance(node, cst.BinaryOperation):
-            return _joined([self._annotated(node.left), self._annotated(node.right)])
+            return joined([self._annotated(node.left), self._annotated(node.right)])
         if isinstance(node, cst.Name) and node.value == "None":
             return Kind.NOTHING
         name = self.names.name(node)
@@ -536,37 +552,6 @@ _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
     cst.Dict: Kind.MAPPING,
     cst.DictComp: Kind.MAPPING,
 }
-
-
-def _joined(kinds: Iterable[Kind], numbers_too: bool = False) -> Kind:
-    """Join the kinds that one value can have; None on a path says nothing.
-
-    `numbers_too`: a sum that starts as a number and becomes a tensor counts as a tensor.
-    """
-    given = set(kinds)
-    found = given - {Kind.NOTHING}
-    if not found:
-        return Kind.NOTHING if given else Kind.UNKNOWN
-    if len(found) == 1:
-        return found.pop()
-    if numbers_too:
-        found.discard(Kind.NUMBER)
-    if found <= {Kind.TENSOR, Kind.LOSS}:
-        return Kind.TENSOR if Kind.TENSOR in found else Kind.LOSS
-    return Kind.UNKNOWN
-
-
-def _combined(left: Kind, right: Kind) -> Kind:
-    """Give the kind of an operation on two values."""
-    both = (left, right)
-    for kind in (Kind.LOSS, Kind.TENSOR, Kind.NDARRAY):
-        if kind in both:
-            return kind
-    if Kind.NOTHING in both:
-        return left if right is Kind.NOTHING else right
-    if left is right and left in (Kind.NUMBER, Kind.STRING, Kind.SEQUENCE):
-        return left
-    return Kind.UNKNOWN
 
 
 def _index(node: cst.Subscript) -> int | None:
