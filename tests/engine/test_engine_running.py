@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_rules import broken, replacing, rule_of
 
-from torchlint.engine import FileResult, Project, check_paths, fix_paths
+from torchlint.engine import FileResult, Project, check_paths, clean, fix_paths
 from torchlint.engine import running as batches
 from torchlint.engine.workers import Died, Workers
 from torchlint.finding import Finding
@@ -198,6 +199,92 @@ def test_errors_are_not_kept(files: list[Path], cache: Path) -> None:
     for _ in range(2):
         results = list(check_paths(files, _project(broken("x")), jobs=1, cache_dir=cache))
         assert sum("TL903" in "".join(each.errors) for each in results) == 10
+
+
+@pytest.fixture
+def untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Files of which most are clean, on a file system whose clock ticks fast."""
+    monkeypatch.setattr(clean, "SETTLED", -(10**12))
+    paths = [tmp_path / f"g{number:02}.py" for number in range(batches.WORTH_REMEMBERING)]
+    for number, path in enumerate(paths):
+        path.write_text("x = 1\n" if number < 5 else "y = 1\n" if number < 10 else "nothing\n")
+    return paths
+
+
+def _finding_x(asked: list[str]) -> type[Rule]:
+    def found(rule: Rule, text: str) -> Iterator[Finding]:
+        asked.append(text)
+        yield from replacing("x", "z").check(rule, _Script(text))  # type: ignore[arg-type]
+
+    return rule_of("TL902", "counted", found, ("x", "y"))
+
+
+def test_clean_files_that_were_not_touched_are_not_read(untouched: list[Path], cache: Path) -> None:
+    asked: list[str] = []
+    project = _project(_finding_x(asked))
+    first = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    assert [each.findings for each in again] == [each.findings for each in first]
+    assert [each.source is None for each in again] == [number >= 5 for number in range(50)]
+    fixed = list(fix_paths(untouched, project, jobs=1, cache_dir=cache))
+    assert [each.changed for each in fixed] == [number < 5 for number in range(50)]
+    assert sorted(asked[10:]) == ["x = 1\n"] * 5
+
+
+def test_a_clean_file_that_was_touched_is_read(untouched: list[Path], cache: Path) -> None:
+    project = _project(_finding_x([]))
+    list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    times = untouched[7].stat()
+    untouched[7].write_text("x = 1\n")
+    os.utime(untouched[7], ns=(times.st_atime_ns, times.st_mtime_ns))
+    other = untouched[8].with_name("other")
+    other.write_text("x = 1\n")
+    other.replace(untouched[8])
+    results = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    assert [number for number, each in enumerate(results) if each.findings] == [0, 1, 2, 3, 4, 7, 8]
+
+
+def test_clean_is_clean_for_the_same_settings_alone(untouched: list[Path], cache: Path) -> None:
+    asked: list[str] = []
+    for rule, overrides in (
+        (_finding_x(asked), {}),
+        (_finding_x(asked), {"target_torch": (2, 1)}),
+        (_finding_x(asked), {"target_torch": (2, 1)}),
+    ):
+        list(check_paths(untouched, _project(rule, **overrides), jobs=1, cache_dir=cache))
+    assert len(asked) == 20
+
+
+def test_a_file_that_was_just_written_is_not_trusted_by_its_times(
+    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clean, "SETTLED", 2_000_000_000)
+    project = _project(_finding_x([]))
+    soon = untouched[0].stat().st_mtime_ns + 1_000_000_000
+    monkeypatch.setattr("torchlint.engine.clean.time", SimpleNamespace(time_ns=lambda: soon))
+    for _ in range(2):
+        results = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+        assert not any(each.source is None for each in results)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[1, 2]", b'{"a": 1}', b"[" * 100_000, None], ids=repr
+)
+def test_damaged_notes_of_clean_files_are_made_anew(
+    untouched: list[Path], cache: Path, damage: bytes | None
+) -> None:
+    project = _project(_finding_x([]))
+    first = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    (kept,) = cache.glob("*-clean.json")
+    good = kept.read_bytes()
+    if damage is None:
+        damage = json.dumps(
+            {path: ["no", *rest] for path, (_, *rest) in json.loads(good).items()}
+        ).encode()
+    kept.write_bytes(damage)
+    again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    assert [_summary(each) for each in again] == [_summary(each) for each in first]
+    assert json.loads(kept.read_bytes()).items() >= json.loads(good).items()
 
 
 @pytest.mark.parametrize("text", ["name = 'no network here'\n", "import torch\n"])

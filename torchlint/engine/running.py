@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from torchlint.source import Source, SourceError
 if TYPE_CHECKING:
     from torchlint.engine.answers import Accept
     from torchlint.engine.cache import Cache
+    from torchlint.engine.clean import CleanFiles
     from torchlint.engine.project import Project
     from torchlint.engine.workers import Died, Workers
 
@@ -29,6 +31,8 @@ R = TypeVar("R", FileResult, FixResult)
 
 WORTH_FORKING: Final = 60_000
 """How many characters must be left to parse for more than one process to pay."""
+WORTH_REMEMBERING: Final = 50
+"""How many files take longer to read than to load what is known of them."""
 
 
 def check_paths(
@@ -73,6 +77,7 @@ class _Job:
     source: Source
     rules: Selection
     settings: Settings
+    state: os.stat_result
     key: str
 
 
@@ -165,6 +170,9 @@ class _Batch(Generic[R]):
         self.project = project
         self.cache_dir = cache_dir
         self.told: set[str] = set()
+        self.many = len(files) >= WORTH_REMEMBERING
+        self.defaults = Settings()
+        self.folders: dict[str, tuple[Settings, Selection]] = {}
         self.jobs: list[_Job] = []
         self.plan: list[R | int] = [self._planned(path) for path in files]
 
@@ -185,27 +193,60 @@ class _Batch(Generic[R]):
 
     def _prepared(self, path: Path) -> R | int:
         """Give the result of a file, or the number of the job that will have it."""
+        name = str(path)
+        settings, rules = self._about(path)
         try:
-            data = path.read_bytes()
+            if self.clean is not None:
+                suppressed = self.clean.suppressed(name, os.stat(name), settings, rules)  # noqa: PTH116
+                if suppressed is not None:
+                    return self._known(FileResult(name, None, suppressed=suppressed))
+            with open(name, "rb") as file:  # noqa: PTH123
+                state = os.fstat(file.fileno())
+                data = file.read()
         except OSError as error:
             said = f"{path} cannot be read: {error.strerror}"
-            return self._known(FileResult(str(path), None, errors=(said,)))
-        settings, rules = self.project.settings(path), self.project.selection(path)
+            return self._known(FileResult(name, None, errors=(said,)))
         try:
-            source = read_source(data, str(path))
+            source = read_source(data, name)
         except SourceError:
             from torchlint.engine.checking import check_bytes
 
-            return self._known(check_bytes(data, str(path), rules, settings))
+            return self._known(check_bytes(data, name, rules, settings))
         if not matters(source.text, rules):
-            return self._known(FileResult(source.path, source))
-        key = self.cache.key(data, source.path, settings, rules) if self.cache else ""
+            result = FileResult(name, source)
+            self._remember(result, state)
+            return self._known(result)
+        key = self.cache.key(data, name, settings, rules) if self.cache else ""
         kept = self.cache.get(key, source) if self.cache else None
-        result = self.kind.from_check(kept, settings) if kept is not None else None
-        if result is not None:
-            return result
-        self.jobs.append(_Job(source, rules, settings, key))
+        if kept is not None:
+            self._remember(kept, state)
+            known = self.kind.from_check(kept, settings)
+            if known is not None:
+                return known
+        self.jobs.append(_Job(source, rules, settings, state, key))
         return len(self.jobs) - 1
+
+    def _about(self, path: Path) -> tuple[Settings, Selection]:
+        """Give the settings and rules of a file: those of its folder."""
+        folder = os.path.dirname(str(path))  # noqa: PTH120
+        if folder not in self.folders:
+            self.folders[folder] = (self.project.settings(path), self.project.selection(path))
+        return self.folders[folder]
+
+    def _remember(self, result: FileResult, state: os.stat_result) -> None:
+        """Note that a file need not be read again until it is touched."""
+        if self.clean is not None and not (result.findings or result.errors):
+            settings, rules = self._about(Path(result.path))
+            self.clean.remember(result.path, state, settings, rules, result.suppressed)
+
+    @cached_property
+    def clean(self) -> CleanFiles | None:
+        """Which of many files need not be read."""
+        if self.cache_dir is None or not self.many:
+            return None
+        from torchlint.engine.clean import CleanFiles
+
+        return CleanFiles(self.cache_dir, self.project.registry)
 
     @cached_property
     def cache(self) -> Cache | None:
@@ -217,7 +258,7 @@ class _Batch(Generic[R]):
         return Cache(self.cache_dir, self.project.registry)
 
     def _known(self, result: FileResult) -> R:
-        known = self.kind.from_check(result, Settings())
+        known = self.kind.from_check(result, self.defaults)
         assert known is not None
         return known
 
@@ -291,11 +332,14 @@ class _Batch(Generic[R]):
             yield self._once(come.pop(planned))
         if self.jobs and self.cache is not None:
             self.cache.save()
+        if self.clean is not None:
+            self.clean.save()
 
     def _keep(self, number: int, result: R) -> None:
         check = self.kind.to_check(result)
         if self.cache is not None and check is not None:
             self.cache.put(self.jobs[number].key, check)
+            self._remember(check, self.jobs[number].state)
 
     def _once(self, result: R) -> R:
         """Leave out errors that were told with an earlier file: those of packs name none."""
