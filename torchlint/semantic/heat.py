@@ -149,7 +149,7 @@ class Heats:
             if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
                 return Heat.COLD
             if at is outer:
-                return Heat.HOT
+                return Heat.COLD if self._runs_once(outer) else Heat.HOT
             if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
                 return Heat.COLD
             if isinstance(at, (cst.ExceptHandler, cst.Finally)):
@@ -158,6 +158,15 @@ class Heats:
                 return Heat.COLD
             child = at
         return Heat.HOT
+
+    def _runs_once(self, outer: cst.CSTNode) -> bool:
+        """Whether each way through the body of a `for` ends the loop in its first pass."""
+        if not isinstance(outer, cst.For) or not isinstance(outer.body, cst.IndentedBlock):
+            return False
+        ends = any(
+            isinstance(small, (cst.Break, cst.Return)) for small in _small(outer.body.body[-1])
+        )
+        return ends and not any(True for _ in self.tree.within(outer.body, cst.Continue))
 
     def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Whether nothing but a test of the process's rank stands between a node and each pass."""
@@ -253,10 +262,13 @@ class Heats:
         """Whether an expression is a loop's counter or made of one."""
         if isinstance(node, cst.BinaryOperation):
             return self._counts(node.left) or self._counts(node.right)
-        if not isinstance(node, cst.Name) or self.kinds.kind(node) is not Kind.NUMBER:
+        if not isinstance(node, cst.Name):
             return False
-        return any(
-            binding.how in (How.LOOP, How.AUGMENTED) for binding in self.scopes.reaching(node)
+        bindings = self.scopes.reaching(node)
+        if any(b.how is How.AUGMENTED and isinstance(b.value, cst.Integer) for b in bindings):
+            return True
+        return self.kinds.kind(node) is Kind.NUMBER and any(
+            binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
         )
 
     def _speaks_of_rarity(self, test: cst.BaseExpression) -> bool:

@@ -430,6 +430,13 @@ class Kinds:
         source, path = self.iteration.source(binding.value, binding.path)
         if source is None:
             return Kind.NUMBER if path == (COUNTER,) else Kind.UNKNOWN
+        if isinstance(source, (cst.List, cst.Tuple)):
+            return joined(
+                [
+                    self._element(each.value, path) if path else self.kind(each.value)
+                    for each in source.elements
+                ]
+            )
         kind = self.kind(source)
         if kind in _TENSORS or (kind is Kind.LOADER and path):
             return Kind.TENSOR

@@ -144,3 +144,16 @@ def stopped(model, loader, criterion, optimizer):
         optimizer.step()
         if i % 100 is 0:
             print(loss.item())  # heat: cold
+
+
+@torch.no_grad()
+def one_batch(model, loader):
+    for x, y in loader:
+        out = model(x.cuda())  # heat: cold
+        break
+    for x, y in loader:
+        if len(x) < 8:
+            continue
+        out = model(x.cuda())  # heat: hot
+        break
+    return out

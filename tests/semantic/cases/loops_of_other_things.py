@@ -172,3 +172,10 @@ def scales(net, test_loader, sizes):
     for x, y in test_loader:  # role: EVAL_BATCH
         for size in sizes:  # role: OTHER
             net(resize(x, size))
+
+
+def named_loaders(net, train_loader, val_loader):
+    for name, batches in [("train", train_loader), ("val", val_loader)]:  # role: OTHER
+        with torch.no_grad():
+            for x, y in batches:  # role: EVAL_BATCH; kind x: TENSOR
+                net(x)
