@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -15,6 +16,8 @@ from torchlint.semantic.words import says_evaluation, says_training
 
 __all__ = ["Feeding"]
 
+_MEMORY: Final = re.compile(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|memory)(?:_\w+)?")
+"""Names of what a recurrent network hands from one batch to the next."""
 _DEPTH: Final = 6
 
 
@@ -84,7 +87,8 @@ class Feeding:
             for name in self.tree.within(arg.value, cst.Name):
                 if not self.scopes.reads(name):
                     continue
-                if any(self._is_carried(b, name, loop) for b in self.scopes.reaching(name)):
+                carried = any(self._is_carried(b, name, loop) for b in self.scopes.reaching(name))
+                if carried and not _MEMORY.fullmatch(name.value):
                     return False
                 found = found or self._comes_from(name, arg.value, loop, counted, _DEPTH)
         return found

@@ -179,3 +179,13 @@ def named_loaders(net, train_loader, val_loader):
         with torch.no_grad():
             for x, y in batches:  # role: EVAL_BATCH; kind x: TENSOR
                 net(x)
+
+
+def evaluate_text(net, data, criterion, hidden):
+    net.eval()
+    total = 0.0
+    for i in range(0, len(data), 35):  # role: EVAL_BATCH
+        words, targets = chunk(data, i)
+        output, hidden = net(words, hidden)
+        total += criterion(output, targets).item()  # heat: hot
+    return total
