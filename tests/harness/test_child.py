@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,7 @@ def test_loggers_write_into_the_shadow_or_not_at_all(tmp_path: Path) -> None:
     [
         ("import torch\nx = torch.zeros(2) @ torch.zeros(3)\n", "crash", "RuntimeError: ", 2),
         ("def f(:\n", "crash", "SyntaxError: ", 1),
+        ("import nowhere\n", "crash", f"'nowhere' (looked for with {sys.executable}, ", 1),
         ("import torch\nname = input('data: ')\n", "input", "EOFError: ", 2),
         ("raise MemoryError\n", "memory", "MemoryError", 1),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "killed", "SIGSEGV", 0),

@@ -162,6 +162,8 @@ def _describe(error: BaseException, task: Task) -> Failure:
     """Say in one line what the script died of, and where in the user's own code."""
     text = re.sub(r"\s+", " ", str(error)).strip()
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        message += f" (looked for with {sys.executable}, which runs torchlint too)"
     file, line = _place(error, task)
     return Failure(_kind(error, text), message, file, line)
 
