@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.source import Position, Source
@@ -95,21 +94,18 @@ def _inside(source: Source, row: int, column: int) -> Position:
 
 def _in_clear_words(message: str, line: str) -> str:
     """Say what a known kind of broken line needs; else what CPython said."""
-    for matches, advice in _KNOWN:
-        if matches(line):
+    for pattern, advice in _KNOWN:
+        if re.search(pattern, line):
             return f"{message}: {advice}"
     return message
 
 
 _OLD: Final = "this is Python 2, which torchlint cannot read"
-_KNOWN: Final[tuple[tuple[Callable[[str], object], str], ...]] = (
-    (
-        re.compile(r"\basync\s*=").search,
-        "`async` is a keyword since Python 3.7, write `non_blocking=` instead",
-    ),
-    (re.compile(r"\s*(print|exec)\s+[^\s=(]").match, _OLD),
-    (re.compile(r"\s*except\s+[\w.]+\s*,\s*\w+\s*:").match, _OLD),
-    (re.compile(r"\s*raise\s+\w+\s*,").match, _OLD),
-    (re.compile(r"(<{7}|={7}|>{7})( |$)").match, "a merge conflict was left in the file"),
-    (re.compile(r"\s*[%!]\w").match, "a notebook's magic or shell line is no Python"),
+_KNOWN: Final = (
+    (r"\basync\s*=", "`async` is a keyword since Python 3.7, write `non_blocking=` instead"),
+    (r"^\s*(print|exec)\s+[^\s=(]", _OLD),
+    (r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:", _OLD),
+    (r"^\s*raise\s+\w+\s*,", _OLD),
+    (r"^(<{7}|={7}|>{7})( |$)", "a merge conflict was left in the file"),
+    (r"^\s*[%!]\w", "a notebook's magic or shell line is no Python"),
 )

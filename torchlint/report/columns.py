@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.report.escape import shown
 
@@ -55,8 +54,7 @@ class Cells:
         return self.starts[min(column - 1, len(self.shown))]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The display columns of an excerpt that are printed: `left` of them are left out."""
 
     left: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.edit import Span
 from torchlint.report.columns import Cells, Window
@@ -25,8 +25,7 @@ def gutter_width(*rows: int) -> int:
     return len(str(max(rows)))
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """A second range, on one line of an excerpt, and what is said of it there."""
 
     start: Position

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.edit import Edit, apply_edits
 from torchlint.finding import Fix
@@ -22,8 +21,7 @@ _WIDTH: Final = 160
 _LEAST: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     row: int
     sign: str
     text: str
