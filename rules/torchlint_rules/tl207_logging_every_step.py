@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Binding, Finding, Fix, Heat, How, Kind, Loop, Role, Rule, Safety, Script
+from torchlint_rules._shown import shown
 
 _METHODS: Final = frozenset(
     (
@@ -18,10 +19,9 @@ _METHODS: Final = frozenset(
 _LOGGERS: Final = frozenset(
     "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
 )
+_PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
-_FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
-_DEPTH: Final = 3
 
 
 class LoggingEveryStep(Rule):
@@ -53,6 +53,36 @@ class LoggingEveryStep(Rule):
     options = {"every": 50}
 
     invalid = {
+        "sums, lists and meters that every step adds to": """
+              import numpy as np
+              import torch.nn.functional as F
+              from tqdm import tqdm
+              def train(model, loader, meter, bar, sums):
+                  losses = []
+                  for x, y in loader:
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                      loss.backward()
+                      losses.append(loss.item())
+                      meter.update(loss.item())
+                      sums["loss"] += loss.item()
+            !         bar.set_description(f"{np.mean(losses):.3f}")
+            !         bar.set_postfix(loss=meter.avg)
+                      seen = len(losses)
+                      bar.set_postfix_str(f"{seen} of {meter.count}")
+            !         bar.write("%.3f" % (sums["loss"] / seen))
+            """,
+        "a dictionary, entry by entry": """
+              import torch.nn.functional as F
+              def train(model, loader, writer):
+                  for i, (x, y) in enumerate(loader):
+                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
+                      loss.backward()
+                      logs = {"loss": loss.item()}
+                      for name, value in logs.items():
+            -             writer.add_scalar(name, value, i)
+            +             if i % 50 == 0:
+            +                 writer.add_scalar(name, value, i)
+            """,
         "the first process shows every step": """
               import torch.nn.functional as F
               for i, (x, y) in enumerate(loader):
@@ -199,7 +229,7 @@ class LoggingEveryStep(Rule):
                   loss.backward()
                   value = loss.item()
             !     print(value)
-                  history.write(value)
+                  history.keep(value)
             """,
     }
     valid = {
@@ -329,22 +359,22 @@ class LoggingEveryStep(Rule):
             if script.is_round(loop):
                 continue
             for line in script.within(loop.node.body, cst.Expr):
-                if not isinstance(line.value, cst.Call) or not _logs(script, line.value):
+                if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
                     continue
                 if script.batch_loop(line) is not loop:
                     continue
                 if script.heat(line) is not Heat.HOT:
                     if not script.is_hot_in_one_process(line, loop):
                         continue
-                shown = _shown(script, line.value, loop)
-                if shown is not None and not _reports_episode(script, line, loop):
-                    found[id(line)] = (line, loop, shown)
-        for line, loop, shown in found.values():
+                value = shown(script, line.value, loop)
+                if value is not None and not _reports_episode(script, line, loop):
+                    found[id(line)] = (line, loop, value)
+        for line, loop, value in found.values():
             assert isinstance(line.value, cst.Call)
             every = self.settings["every"]
             message = (
                 f"every step waits for the device so that `{script.code(line.value.func)}` can "
-                f"show `{shown}`; log every {every}th step"
+                f"show `{value}`; log every {every}th step"
             )
             fix = _fix(script, _neighbours(script, line, found), loop, every)
             yield Finding(self.code, script.span(line), message, fix)
@@ -362,7 +392,7 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     return any(True for _ in script.tests_around(line))
 
 
-def _logs(script: Script, call: cst.Call) -> bool:
+def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     """Whether a call shows or records its arguments."""
     func = call.func
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
@@ -374,70 +404,12 @@ def _logs(script: Script, call: cst.Call) -> bool:
     if func.attr.value in _METHODS:
         return script.kind(func.value) not in _TENSORS
     owner = func.value.attr if isinstance(func.value, cst.Attribute) else func.value
-    named = isinstance(owner, cst.Name) and owner.value.lower() in _LOGGERS
-    return func.attr.value in ("log", "print") and named
-
-
-# -- what is shown --------------------------------------------------------------
-
-
-def _shown(script: Script, call: cst.Call, loop: Loop) -> str | None:
-    """Give the first value in the arguments of a call that the host must wait for."""
-    for arg in call.args:
-        if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
-            found = _waited_for(script, arg.value, loop, _DEPTH)
-            if found is not None:
-                return found
-    return None
-
-
-def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> str | None:
-    reading = next(script.readings(region), None)
-    if reading is not None:
-        return script.code(reading.node)
-    for name in script.within(region, cst.Name):
-        if not script.scopes.reads(name) or not _is_value(script, name):
-            continue
-        if script.kind(name) in _TENSORS:
-            if not script.on_host(name):
-                return name.value
-        elif depth and _was_read(script, name, loop, depth - 1):
-            return name.value
-    return None
-
-
-def _is_value(script: Script, name: cst.Name) -> bool:
-    """Whether a name stands for its value, not for a part of it that the host knows anyway."""
-    holder = script.parent(name)
-    if isinstance(holder, cst.Attribute):
-        return holder.value is name and holder.attr.value not in _FREE and _stays(script, holder)
-    if isinstance(holder, cst.Call):
-        return False
-    if isinstance(holder, cst.Arg):
-        outer = script.parent(holder)
-        if holder.keyword is name:
-            return False
-        return not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.len"
-    return True
-
-
-def _stays(script: Script, attribute: cst.Attribute) -> bool:
-    """Whether what a tensor's method gives is a tensor."""
-    call = script.parent(attribute)
-    whole = call if isinstance(call, cst.Call) and call.func is attribute else attribute
-    return script.kind(whole) in _TENSORS
-
-
-def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> bool:
-    """Whether the loop itself gives a name its value by a reading."""
-    return any(
-        binding.how in (How.ASSIGN, How.AUGMENTED)
-        and binding.value is not None
-        and script.tree.inside(binding.node, loop.node.body)
-        and script.heat(binding.node) is Heat.HOT
-        and _waited_for(script, binding.value, loop, depth) is not None
-        for binding in script.scopes.reaching(name)
-    )
+    word = owner.value.lower() if isinstance(owner, cst.Name) else ""
+    if func.attr.value == "line":
+        return word in _PLOTTERS
+    if func.attr.value in ("write", "writerow"):
+        return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
+    return func.attr.value in ("log", "print") and word in _LOGGERS
 
 
 # -- the fix ----------------------------------------------------------------------
