@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Kind, Note, Rule, Safety, Script, State
+from torchlint.api import CallSite, Finding, Fix, Note, Rule, Safety, Script, State
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -66,6 +66,12 @@ class UnfusedOptimizer(Rule):
     since = (2, 0)
 
     invalid = {
+        "one tensor: Adam does a dozen operations on it": """
+              import torch
+              def stylise(image, steps):
+            -     optimizer = torch.optim.Adam([image.requires_grad_()], lr=0.02)
+            +     optimizer = torch.optim.Adam([image.requires_grad_()], lr=0.02, fused=True)
+            """,
         "Adam": """
               import torch
               def main(model, loader):
@@ -282,12 +288,6 @@ class UnfusedOptimizer(Rule):
                 fully_shard(model)
                 optimizer = torch.optim.Adam(model.parameters())
             """,
-        "a tensor or two have little to fuse": """
-            import torch
-            def stylise(image, steps):
-                optimizer = torch.optim.Adam([image.requires_grad_()], lr=0.02)
-                alpha = torch.optim.Adam([image.mean], lr=0.02)
-            """,
         "a class of one's own with the name": """
             import torch
             class Adam(torch.optim.Optimizer):
@@ -336,7 +336,7 @@ class UnfusedOptimizer(Rule):
             return
         for site in sites:
             value = _value(script, site)
-            if value is not None and not _is_small(site):
+            if value is not None:
                 yield self._finding(script, site, value)
 
     def _finding(self, script: Script, site: CallSite, value: str) -> Finding:
@@ -375,22 +375,6 @@ def _is_plain(site: CallSite) -> bool:
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)
         for value in (site.argument("momentum", 2), site.argument("weight_decay", 4))
     )
-
-
-def _is_small(site: CallSite) -> bool:
-    """Whether an optimizer is given no more than two tensors one by one."""
-    given = site.given("params", 0)
-    if given is None or not isinstance(given.value, (cst.List, cst.Tuple)):
-        return False
-    elements = given.value.elements
-    return len(elements) < 3 and all(_is_one_tensor(site.script, each) for each in elements)
-
-
-def _is_one_tensor(script: Script, element: cst.BaseElement) -> bool:
-    if isinstance(element, cst.StarredElement) or isinstance(element.value, cst.Dict):
-        return False
-    call = isinstance(element.value, cst.Call)
-    return not call or script.kind(element.value) in (Kind.TENSOR, Kind.LOSS)
 
 
 def _in_test(script: Script, node: cst.CSTNode) -> bool:
