@@ -175,7 +175,7 @@ class CreatedOnHost(Rule):
             +     lengths = torch.tensor(words, device=device)
             +     rows = torch.tensor(y.rows, dtype=torch.long, device="cuda")
             +     start = torch.tensor(0.0, device=device)
-            +     half = (torch.ones(8, device=device) * 0.5)
+            +     half = torch.ones(8, device=device) * 0.5
                   loss = model(x, lengths, rows, start, half)
                   loss.backward()
             """,
@@ -474,6 +474,9 @@ def _fix(
     saved = tail - start - len(kept) if named is None else 0
     edits = _with_device(script, made.site.node, added, saved)
     cut: Edits = (Edit(Span(start, tail), kept),)
+    if not kept and _stands_in_parentheses(script, move):
+        open_at = script.span(move.moved).start
+        cut = (Edit(Span(open_at, open_at + 1), ""), Edit(Span(start - 1, tail), ""))
     if named is not None and not kept and _only_renames(script, move, named):
         if not script.rewrite.stands_alone(script.statement(move.call)):
             return None
@@ -484,6 +487,16 @@ def _fix(
     if made.rounds:
         return Fix.close(title, edits, cut, because=_ROUNDING)
     return Fix.exact(title, edits, cut)
+
+
+def _stands_in_parentheses(script: Script, move: Move) -> bool:
+    """Whether arithmetic has parentheses that nothing needs once the move is gone."""
+    return (
+        isinstance(move.moved, cst.BinaryOperation)
+        and len(move.moved.lpar) == 1
+        and isinstance(script.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
+        and "\n" not in script.code(move.moved)
+    )
 
 
 def _only_renames(script: Script, move: Move, named: cst.Assign) -> bool:

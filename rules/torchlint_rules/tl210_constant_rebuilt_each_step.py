@@ -162,6 +162,15 @@ class ConstantRebuiltEachStep(Rule):
                     loss = loss + model(part).sum()
                 loss.backward()
             """,
+        "one for each process, for what the others send": """
+            import torch
+            import torch.distributed as dist
+            device = torch.device("cuda")
+            for x, y in loader:
+                sizes = [torch.tensor([0], device=device) for _ in range(dist.get_world_size())]
+                dist.all_gather(sizes, torch.tensor([len(x)], device=device))
+                model(x, sizes).backward()
+            """,
         "it has gradients": """
             import torch
             device = torch.device("cuda")
@@ -395,9 +404,9 @@ def _names_device(script: Script, site: CallSite) -> bool:
 
 def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     """Whether a constant is only what something else starts from."""
-    if tensor_fate(script, whole) is TensorFate.WRITTEN:
-        return True
     line = script.parent(whole)
+    if isinstance(line, cst.ListComp) or tensor_fate(script, whole) is TensorFate.WRITTEN:
+        return True
     target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
