@@ -159,3 +159,17 @@ def test_lines_go_behind_the_comments_of_a_loop() -> None:
     script = _script("total += loss.item()\n# the end", tail="return total")
     (edit,) = script.rewrite.after(_only(script).loop.node, "done()")
     assert script.source.text[: edit.span.start].endswith("# the end\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        ("bar.update(len(losses))", False),
+        ("losses[0] = torch.cat((losses[0], out))", False),
+        ("bar.update(losses[-1])", True),
+    ],
+)
+def test_how_many_were_added_is_no_use_of_them(line: str, used: bool) -> None:
+    script = _script(f"losses.append(loss.item())\n{line}", start="losses = []")
+    added = script.accumulations(Role.TRAIN_BATCH)[0]
+    assert script.used_each_pass(added) is used

@@ -229,13 +229,27 @@ class Accumulators:
                     continue
                 if any(self.tree.inside(place, node) for node in own):
                     continue
-                if self.tree.inside(place, accumulation.node):
+                if self.tree.inside(place, accumulation.node) or self._only_counted(place):
+                    continue
+                if self._grows_by(place, path):
                     continue
                 tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
                 if tested or (
                     self.tree.inside(place, loop.body) and self.heats.heat(place) is Heat.HOT
                 ):
                     yield place
+
+    def _only_counted(self, place: cst.BaseExpression) -> bool:
+        """Whether a read asks how many things were added, not what they are."""
+        holder = self.tree.parent(place)
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return isinstance(call, cst.Call) and self.kinds.names.name(call.func) == "builtins.len"
+
+    def _grows_by(self, place: cst.BaseExpression, path: str) -> bool:
+        """Whether a read stands in a line that adds to the same thing (`a[0] = cat(a[0], b)`)."""
+        line = next((o for o in self.tree.ancestors(place) if isinstance(o, cst.Assign)), None)
+        found = self.at(line) if line is not None else None
+        return found is not None and f"{self._path(found.target)}.".startswith(f"{path}.")
 
     def _path(self, target: cst.BaseExpression) -> str:
         while isinstance(target, cst.Subscript):
