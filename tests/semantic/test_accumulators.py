@@ -171,5 +171,5 @@ def test_lines_go_behind_the_comments_of_a_loop() -> None:
 )
 def test_how_many_were_added_is_no_use_of_them(line: str, used: bool) -> None:
     script = _script(f"losses.append(loss.item())\n{line}", start="losses = []")
-    added = script.accumulations(Role.TRAIN_BATCH)[0]
+    added = next(iter(script.accumulations(Role.TRAIN_BATCH)))
     assert script.used_each_pass(added) is used
