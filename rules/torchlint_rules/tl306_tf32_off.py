@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Role, Rule, Safety, Script
 from torchlint_rules._cuda import (
     in_environment,
+    makers,
     may_be_cuda,
     moved_networks,
     named_convolutional,
@@ -141,6 +142,31 @@ class Tf32Off(Rule):
             """,
     }
     valid = {
+        "a trainer that is given its network: the program that makes it decides": """
+            import torch
+            class Trainer:
+                def __init__(self, model, loader):
+                    self.model = model
+                    self.loader, self.head = loader, torch.nn.Linear
+                    self.model = self.model.to("cuda")
+                def train(self, optimizer):
+                    for x, y in self.loader:
+                        (self.model(x.cuda()) - y.cuda()).square().mean().backward()
+                        optimizer.step()
+            """,
+        "a trainer of a network out of sight, of which nothing says that it multiplies matrices": """
+            import torch
+            from models import Learner
+            class Trainer:
+                def __init__(self, loader):
+                    self.loader = loader
+                    self.net = Learner().cuda()
+                    self.optimizer = torch.optim.Adam(self.net.parameters())
+                def train(self):
+                    for x, y in self.loader:
+                        (self.net(x.cuda()) - y.cuda()).square().mean().backward()
+                        self.optimizer.step()
+            """,
         "a method that makes one step: whose loop it is, another file says": """
             import torch
             class Agent:
@@ -348,11 +374,20 @@ def _trains_its_own(script: Script) -> bool:
         return False
     if not any(script.steps.updates(step) for step in script.steps.all):
         return False
-    for move in moved_networks(script):
-        origin = script.origins.of(move.moved)
-        if any(isinstance(value, cst.Call) for value in origin.values):
-            return True
-    return False
+    linear = any(
+        (script.name(call.func) or "").endswith(".Linear") for call in script.all(cst.Call)
+    )
+    if not linear and not script.vocabulary.has(_PRODUCTS):
+        return False
+    return any(
+        makers(script, move.moved) and not _in_test(script, move.call)
+        for move in moved_networks(script)
+    )
+
+
+def _in_test(script: Script, node: cst.CSTNode) -> bool:
+    function = script.function(node)
+    return function is not None and function.name.value.startswith("test_")
 
 
 def _only_convolves(script: Script) -> bool:

@@ -432,7 +432,8 @@ def _in_training(
         networks = [
             network
             for network in _networks(script, evaluation)
-            if _is_measured_in_training(script, evaluation, network)
+            if script.code(network) != "self"  # whoever calls the method sets the mode
+            and _is_measured_in_training(script, evaluation, network)
         ]
         if not networks or _only_repeats(script, evaluation):
             continue
