@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -149,7 +150,7 @@ class Devices:
             binding.how is How.IMPORT for binding in self.scopes.reaching(root)
         )
 
-    @property
+    @cached_property
     def may_be_mps(self) -> bool:
         """Whether the device can be Apple's, which lacks float64."""
         if any("mps" in text.value for text in self.tree.all(cst.SimpleString)):

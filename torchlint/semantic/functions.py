@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
@@ -216,7 +217,8 @@ class Functions:
 
     # -- callers --------------------------------------------------------------
 
-    def _mentioned(self, name: str) -> list[cst.CSTNode]:
+    def mentions(self, name: str) -> list[cst.CSTNode]:
+        """Give the names that are a word, and then the attributes of that name."""
         if self._mentions is None:
             self._mentions = {}
             for plain in self.tree.all(cst.Name):
@@ -236,16 +238,16 @@ class Functions:
         name = function.name.value
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and name == "__init__":
-            for mention in self._mentioned(owner.name.value):
+            for mention in self.mentions(owner.name.value):
                 call = self.tree.parent(mention)
                 if isinstance(call, cst.Call) and call.func is mention:
                     yield call
             return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
-            for call in self.tree.all(cst.Call):
+            for call in self._calls_of_values:
                 if self.instance_of(call.func) is owner:
                     yield call
-        for mention in self._mentioned(name):
+        for mention in self.mentions(name):
             call = self.tree.parent(mention)
             if isinstance(call, cst.Call) and call.func is mention:
                 if self.definition(mention) is function:
@@ -259,9 +261,15 @@ class Functions:
                 ):
                     yield outer
 
+    @cached_property
+    def _calls_of_values(self) -> list[cst.Call]:
+        """Give the calls of what may be an instance, as far as names tell."""
+        held = self.scopes.holders
+        return [call for call in self.tree.all(cst.Call) if _last(call.func) in held]
+
     def escapes(self, function: cst.FunctionDef) -> bool:
         """Whether a function may run from places that this file does not show."""
-        for mention in self._mentioned(function.name.value):
+        for mention in self.mentions(function.name.value):
             holder = self.tree.parent(mention)
             if isinstance(holder, cst.Call) and holder.func is mention:
                 continue
@@ -376,3 +384,10 @@ class Functions:
         return any(
             self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
         )
+
+
+def _last(node: cst.BaseExpression) -> str | None:
+    """Give the last word of a name or an attribute, None for what has none."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    return node.value if isinstance(node, cst.Name) else None

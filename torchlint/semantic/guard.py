@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -51,11 +52,15 @@ class Guard:
         return any(
             isinstance(run, cst.FunctionDef)
             and any(self.tree.inside(node, body) for body in self.functions.reached(run))
-            for run in self._daemons()
+            for run in self._daemons
         )
 
-    def _daemons(self) -> Iterator[cst.CSTNode | None]:
-        """Yield the functions that pools and daemonic processes run."""
+    @cached_property
+    def _daemons(self) -> tuple[cst.CSTNode | None, ...]:
+        """Give the functions that pools and daemonic processes run."""
+        return tuple(self._find_daemons())
+
+    def _find_daemons(self) -> Iterator[cst.CSTNode | None]:
         for call in self.tree.all(cst.Call):
             name = self.functions.names.name(call.func) or ""
             target = None

@@ -268,8 +268,8 @@ class Layers:
         """Whether anything but its one call touches a layer (its weights, a list of layers)."""
         name = path.removeprefix("self.")
         made = self.scopes.scope_at(owner).bindings[path][0].node
-        for mention in self.tree.all(cst.Attribute):
-            if mention.attr.value != name or mention is call.func:
+        for mention in self.functions.mentions(name):
+            if not isinstance(mention, cst.Attribute) or mention is call.func:
                 continue
             if not self.tree.inside(mention, made) and (
                 self.tree.inside(mention, owner) or not dotted(mention).startswith("self.")

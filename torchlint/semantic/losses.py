@@ -30,7 +30,7 @@ class Losses:
 
     def feeds(self, place: cst.Name) -> bool:
         """Whether what a name holds becomes part of a value that is sent backward."""
-        edge = list(self.values())
+        edge = list(self.values)
         for _ in range(_DEPTH):
             names = [name for value in edge for name in self.tree.within(value, cst.Name)]
             for name in names:
@@ -54,7 +54,7 @@ class Losses:
     def _bindings(self) -> frozenset[int]:
         return frozenset(
             id(binding)
-            for value in self.values()
+            for value in self.values
             for name in _summands(value)
             for binding in self.scopes.reaching(name)
         )
@@ -68,13 +68,17 @@ class Losses:
     @cached_property
     def _attributes(self) -> dict[int, set[str]]:
         found: dict[int, set[str]] = {}
-        for value in self.values():
+        for value in self.values:
             if isinstance(value, cst.Attribute) and dotted(value):
                 found.setdefault(id(self.scopes.function(value)), set()).add(dotted(value))
         return found
 
-    def values(self) -> Iterator[cst.BaseExpression]:
-        """Yield every expression that is sent backward."""
+    @cached_property
+    def values(self) -> tuple[cst.BaseExpression, ...]:
+        """Give every expression that is sent backward."""
+        return tuple(self._find_values())
+
+    def _find_values(self) -> Iterator[cst.BaseExpression]:
         for call in self.tree.all(cst.Call):
             func = call.func
             if not isinstance(func, cst.Attribute):

@@ -119,6 +119,20 @@ class Scopes:
                 self.scope_at(node)
         self._collect()
 
+    @cached_property
+    def holders(self) -> frozenset[str | None]:
+        """The last words of all names that hold a value; None stands for what has no name.
+
+        `module` is one: it is the network inside of a wrapper.
+        """
+        hows = (How.ASSIGN, How.PARAMETER, How.UNPACKED)
+        return frozenset(
+            path.rpartition(".")[2]
+            for scope in self._scopes.values()
+            for path, bindings in scope.bindings.items()
+            if any(binding.how in hows for binding in bindings)
+        ) | {None, "module"}
+
     # -- scopes ---------------------------------------------------------------
 
     def scope_at(self, node: cst.CSTNode) -> Scope:

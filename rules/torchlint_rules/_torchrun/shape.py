@@ -418,7 +418,7 @@ class _Reader:
                 if given is not None and not script.value_of(given.value).equals("mean"):
                     if not script.value_of(given.value).equals(True):
                         raise ObstacleError(given, "gradients are averaged over the processes")
-        for value in script.kinds.losses.values():
+        for value in script.kinds.losses.values:
             self._refuse_loss(value)
 
     def _refuse_loss(self, value: cst.BaseExpression) -> None:
