@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import Heat, How, Kind, Role, Script
 from torchlint_rules._elements import elementwise, is_surely_tensor, walk
 
-__all__ = ["element_reads", "written_by_element", "written_by_row"]
+__all__ = ["element_reads", "sole_line", "written_by_element", "written_by_row"]
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
@@ -119,6 +119,18 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
 # -- writes -----------------------------------------------------------------------
 
 
+def sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
+    """Give the one small statement that a loop repeats."""
+    if loop.orelse is not None or loop.asynchronous is not None:
+        return None
+    suite: cst.CSTNode = loop.body
+    if isinstance(suite, cst.IndentedBlock):
+        suite = suite.body[0] if len(suite.body) == 1 else suite
+    if isinstance(suite, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        return suite.body[0] if len(suite.body) == 1 else None
+    return None
+
+
 def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
     """Give the element that two nested loops over places write in each pass."""
     counter = _counter(script, loop)
@@ -179,19 +191,18 @@ def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
 
 
 def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
-    """Whether passes read what others wrote, as dynamic programming does."""
+    """Whether passes read what others wrote, as dynamic programming and generators do."""
     code = script.code(root)
-    for item in script.within(loop, cst.Subscript):
+    for node in script.within(loop, type(root)):
+        if script.code(node) != code:
+            continue
+        item: cst.CSTNode = node
         outer = script.parent(item)
         while isinstance(outer, cst.Subscript) and outer.value is item:
             item, outer = outer, script.parent(outer)
-        if script.code(_taken_apart(item)[0]) == code and not isinstance(outer, cst.AssignTarget):
+        if not isinstance(outer, cst.AssignTarget):
             return True
-    return any(
-        script.code(call.func.value) == code
-        for call in script.within(loop, cst.Call)
-        if isinstance(call.func, cst.Attribute)
-    )
+    return False
 
 
 def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> str | None:

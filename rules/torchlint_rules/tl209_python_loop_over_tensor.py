@@ -8,7 +8,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Heat, Rule, Safety, Script
-from torchlint_rules._elementloops import element_reads, written_by_element, written_by_row
+from torchlint_rules._elementloops import (
+    element_reads,
+    sole_line,
+    written_by_element,
+    written_by_row,
+)
 from torchlint_rules._elements import Walk, elementwise, is_surely_tensor, outermost_item, walk
 
 _REDUCTIONS: Final = {
@@ -297,6 +302,16 @@ class PythonLoopOverTensor(Rule):
                     token = hidden
                 return hidden
             """,
+        "each pixel is drawn from those before it": """
+            import torch
+            def draw(net, device):
+                sample = torch.zeros(8, 1, 28, 28, device=device)
+                for i in range(28):
+                    for j in range(28):
+                        probs = net(sample)[:, :, i, j].softmax(1)
+                        sample[:, :, i, j] = torch.multinomial(probs, 1).float()
+                return sample
+            """,
         "states are reset on the way": """
             import torch
             from torch import nn
@@ -386,7 +401,7 @@ class PythonLoopOverTensor(Rule):
 
     def _of_line(self, script: Script, loop: cst.For) -> Finding | None:
         """Read a loop whose body is one line."""
-        line = _sole_line(loop)
+        line = sole_line(loop)
         added = _added(script, line) if line is not None else None
         row = _appended(line) if line is not None else None
         if line is None or (added is None and row is None):
@@ -443,7 +458,7 @@ class PythonLoopOverTensor(Rule):
             yield Finding(self.code, script.span(loop.iter), message)
 
     def _of_writes(self, script: Script, loop: cst.For) -> Finding | None:
-        line = _sole_line(loop)
+        line = sole_line(loop)
         rows = written_by_row(script, loop, line) if line is not None else None
         written = written_by_element(script, loop) if rows is None else None
         if rows is None and written is None:
@@ -514,18 +529,6 @@ def _is_call(node: cst.BaseExpression) -> bool:
 
 def _is_wrapped(code: str) -> bool:
     return code.startswith("(") and code.endswith(")") and code.count("(") == 1
-
-
-def _sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
-    """Give the one small statement that a loop repeats."""
-    if loop.orelse is not None or loop.asynchronous is not None:
-        return None
-    suite: cst.CSTNode = loop.body
-    if isinstance(suite, cst.IndentedBlock):
-        suite = suite.body[0] if len(suite.body) == 1 else suite
-    if isinstance(suite, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
-        return suite.body[0] if len(suite.body) == 1 else None
-    return None
 
 
 def _added(script: Script, line: cst.BaseSmallStatement) -> cst.BaseExpression | None:

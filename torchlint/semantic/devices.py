@@ -27,6 +27,7 @@ _ACCELERATOR_CALLS: Final = (
     "torch.cuda.current_device",
     "torch.cuda.synchronize",
     "torch.cuda.device",
+    "ignite.distributed.",
 )
 _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
@@ -39,6 +40,8 @@ _FRAMEWORKS: Final = {
     "fastai": "fastai",
     "deepspeed": "deepspeed",
 }
+_PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
+"""The frameworks that put networks and batches on a device unasked."""
 _TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 
 
@@ -66,7 +69,7 @@ class Devices:
         return self._can
 
     def _looks_accelerated(self) -> bool:
-        if self.framework != "none":
+        if self.framework in _PLACING:
             return True
         for call in self.tree.all(cst.Call):
             func = call.func

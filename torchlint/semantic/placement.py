@@ -106,7 +106,7 @@ class Placement:
             return False
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)
-            return source is not None and self._is_plain_loader(source)
+            return source is not None and (self._is_plain_loader(source) or self.on_host(source))
         if binding.how in (How.ASSIGN, How.UNPACKED):
             return self.on_host(value)
         return False
