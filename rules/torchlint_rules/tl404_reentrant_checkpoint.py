@@ -182,7 +182,7 @@ class ReentrantCheckpoint(Rule):
             what = script.code(first if partial else site.node.func)
             edits = script.rewrite.with_keyword(site.node, "use_reentrant", "False")
             fix = Fix.exact("Pass use_reentrant=False", edits)
-            if partial or not _computed(script, site.node):
+            if partial or not _computed(script, site.node, _DEPTH):
                 fix = Fix.unsafe("Pass use_reentrant=False", edits, because=_FROZEN)
             message = (
                 f"`{what}` without `use_reentrant` warns and recomputes by the slower reentrant "
@@ -191,12 +191,12 @@ class ReentrantCheckpoint(Rule):
             yield Finding(self.code, script.span(site.node), message, fix)
 
 
-def _computed(script: Script, call: cst.Call) -> bool:
+def _computed(script: Script, call: cst.Call, depth: int) -> bool:
     """Whether something that a checkpointed block gets surely came out of layers that train."""
     if "requires_grad" in script.source.text:
         return False
     return any(
-        arg.keyword is None and not arg.star and _by_layers(script, arg.value, _DEPTH)
+        arg.keyword is None and not arg.star and _by_layers(script, arg.value, depth)
         for arg in call.args[1:]
     )
 
@@ -219,7 +219,7 @@ def _by_layers(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     if not isinstance(node, cst.Call):
         return False
     if _recomputed(script, node):
-        return _computed(script, node)
+        return _computed(script, node, depth - 1)
     if script.module_call(node) is not None:
         return True
     func = node.func
