@@ -30,6 +30,7 @@ class Rewrite:
         self.tree = tree
         self.scopes = scopes
         self.newline = source.newline
+        self._cuts: dict[tuple[int, ...], Edits | None] = {}
 
     # -- places ---------------------------------------------------------------
 
@@ -270,15 +271,22 @@ class Rewrite:
         None where such an import cannot be taken out: it shares its line with other statements or
         stands in a `try`.
         """
+        asked = tuple(map(id, gone))
+        if asked not in self._cuts:
+            self._cuts[asked] = self._cut_imports(gone)
+        return self._cuts[asked]
+
+    def _cut_imports(self, gone: Sequence[cst.CSTNode]) -> Edits | None:
         edits: Edits = ()
         roots = [name for node in gone for name in self.tree.within(node, cst.Name)]
+        within = frozenset(map(id, roots))
         lines: dict[int, list[Binding]] = {}
         for root in roots:
             bindings = self.scopes.reaching(root)
             if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
                 continue
             known = lines.setdefault(id(bindings[0].node), [])
-            if bindings[0] not in known and not self._used_elsewhere(bindings[0], gone):
+            if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
                 known.append(bindings[0])
         for unused in lines.values():
             cut = self._without_import(unused) if unused else ()
@@ -286,18 +294,6 @@ class Rewrite:
                 return None
             edits = (*edits, *cut)
         return edits
-
-    def _used_elsewhere(self, binding: Binding, gone: Sequence[cst.CSTNode]) -> bool:
-        """Whether a name that an import binds is read, or exported, outside some nodes."""
-        quoted = {f'"{binding.name}"', f"'{binding.name}'"}
-        if any(text.value in quoted for text in self.tree.all(cst.SimpleString)):
-            return True
-        return any(
-            name.value == binding.name
-            and binding in self.scopes.reaching(name)
-            and not any(self.tree.inside(name, node) for node in gone)
-            for name in self.tree.all(cst.Name)
-        )
 
     def _without_import(self, unused: Sequence[Binding]) -> Edits | None:
         """Take some names out of the import that binds them."""

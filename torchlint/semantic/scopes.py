@@ -352,6 +352,14 @@ class Scopes:
             found = self._reaching[id(use)] = self.reaching_name(use.value, use, here)
         return found
 
+    def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
+        """Whether a name that an import binds is exported, or read by others than some nodes."""
+        quoted = {f'"{binding.name}"', f"'{binding.name}'"}
+        return any(text.value in quoted for text in self.tree.all(cst.SimpleString)) or any(
+            name.value == binding.name and id(name) not in nodes and binding in self.reaching(name)
+            for name in self.tree.all(cst.Name)
+        )
+
     def reaching_name(self, name: str, place: cst.CSTNode, here: Scope) -> tuple[Binding, ...]:
         """Give every binding whose value `name` (dotted too) can have at a place."""
         scope = self.lookup(name, here)
