@@ -47,6 +47,8 @@ class Rule(ABC):
     since: ClassVar[tuple[int, int]] = (1, 0)
     """The first version of torch that has what the rule advises."""
     default: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ()
+    """Codes of rules whose fixes are made before its own, where both are due in one file."""
     options: ClassVar[Mapping[str, Any]] = {}
     """The rule's own options with their defaults; a value must have its default's type."""
     invalid: ClassVar[Mapping[str, str]]

@@ -34,6 +34,7 @@ class UnpinnedLoader(Rule):
     summary = "batches are copied to the GPU from pageable memory"
     impact = "medium"
     safety = Safety.EXACT
+    after = ("TL101", "TL701")
     articles = ("S0", "S1", "S2", "S3.2")
     needs = ("DataLoader",)
 

@@ -40,6 +40,7 @@ class WorkersRestartedEachEpoch(Rule):
     summary = "every epoch starts the workers anew"
     impact = "medium"
     safety = Safety.UNSAFE
+    after = ("TL101", "TL102")
     articles = ("S0",)
     needs = ("num_workers",)
     since = (1, 7)

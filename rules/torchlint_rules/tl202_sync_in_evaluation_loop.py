@@ -35,6 +35,7 @@ class SyncInEvaluationLoop(Rule):
     summary = "every batch waits for the device to read a value that is wanted once per epoch"
     impact = "high"
     safety = Safety.EXACT
+    after = ("TL601",)
     articles = ("S3.7",)
     needs = ("oader", "iter", "_dl", "batch", "queue")
 

@@ -48,6 +48,7 @@ class ModuleMovedInLoop(Rule):
     summary = "a network is moved, or put into its mode, in every step"
     impact = "low"
     safety = Safety.EXACT
+    after = ("TL601",)
     articles = ("S2",)
     needs = (".to", ".cuda", ".train", ".eval")
 

@@ -49,6 +49,7 @@ class FullPrecisionTraining(Rule):
     summary = "the training loop computes in float32"
     impact = "high"
     safety = Safety.UNSAFE
+    after = ("TL306",)
     articles = ("S0", "S1", "S2", "S3.4")
     needs = (".backward(", ".manual_backward(")
     since = (1, 10)

@@ -63,6 +63,7 @@ class CudnnAutotunerOff(Rule):
     summary = "cuDNN guesses the algorithm for convolutions of one size"
     impact = "medium"
     safety = Safety.UNSAFE
+    after = ("TL701",)
     articles = ("S3.6",)
     needs = (".backward(",)
 

@@ -109,6 +109,26 @@ class Tf32Off(Rule):
               if __name__ == "__main__":
                   main(None, None)
             """,
+        "a sum in float64 widens no product": """
+              import torch
+            +
+            + torch.set_float32_matmul_precision("high")
+
+              def main(measure, loader):
+            -     model = torch.nn.Linear(4, 4).cuda()
+            +     model = torch.nn.Linear(4, 4).cuda()
+                  optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                  error = 0.0
+                  for x, y in loader:
+                      loss = (model(x.cuda()) - y.cuda()).square().mean()
+                      loss.backward()
+                      optimizer.step()
+                      error = error + measure(model, x).double() * len(x)
+                  print(float(error))
+
+              if __name__ == "__main__":
+                  main(None, None)
+            """,
         "a patch embedding convolves, and attention multiplies": """
               import torch
               from torch import nn

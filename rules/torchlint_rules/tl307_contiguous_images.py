@@ -62,6 +62,7 @@ class ContiguousImages(Rule):
     summary = "convolutions must turn images around before they use tensor cores"
     impact = "medium"
     safety = Safety.CLOSE
+    after = ("TL204",)
     articles = ("S2",)
     needs = (
         "Conv2d", "ConvTranspose2d", "torchvision.models", "models.resnet", "models.vgg",

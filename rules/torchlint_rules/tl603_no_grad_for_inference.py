@@ -57,6 +57,7 @@ class NoGradForInference(Rule):
     summary = "inference mode would do more than no_grad here"
     impact = "low"
     safety = Safety.UNSAFE
+    after = ("TL202",)
     articles = ("S3.16",)
     needs = ("no_grad",)
     since = (1, 9)

@@ -44,6 +44,35 @@ def test_a_fix_is_made_whole_or_not_at_all() -> None:
     assert result.after.text == "first(third(1))\n"
 
 
+def _late(old: str, new: str, *after: str) -> type[Rule]:
+    rule = replacing(old, new, "TL901", "late")
+    rule.after = after
+    return rule
+
+
+def test_fixes_wait_for_those_of_rules_that_go_first() -> None:
+    result = _fix("x = 1\n", _late("x", "z", "TL905"), replacing("x", "y", "TL905", "first"))
+    assert result.after.text == "y = 1\n"
+
+
+def test_nothing_waits_for_a_rule_that_is_not_due_in_the_file() -> None:
+    result = _fix("x = 1\n", _late("x", "z", "TL905"), replacing("v", "y", "TL905", "first"))
+    assert result.after.text == "z = 1\n"
+
+
+def test_nothing_waits_for_a_fix_that_was_refused() -> None:
+    rules = select(_late("x", "z", "TL905"), replacing("x", "y", "TL905", "first"))
+    source = Source("train.py", "x = 1\n")
+    result = fix_source(source, rules, Settings(), lambda _, finding: finding.code == "TL901")
+    assert result.after.text == "z = 1\n"
+
+
+def test_rules_that_wait_for_each_other_go_together() -> None:
+    other = replacing("w", "y", "TL905", "first")
+    other.after = ("TL901",)
+    assert _fix("x = w\n", _late("x", "z", "TL905"), other).after.text == "z = y\n"
+
+
 def test_an_edit_that_fixes_share_is_made_once() -> None:
     shared = ("import a\n", "import a; import os\n")
     rule = _edits("TL904", "sharing", (shared, ("one", "1")), (shared, ("two", "2")))

@@ -94,8 +94,8 @@ def test_both_fixes_come_out_as_one_call(unsafe: bool) -> None:
     assert not fixed.errors
     call = (
         "    loader = DataLoader(train, batch_size=64, shuffle=True, "
-        "num_workers=min(4, os.cpu_count() or 1), "
-        "pin_memory=torch.cuda.is_available())"
+        "num_workers=min(4, os.cpu_count() or 1),\n"
+        "                        pin_memory=torch.cuda.is_available())"
     )
     expected = _source().text.replace(
         "    loader = DataLoader(train, batch_size=64, shuffle=True)", call

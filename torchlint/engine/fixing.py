@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from torchlint.config import Settings
@@ -122,10 +122,26 @@ class _Fixing:
         return []
 
     def _chosen(self, checked: FileResult) -> list[Finding]:
+        """Choose the fixes of a pass: those whose turn it is, as long as there are any."""
+        for due in self._turns(self._candidates(checked)):
+            if chosen := self._apart(due):
+                return chosen
+        return []
+
+    def _turns(self, due: list[Finding]) -> Iterator[list[Finding]]:
+        """Yield the findings of rules that wait for no other rule here, then those of the rest."""
+        codes = {finding.code for finding in due}
+        after = {head.code: head.load().after for head in self.rules if head.code in codes}
+        while codes:
+            ready = {code for code in codes if codes.isdisjoint(after[code])} or codes
+            yield [finding for finding in due if finding.code in ready]
+            codes = codes - ready
+
+    def _apart(self, due: list[Finding]) -> list[Finding]:
         """Choose fixes that do not touch; the others wait for the next pass."""
         chosen: list[Finding] = []
         made: list[Edit] = []
-        for finding in self._candidates(checked):
+        for finding in due:
             edits = [edit for edit in _edits([finding]) if edit not in made]
             if any(touch(edit, other) for edit in edits for other in made):
                 continue

@@ -64,13 +64,28 @@ class Precision:
             cut = isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute)
             if cut and inner.func.attr.value in ("detach", "sum", "mean"):  # type: ignore[attr-defined]
                 return False
-            return self.kinds.kind(inner) is not Kind.LOSS
+            return self.kinds.kind(inner) is not Kind.LOSS and not self._is_added_up(call)
         wide = [
             arg.value
             for arg in call.args
             if self.names.name(arg.value) in ("torch.float64", "torch.double")
         ]
         return bool(wide) and not (name == "torch.zeros" or _is_sum(call.func))
+
+    def _is_added_up(self, call: cst.Call) -> bool:
+        """Whether a value is only added to a variable (`total = total + x.double()`)."""
+        top: cst.CSTNode = call
+        parent = self.tree.parent(top)
+        while isinstance(parent, cst.BinaryOperation):
+            top, parent = parent, self.tree.parent(parent)
+        if isinstance(parent, cst.AugAssign):
+            return isinstance(parent.operator, cst.AddAssign)
+        return (
+            isinstance(parent, cst.Assign)
+            and isinstance(top, cst.BinaryOperation)
+            and isinstance(top.operator, cst.Add)
+            and parent.targets[0].target.deep_equals(top.left)
+        )
 
     # -- autocast -------------------------------------------------------------
 
