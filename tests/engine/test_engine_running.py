@@ -14,6 +14,7 @@ from tiny_rules import broken, replacing, rule_of
 
 from torchlint.engine import FileResult, Project, check_paths, clean, fix_paths
 from torchlint.engine import running as batches
+from torchlint.engine.running import _read_bytes as read_bytes
 from torchlint.engine.workers import Died, Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
@@ -219,16 +220,56 @@ def _finding_x(asked: list[str]) -> type[Rule]:
     return rule_of("TL902", "counted", found, ("x", "y"))
 
 
-def test_clean_files_that_were_not_touched_are_not_read(untouched: list[Path], cache: Path) -> None:
+def test_clean_files_that_were_not_touched_are_not_read(
+    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     project = _project(_finding_x(asked))
     first = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    assert len(asked) == 10
+    read: list[str] = []
+
+    def noted(path: str) -> tuple[bytes, os.stat_result]:
+        read.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(batches, "_read_bytes", noted)
     again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
     assert [each.findings for each in again] == [each.findings for each in first]
-    assert [each.source is None for each in again] == [number >= 5 for number in range(50)]
+    assert read == [str(path) for path in untouched[:5]]
+    assert len(asked) == 10
     fixed = list(fix_paths(untouched, project, jobs=1, cache_dir=cache))
     assert [each.changed for each in fixed] == [number < 5 for number in range(50)]
     assert sorted(asked[10:]) == ["x = 1\n"] * 5
+
+
+@needs_fork
+def test_many_files_are_the_same_in_any_number_of_processes(
+    untouched: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "WORTH_FORKING", 0)
+    project = _project(_finding_x([]))
+    alone = [_summary(each) for each in check_paths(untouched, project, jobs=1)]
+    assert [bool(each[3]) for each in alone] == [number < 5 for number in range(50)]
+    assert [_summary(each) for each in check_paths(untouched, project, jobs=3)] == alone
+    fixed = list(fix_paths(untouched, project, jobs=1))
+    assert list(fix_paths(untouched, project, jobs=3)) == fixed
+    assert [each.after.text for each in fixed[:6]] == ["z = 1\n"] * 5 + [""]
+
+
+def test_what_is_kept_is_of_the_text_that_was_checked(
+    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _project(_finding_x([]))
+    results = check_paths(untouched, project, jobs=1, cache_dir=cache)
+    untouched[0].write_text("y = 1\n")  # between the look at all files and the work on this one
+    untouched[7].write_text("x = 1\n")
+    found = [number for number, each in enumerate(results) if each.findings]
+    assert found == [1, 2, 3, 4, 7]
+    untouched[0].write_text("x = 1\n")
+    untouched[7].write_text("y = 1\n")
+    results = check_paths(untouched, project, jobs=1, cache_dir=cache)
+    assert [number for number, each in enumerate(results) if each.findings] == [0, 1, 2, 3, 4]
 
 
 def test_a_clean_file_that_was_touched_is_read(untouched: list[Path], cache: Path) -> None:
@@ -263,8 +304,9 @@ def test_a_file_that_was_just_written_is_not_trusted_by_its_times(
     soon = untouched[0].stat().st_mtime_ns + 1_000_000_000
     monkeypatch.setattr("torchlint.engine.clean.time", SimpleNamespace(time_ns=lambda: soon))
     for _ in range(2):
-        results = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
-        assert not any(each.source is None for each in results)
+        list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+        assert list(cache.glob("*.json"))
+        assert not list(cache.glob("*-clean.json"))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ __all__ = ["FileResult", "FixResult"]
 class FileResult:
     """What the rules have to say of one file, in the order of its text.
 
-    `source` is None for a file that cannot be read, and for one that was not: nothing was found in
-    it, and it was not touched since. A file that cannot be decoded has a source all the same (its
+    `source` is None for a file that cannot be read, and for one of many in which nothing was found.
+    A file that cannot be decoded has a source all the same (its
     bytes as Latin-1), so that the place of its TL001 can be shown.
     Fixes are graded as the settings say: a rule that is unfixable here has none.
     `suppressed` counts the findings that a comment silenced; `errors` are one line each and mean
@@ -36,8 +36,9 @@ class FixResult:
     """What the fixes of one file come to.
 
     `applied` are the findings whose fixes made `after`; their spans are places in the text of the
-    pass that made them. `left` are the findings of `after`, with places in it. For a file that
-    cannot be read both sources are empty texts and `errors` says why.
+    pass that made them. `left` are the findings of `after`, with places in it. Both sources are
+    empty texts for a file that cannot be read (`errors` says why), and for one of many in which
+    nothing was found.
     """
 
     before: Source

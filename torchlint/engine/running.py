@@ -72,20 +72,40 @@ def fix_paths(
 
 @dataclass(frozen=True)
 class _Job:
-    """One file that must be parsed."""
+    """One file that must be parsed: read once more, so that a run does not hold every text."""
 
-    source: Source
+    path: str
+    size: int
     rules: Selection
     settings: Settings
+    read: _Read | None
+    """What was read, where there are few files."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it was when it was read."""
+
+    source: Source
     state: os.stat_result
     key: str
+    """What it is called in the cache."""
+
+
+@dataclass(frozen=True)
+class _Done(Generic[R]):
+    """The result of a job, and of which state of the file it is, None if it cannot be kept."""
+
+    result: R
+    state: os.stat_result | None = None
+    key: str = ""
 
 
 class _Kind(ABC, Generic[R]):
     """What is done with each file of a batch."""
 
     @abstractmethod
-    def do(self, job: _Job) -> R:
+    def do(self, source: Source, job: _Job) -> R:
         """Do the work."""
 
     @abstractmethod
@@ -97,19 +117,15 @@ class _Kind(ABC, Generic[R]):
         """Give the check that a result amounts to, if it does."""
 
     @abstractmethod
-    def packed(self, result: R) -> R:
-        """Leave out what the other side of a pipe has: the source."""
-
-    @abstractmethod
-    def unpacked(self, result: R, source: Source) -> R:
-        """Put the source back."""
+    def light(self, result: R) -> R:
+        """Give a result without the text of a file of which there is nothing to show."""
 
 
 class _Checks(_Kind[FileResult]):
-    def do(self, job: _Job) -> FileResult:
+    def do(self, source: Source, job: _Job) -> FileResult:
         from torchlint.engine.checking import check_source
 
-        return check_source(job.source, job.rules, job.settings)
+        return check_source(source, job.rules, job.settings)
 
     def from_check(self, result: FileResult, settings: Settings) -> FileResult:
         return result
@@ -117,21 +133,18 @@ class _Checks(_Kind[FileResult]):
     def to_check(self, result: FileResult) -> FileResult:
         return result
 
-    def packed(self, result: FileResult) -> FileResult:
-        return replace(result, source=None)
-
-    def unpacked(self, result: FileResult, source: Source) -> FileResult:
-        return replace(result, source=source)
+    def light(self, result: FileResult) -> FileResult:
+        return result if result.findings else replace(result, source=None)
 
 
 class _Fixes(_Kind[FixResult]):
     def __init__(self, accept: Accept | None) -> None:
         self.accept = accept
 
-    def do(self, job: _Job) -> FixResult:
+    def do(self, source: Source, job: _Job) -> FixResult:
         from torchlint.engine.fixing import fix_source
 
-        return fix_source(job.source, job.rules, job.settings, self.accept)
+        return fix_source(source, job.rules, job.settings, self.accept)
 
     def from_check(self, result: FileResult, settings: Settings) -> FixResult | None:
         from torchlint.engine.fixing import unchanged
@@ -146,12 +159,11 @@ class _Fixes(_Kind[FixResult]):
         before = result.before
         return FileResult(before.path, before, result.left, result.suppressed, result.errors)
 
-    def packed(self, result: FixResult) -> FixResult:
+    def light(self, result: FixResult) -> FixResult:
+        if result.changed or result.left:
+            return result
         nothing = result.before.with_text("")
-        return replace(result, before=nothing, after=result.after if result.changed else nothing)
-
-    def unpacked(self, result: FixResult, source: Source) -> FixResult:
-        return replace(result, before=source, after=result.after if result.changed else source)
+        return replace(result, before=nothing, after=nothing)
 
 
 class _Batch(Generic[R]):
@@ -200,12 +212,9 @@ class _Batch(Generic[R]):
                 suppressed = self.clean.suppressed(name, os.stat(name), settings, rules)  # noqa: PTH116
                 if suppressed is not None:
                     return self._known(FileResult(name, None, suppressed=suppressed))
-            with open(name, "rb") as file:  # noqa: PTH123
-                state = os.fstat(file.fileno())
-                data = file.read()
+            data, state = _read_bytes(name)
         except OSError as error:
-            said = f"{path} cannot be read: {error.strerror}"
-            return self._known(FileResult(name, None, errors=(said,)))
+            return self._unreadable(name, error)
         try:
             source = read_source(data, name)
         except SourceError:
@@ -213,7 +222,7 @@ class _Batch(Generic[R]):
 
             return self._known(check_bytes(data, name, rules, settings))
         if not matters(source.text, rules):
-            result = FileResult(name, source)
+            result = FileResult(name, None if self.many else source)
             self._remember(result, state)
             return self._known(result)
         key = self.cache.key(data, name, settings, rules) if self.cache else ""
@@ -222,9 +231,14 @@ class _Batch(Generic[R]):
             self._remember(kept, state)
             known = self.kind.from_check(kept, settings)
             if known is not None:
-                return known
-        self.jobs.append(_Job(source, rules, settings, state, key))
+                return self.kind.light(known) if self.many else known
+        read = None if self.many else _Read(source, state, key)
+        self.jobs.append(_Job(name, len(source.text), rules, settings, read))
         return len(self.jobs) - 1
+
+    def _unreadable(self, path: str, error: OSError) -> R:
+        said = f"{path} cannot be read: {error.strerror}"
+        return self._known(FileResult(path, None, errors=(said,)))
 
     def _about(self, path: Path) -> tuple[Settings, Selection]:
         """Give the settings and rules of a file: those of its folder."""
@@ -262,52 +276,71 @@ class _Batch(Generic[R]):
         assert known is not None
         return known
 
-    def _started(self, processes: int | None) -> Iterator[tuple[int, R]]:
-        weights = [len(job.source.text) for job in self.jobs]
+    def _started(self, processes: int | None) -> Iterator[tuple[int, _Done[R]]]:
+        weights = [job.size for job in self.jobs]
         if len(self.jobs) > 1 and processes != 1 and sum(weights) >= WORTH_FORKING:
             from torchlint.engine.workers import Workers, can_fork, processors
 
             processes = min(processes or processors(), len(self.jobs))
             if processes > 1 and can_fork():
                 self._import_all()
-                return self._unpacked(Workers(self._packed, weights, processes))
-        return ((number, self._do(number)) for number in range(len(self.jobs)))
+                return self._survived(Workers(self._done_apart, weights, processes))
+        return ((number, self._done(number)) for number in range(len(self.jobs)))
 
-    def _do(self, number: int) -> R:
+    def _done(self, number: int) -> _Done[R]:
+        """Do a job."""
         job = self.jobs[number]
 
-        def given_up(said: str) -> R:
-            return self._known(FileResult(job.source.path, job.source, errors=(said,)))
+        def given_up(said: str) -> _Done[R]:
+            return _Done(self._known(FileResult(job.path, None, errors=(said,))))
 
         from torchlint.engine.timelimit import within
 
-        return within(self.limit, job.source.path, lambda: self.kind.do(job), given_up)
+        return within(self.limit, job.path, lambda: self._finished(job), given_up)
 
-    def _packed(self, number: int) -> R:
+    def _finished(self, job: _Job) -> _Done[R]:
+        if job.read is not None:
+            result = self.kind.do(job.read.source, job)
+            return _Done(result, job.read.state, job.read.key)
+        try:
+            data, state = _read_bytes(job.path)
+        except OSError as error:
+            return _Done(self._unreadable(job.path, error))
+        try:
+            source = read_source(data, job.path)
+        except SourceError:
+            from torchlint.engine.checking import check_bytes
+
+            return _Done(self._known(check_bytes(data, job.path, job.rules, job.settings)))
+        key = self.cache.key(data, job.path, job.settings, job.rules) if self.cache else ""
+        return _Done(self.kind.light(self.kind.do(source, job)), state, key)
+
+    def _done_apart(self, number: int) -> _Done[R]:
+        """Do a job in a process that has nothing to lose but its file."""
         from torchlint.engine.timelimit import end_process_after
 
         end_process_after(self.limit)
-        return self.kind.packed(self._do(number))
+        return self._done(number)
 
-    def _unpacked(self, workers: Workers[R]) -> Iterator[tuple[int, R]]:
+    def _survived(self, workers: Workers[_Done[R]]) -> Iterator[tuple[int, _Done[R]]]:
         from torchlint.engine.workers import Died
 
-        for number, result in workers.results():
-            source = self.jobs[number].source
-            if isinstance(result, Died):
-                said = self._of_death(source, result)
-                yield number, self._known(FileResult(source.path, source, errors=(said,)))
+        for number, done in workers.results():
+            if isinstance(done, Died):
+                path = self.jobs[number].path
+                said = self._of_death(path, done)
+                yield number, _Done(self._known(FileResult(path, None, errors=(said,))))
             else:
-                yield number, self.kind.unpacked(result, source)
+                yield number, done
 
-    def _of_death(self, source: Source, died: Died) -> str:
+    def _of_death(self, path: str, died: Died) -> str:
         """Say why a process was lost."""
         from torchlint.engine.timelimit import FINAL, words
 
         if died.signal == FINAL:
-            return words(source.path, self.limit)
+            return words(path, self.limit)
         return (
-            f"INTERNAL ERROR: the process that looked at {source.path} {died.how}; "
+            f"INTERNAL ERROR: the process that looked at {path} {died.how}; "
             "the file was left out; please report"
         )
 
@@ -318,7 +351,7 @@ class _Batch(Generic[R]):
             with contextlib.suppress(RegistryError):
                 head.load()
 
-    def _in_order(self, results: Iterator[tuple[int, R]]) -> Iterator[R]:
+    def _in_order(self, results: Iterator[tuple[int, _Done[R]]]) -> Iterator[R]:
         """Give every result when those before it have come; keep them in the cache at last."""
         come: dict[int, R] = {}
         for planned in self.plan:
@@ -326,23 +359,30 @@ class _Batch(Generic[R]):
                 yield self._once(planned)
                 continue
             while planned not in come:
-                number, result = next(results)
-                come[number] = result
-                self._keep(number, result)
+                number, done = next(results)
+                come[number] = done.result
+                self._keep(done)
             yield self._once(come.pop(planned))
         if self.jobs and self.cache is not None:
             self.cache.save()
         if self.clean is not None:
             self.clean.save()
 
-    def _keep(self, number: int, result: R) -> None:
-        check = self.kind.to_check(result)
-        if self.cache is not None and check is not None:
-            self.cache.put(self.jobs[number].key, check)
-            self._remember(check, self.jobs[number].state)
+    def _keep(self, done: _Done[R]) -> None:
+        check = self.kind.to_check(done.result)
+        if self.cache is not None and check is not None and done.state is not None:
+            self.cache.put(done.key, check)
+            self._remember(check, done.state)
 
     def _once(self, result: R) -> R:
         """Leave out errors that were told with an earlier file: those of packs name none."""
         fresh = tuple(error for error in result.errors if error not in self.told)
         self.told.update(fresh)
         return result if fresh == result.errors else replace(result, errors=fresh)
+
+
+def _read_bytes(path: str) -> tuple[bytes, os.stat_result]:
+    """Give what a file holds, and the state that it was in before it was read."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        state = os.fstat(file.fileno())
+        return file.read(), state
