@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint dist clean
 
 demo: $(VENV)/demo.stamp
 	@set -e; \
@@ -34,6 +34,19 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m torchlint.docs --check
 	@$(BIN)/zensical build --strict
+
+# What is committed, from a clone of it: nothing else can get into a release.
+dist: $(VENV)/test.stamp
+	@set -e; \
+	test -z "$$(git status --porcelain)" || { echo "commit first: a release holds what is committed"; exit 1; }; \
+	folder=$$(mktemp -d); \
+	trap 'rm -rf "$$folder"' EXIT; \
+	git clone --quiet . "$$folder/torchlint"; \
+	rm -rf dist; \
+	python=$$PWD/$(BIN)/python; dist=$$PWD/dist; \
+	cd "$$folder/torchlint"; \
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) "$$python" -m hatchling build -d "$$dist" > /dev/null; \
+	cd "$$dist"; sha256sum torchlint-*
 
 clean:
 	rm -rf $(VENV) dist build
