@@ -1,0 +1,237 @@
+"""What must hold of input that nobody meant well, as functions of its bytes.
+
+The tests call them with texts that hypothesis makes, `python -m fuzz` with what a fuzzer
+finds by watching which code they reach. Each leaves an `AssertionError`, or whatever went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from torchlint.config import ConfigError
+from torchlint.config.toml import parse
+from torchlint.engine import (
+    FileResult,
+    FixResult,
+    Project,
+    check_bytes,
+    check_paths,
+    fix_bytes,
+)
+from torchlint.engine.ignorecomments import annotate
+from torchlint.engine.parsing import compile_problem
+from torchlint.finding import Safety
+from torchlint.notebook import read_source
+from torchlint.registry import Registry, load_registry
+from torchlint.report.baseline import Baseline, BaselineError
+from torchlint.report.card import brief_card
+from torchlint.report.entry import Entry
+from torchlint.report.formats import render
+from torchlint.report.measured import MeasuredError, read_measured
+from torchlint.report.paint import Paint
+from torchlint.report.report import Report
+from torchlint.report.settings import settings_in_force
+from torchlint.source import Source, SourceError
+
+__all__ = ["SCRIPT", "TARGETS"]
+
+SCRIPT: Final = """\
+import torch
+
+torch.autograd.set_detect_anomaly(True)
+model = torch.nn.Linear(2, 2).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for x in torch.utils.data.DataLoader(range(9)):
+    optimizer.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+_TOO_DEEP: Final = "is nested too deeply for"
+_FORMS: Final = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
+
+
+@cache
+def _registry() -> Registry:
+    return load_registry()
+
+
+@cache
+def _project() -> Project:
+    return Project(_registry(), {"select": ("ALL",), "unsafe_fixes": True}, isolated=True)
+
+
+def source(data: bytes) -> None:
+    """Check and fix a script: no failure, nothing harmed, and nothing left to fix again."""
+    _file(data, "fuzzed.py")
+
+
+def notebook(data: bytes) -> None:
+    """Do the same with a notebook, whose bytes come back as they were."""
+    try:
+        assert read_source(data, "fuzzed.ipynb").to_bytes() == data
+    except SourceError as error:
+        _is_line(error.message)
+    _file(data, "fuzzed.ipynb")
+
+
+def suppressions(data: bytes) -> None:
+    """Put a text behind a finding and into a line of its own, and silence the finding there."""
+    words = data.decode("utf-8", "replace")
+    for text in (
+        SCRIPT.replace("(True)", f"(True)  {words}"),
+        SCRIPT.replace("model = ", f"{words}\nmodel = "),
+    ):
+        _file(text.encode("utf-8", "replace"), "fuzzed.py")
+        found = _checked(text.encode("utf-8", "replace"), "fuzzed.py")
+        if found.source is not None and found.findings[:1] and found.findings[0].code != "TL001":
+            annotated = annotate(found.source, found.findings, _registry().known)
+            after = _checked(annotated.source.to_bytes(), "fuzzed.py")
+            left = {each.code for each in after.findings} - {"TL002"}
+            assert left <= {each.code for each in annotated.refused}
+
+
+def configuration(data: bytes) -> None:
+    """Read a configuration: settings that work, or one line that names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("torchlint.toml", "pyproject.toml"):
+            file = Path(folder, name)
+            file.write_bytes(data)
+            _configured(file)
+            file.unlink()
+
+
+def baseline(data: bytes) -> None:
+    """Read a baseline: one that comes back as it was, or one line that names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "baseline.json")
+        file.write_bytes(data)
+        try:
+            known = Baseline.read(file)
+        except BaselineError as error:
+            _is_line(str(error), file)
+            return
+        file.write_bytes(known.to_bytes())
+        assert Baseline.read(file).counts == known.counts
+        entries = _entries(_checked(SCRIPT.encode(), "fuzzed.py"))
+        assert len(known.unknown(entries)) <= len(entries)
+        known.gone(entries, lambda identity: True)
+
+
+def measured(data: bytes) -> None:
+    """Read what `verify --json` is said to have written, and rank findings by it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.json")
+        file.write_bytes(data)
+        try:
+            report = read_measured(file)
+        except MeasuredError as error:
+            _is_line(str(error), file)
+            return
+        entries = report.ranked(_entries(_checked(SCRIPT.encode(), "fuzzed.py")))
+        _rendered(entries)
+
+
+def cached(data: bytes) -> None:
+    """Check a file beside a cache that somebody made up: it says nothing that cannot be shown.
+
+    The text takes the place of the whole cache, and of what it has of the file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script, cache = Path(folder, "fuzzed.py"), Path(folder, "cache")
+        script.write_text(SCRIPT)
+        list(check_paths([script], _project(), jobs=1, cache_dir=cache))
+        files = {file: json.loads(file.read_bytes()) for file in cache.glob("*.json")}
+        assert files
+        for file, entries in files.items():
+            for made_up in (data, *_entries_of(data, entries)):
+                file.write_bytes(made_up)
+                (result,) = check_paths([script], _project(), jobs=1, cache_dir=cache)
+                assert not result.errors
+                _rendered(_entries(result))
+
+
+def _entries_of(data: bytes, entries: Mapping[str, object]) -> Iterator[bytes]:
+    """Yield a cache that has the text, where it is JSON, under every key."""
+    with contextlib.suppress(ValueError, RecursionError):
+        yield json.dumps(dict.fromkeys(entries, json.loads(data))).encode()
+
+
+def _file(data: bytes, path: str) -> None:
+    found = _checked(data, path)
+    _rendered(_entries(found))
+    fixed = _fixed(data, path)
+    if not fixed.changed:
+        return
+    assert compile_problem(fixed.before) is not None or compile_problem(fixed.after) is None
+    assert not _fixed(fixed.after.to_bytes(), path).changed
+
+
+def _checked(data: bytes, path: str) -> FileResult:
+    project = _project()
+    result = check_bytes(data, path, project.selection(Path(path)), project.settings(Path(path)))
+    _fine(result.errors)
+    return result
+
+
+def _fixed(data: bytes, path: str) -> FixResult:
+    project = _project()
+    result = fix_bytes(data, path, project.selection(Path(path)), project.settings(Path(path)))
+    _fine(result.errors)
+    return result
+
+
+def _fine(errors: tuple[str, ...]) -> None:
+    assert all(_TOO_DEEP in error for error in errors), errors
+
+
+def _entries(result: FileResult) -> list[Entry]:
+    if result.source is None:
+        return []
+    heads = {each.code: _registry().find(each.code) for each in result.findings}
+    cards = {code: brief_card(code, head.name, head.file) for code, head in heads.items()}
+    source: Source = result.source
+    return [
+        Entry(source.path, source, each, cards[each.code], Safety.CLOSE) for each in result.findings
+    ]
+
+
+def _rendered(entries: list[Entry]) -> None:
+    report = Report(tuple(entries), 1)
+    for name in _FORMS:
+        render(report, Paint(), name=name, statistics=False)
+
+
+def _configured(file: Path) -> None:
+    try:
+        project = Project(_registry(), {})
+        rules, settings = project.selection(file), project.settings(file)
+    except ConfigError as error:
+        _is_line(error.message, file)
+        return
+    shown = parse(settings_in_force(settings, Paint()), file)
+    assert shown["exclude"] == list(settings.exclude)
+    _fine(check_bytes(SCRIPT.encode(), str(file.parent / "x.py"), rules, settings).errors)
+
+
+def _is_line(message: str, file: Path | None = None) -> None:
+    assert message.strip()
+    assert file is None or str(file) in message, message
+
+
+TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
+    "source": source,
+    "notebook": notebook,
+    "suppressions": suppressions,
+    "configuration": configuration,
+    "baseline": baseline,
+    "measured": measured,
+    "cache": cached,
+}
