@@ -88,7 +88,7 @@ def _training(writer: Writer, task: Task, feed: Feed, setup: Setup) -> tuple[str
         *_step(writer, feed),
         _AVERAGE if setup.averaged else "",
         *(count.added for count in counts),
-        writer.maybe("if loss.item() > 1e6:\n    break"),
+        writer.maybe("if loss.item() > 1e6:\n    break", never="TL502"),
         feed.index and writer.maybe(f"if {feed.index} == 1:\n    print(loss.item())"),
     ]
     lines = [
@@ -134,7 +134,7 @@ for own, average in zip(model.parameters(), averaged.parameters()):
 def _passes(writer: Writer, forward: list[str], backward: str) -> list[str]:
     """Write the two passes, in mixed precision or not."""
     cast = writer.pick(
-        ("", ""),
+        ("", "TL406"),
         ("with torch.cuda.amp.autocast(enabled=False):", "TL302"),
         *_MIXED[: 0 if writer.close and writer.focus != "TL314" else None],
     )

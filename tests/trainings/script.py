@@ -91,7 +91,7 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
     loss = f"criterion = {'nn.CrossEntropyLoss()' if task.classes else 'nn.MSELoss()'}"
     rebuilt = writer.pick(("", "TL104 TL206"), ("", ""), (loss, "TL510"))
     optimizer = writer.pick(
-        ("SGD(model.parameters(), lr=0.05)", ""),
+        ("SGD(model.parameters(), lr=0.05)", "TL314"),
         ("SGD(model.parameters(), lr=0.05, momentum=0.9)", ""),
         ("Adam(model.parameters(), lr=0.01)", "TL501"),
         ("AdamW(model.parameters(), lr=0.01, weight_decay=0.1)", "TL501"),
@@ -107,7 +107,7 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
         writer.maybe(
             "for param in model.out.parameters():\n    param.requires_grad = False",
             "TL508",
-            "TL502",
+            "TL404 TL502",
         ),
         writer.maybe("averaged = copy.deepcopy(model)", "TL509", "TL502"),
         "" if rebuilt else loss,
