@@ -356,6 +356,9 @@ def test_first_in() -> None:
         ("def f():\n    k()\n\n    return 1\n", "def f():\n    return 1\n"),
         ("x = 1\r\nk(\r\n    1,\r\n)\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
         ("x = 1\nk()", "x = 1\n"),
+        ("k(  # one\n    1  # two\n)  # three\nx = 1\n", "# one\n# two\n# three\nx = 1\n"),
+        ("k(  # one\n    1\n)\nx = 1\n", "# one\nx = 1\n"),
+        ("if 1:\n    k(\n        1  # one\n    )  # two\n", "if 1:\n    # one\n    pass  # two\n"),
     ],
 )
 def test_drop(before: str, after: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.edit import Edit, Span, joined
+from torchlint.semantic.comments import comments_of
 from torchlint.semantic.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.tree import Tree
 from torchlint.source import Source
@@ -412,15 +413,19 @@ class Rewrite:
         return self.before(head, *lines)
 
     def drop(self, statement: cst.BaseStatement) -> Edits:
-        """Take out a statement; its comment stays, an emptied block gets `pass`."""
-        span = self.tree.span(statement)
-        block = self.tree.parent(statement)
-        if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
-            return self.replace(statement, "pass")
+        """Take out a statement; its comments stay, an emptied block gets `pass`."""
+        span, block = self.tree.span(statement), self.tree.parent(statement)
         tail = self.text[span.end : self.line_end(span.end)]
-        if tail.strip():
-            return self.delete(span.start, span.end + len(tail) - len(tail.lstrip()))
-        return self._without_lines(statement, self.line_start(span.start))
+        end = span.end + len(tail) - len(tail.lstrip())
+        left = comments_of(self.text[span.start : span.end])
+        if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+            left, end = [*left, "pass"], span.end
+        elif left:
+            left, end = ([*left, ""], end) if tail.strip() else (left, span.end)
+        elif not tail.strip():
+            return self._without_lines(statement, self.line_start(span.start))
+        text = f"{self.newline}{self.indent_of(statement)}".join(left)
+        return (Edit(Span(span.start, end), text),)
 
     def _without_lines(self, statement: cst.CSTNode, start: int) -> Edits:
         """Take out the lines from an offset to the end of a statement."""
