@@ -16,8 +16,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from torchlint.config import FORMATS
 from torchlint.edit import apply_edits
-from torchlint.report.formats import render
 from torchlint.measurement import Measurement
+from torchlint.report.formats import render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.source import Position, Source

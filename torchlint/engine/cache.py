@@ -187,7 +187,8 @@ def _is_sound(finding: Finding, source: Source, known: Mapping[str, str]) -> boo
         *(note.message for note in finding.notes),
         *(edit.text for edit in edits),
     )
-    spans = (finding.span, *(each.span for each in (*finding.notes, *edits)))
+    notes = (note.span for note in finding.notes)
+    spans = (finding.span, *notes, *(edit.span for edit in edits))
     return (
         finding.code in known
         and all(type(text) is str for text in texts)

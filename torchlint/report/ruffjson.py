@@ -8,9 +8,9 @@ from typing import Any
 
 from torchlint.edit import Span
 from torchlint.finding import Fix
+from torchlint.measurement import Measurement
 from torchlint.report.entry import Entry
 from torchlint.report.gain import Measured
-from torchlint.measurement import Measurement
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.source import Position, Source

@@ -290,9 +290,7 @@ class Readings:
             and isinstance(node.func.value, (cst.SimpleString, cst.ConcatenatedString))
         )
 
-    def _set_aside(
-        self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]
-    ) -> bool:
+    def _set_aside(self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Whether hot code of the loop does no more with a value than give it names."""
         assign = next(
             (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
