@@ -17,8 +17,8 @@ class FileResult:
     """What the rules have to say of one file, in the order of its text.
 
     `source` is None for a file that cannot be read, and for one of many in which nothing was found.
-    A file that cannot be decoded has a source all the same (its
-    bytes as Latin-1), so that the place of its TL001 can be shown.
+    A file that cannot be decoded has a source all the same (its bytes as Latin-1), so that the
+    place of its TL001 can be shown.
     Fixes are graded as the settings say: a rule that is unfixable here has none.
     `suppressed` counts the findings that a comment silenced; `errors` are one line each and mean
     that the run failed in part (exit code 2).
