@@ -17,6 +17,8 @@ from cli_shell import Shell
 PATIENCE = 60.0
 """Seconds after which a program that does not answer is given up."""
 
+_PRESSES = 6
+
 
 class Terminal:
     """A terminal of its own in which torchlint runs, with somebody who reads and types."""
@@ -71,8 +73,14 @@ class Terminal:
         os.write(self._leader, text.encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
-        os.killpg(self._process.pid, signal.SIGINT)
+        """Press Ctrl-C, again where nothing happens.
+
+        Python looks at a signal that comes just before a read only once the read has ended.
+        """
+        for _ in range(_PRESSES):
+            os.killpg(self._process.pid, signal.SIGINT)
+            if select.select([self._leader], [], [], PATIENCE / _PRESSES)[0]:
+                return
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; give the exit code and what was written since the last time."""
