@@ -7,9 +7,11 @@
 Each fixture's `slow.py` runs against its `fast.py`, as `torchlint verify` runs a script against its
 fixed self. What came out goes to `fixtures/rules/*/evidence.json`, one entry for each device and
 version of torch. A run that was broken off goes on where it was: what is there of these texts, this
-device and this torch is kept, unless `--again` says otherwise. Rules of several processes run under
-torchrun, two of them on a CPU, one on each GPU of a machine with several. Python 3.10, torch and
-NumPy are all that is needed; `PYTHONPATH=.` will do for an installation.
+device and this torch is kept, unless `--again` says otherwise. `--unsure` goes back to what came
+out UNSURE, for a quieter hour: of two measurements the one with the narrower noise is kept. Rules
+of several processes run under torchrun, two of them on a CPU, one on each GPU of a machine with
+several. Python 3.10, torch and NumPy are all that is needed; `PYTHONPATH=.` will do for an
+installation.
 """
 
 from __future__ import annotations
@@ -97,13 +99,11 @@ class Fixture:
         read: list[dict[str, Any]] = json.loads(file.read_bytes()) if file.exists() else []
         return read
 
-    def is_measured(self, machine: Machine) -> bool:
-        """Say whether these texts were measured on this machine."""
-        return any(
-            (each["device"], each["torch"], each["texts"])
-            == (machine.name, machine.torch, self.texts)
-            for each in self.kept()
-        )
+    def measured_on(self, machine: Machine) -> dict[str, Any] | None:
+        """Give what was measured of these texts on this machine."""
+        key = machine.name, machine.torch, self.texts
+        entries = self.kept()
+        return next((it for it in entries if (it["device"], it["torch"], it["texts"]) == key), None)
 
     def keep(self, fresh: dict[str, Any]) -> None:
         """Put a measurement in place of an older one of the same device and version of torch."""
@@ -141,6 +141,17 @@ def measured(fixture: Fixture, machine: Machine, rounds: int, timeout: float) ->
         return session.measure([fixture.variant])
 
 
+def is_due(before: dict[str, Any] | None, *, again: bool, unsure: bool) -> bool:
+    """Say whether a fixture is to be measured, after what was measured of it before."""
+    if before is None or again:
+        return True
+    return unsure and before["verdict"] == Verdict.UNSURE.value
+
+
+def _noise(measurement: dict[str, Any]) -> float:
+    return float(measurement["noise"]["high"] / measurement["noise"]["low"])
+
+
 def entry(fixture: Fixture, machine: Machine, report: Report, outcome: Outcome) -> dict[str, Any]:
     """Give what is kept of one measurement: its verdict is on the speed alone."""
     speedup, noise = outcome.speedup, report.noise
@@ -176,8 +187,13 @@ def told(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> tup
     if outcome.speedup is None:
         doubts = "; ".join(doubt.message for doubt in outcome.doubts)
         return f"{outcome.verdict.value}, so it was not timed{doubts and ': ' + doubts}", False
-    fresh = entry(fixture, machine, report, outcome)
-    fixture.keep(fresh)
+    fresh, before = entry(fixture, machine, report, outcome), fixture.measured_on(machine)
+    if (
+        before is None
+        or before["verdict"] != Verdict.UNSURE.value
+        or _noise(fresh) < _noise(before)
+    ):
+        fixture.keep(fresh)
     gain = fresh["speedup"]
     words = f"{fresh['verdict']} {gain['ratio']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
     return f"{words}, numbers {fresh['numbers']}", fresh["verdict"] != Verdict.UNSURE.value
@@ -192,10 +208,15 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60, help="seconds that one run may take")
     parser.add_argument("--minutes", type=float, help="begin no further rule after so many")
     parser.add_argument("--again", action="store_true", help="measure what is measured, too")
+    parser.add_argument("--unsure", action="store_true", help="measure what is UNSURE again")
     given = parser.parse_args()
     machine = Machine.at_hand(given.device)
     wanted = fixtures(given.codes)
-    todo = [each for each in wanted if given.again or not each.is_measured(machine)]
+    todo = [
+        each
+        for each in wanted
+        if is_due(each.measured_on(machine), again=given.again, unsure=given.unsure)
+    ]
     done = len(wanted) - len(todo)
     print(
         f"{len(todo)} rules on {machine.name}, torch {machine.torch}; {done} are kept", flush=True

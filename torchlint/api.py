@@ -2,6 +2,7 @@
 
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.regex import regex
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
 from torchlint.semantic.arrays import Array
@@ -89,4 +90,5 @@ __all__ = [
     "Wait",
     "Window",
     "Wrapped",
+    "regex",
 ]

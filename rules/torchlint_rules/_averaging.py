@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script, State, Window
+from torchlint.api import How, Kind, Script, State, Window, regex
 
 _SCALE_FREE: Final = frozenset(
     "Adam AdamW NAdam RAdam Adamax SparseAdam RMSprop Adagrad Adadelta Rprop".split()
@@ -18,9 +18,9 @@ _LOOKED_THROUGH: Final = frozenset(
     "mean float double to cuda cpu squeeze clone contiguous half item".split()
 )
 _DIVIDING: Final = frozenset("div div_ mul mul_ true_divide multiply divide".split())
-_SCALES: Final = re.compile(r"scale|norm|factor|inv|weight", re.IGNORECASE)
-_RATE: Final = re.compile(r"(?:\w*_)?(?:lr|learning_rate)")
-_BATCH: Final = re.compile(r"batch|\bbs\b", re.IGNORECASE)
+_SCALES: Final = regex(r"scale|norm|factor|inv|weight", re.IGNORECASE)
+_RATE: Final = regex(r"(?:\w*_)?(?:lr|learning_rate)")
+_BATCH: Final = regex(r"batch|\bbs\b", re.IGNORECASE)
 _DEPTH: Final = 5
 
 

@@ -61,7 +61,7 @@ def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple
     stem = label.removesuffix("loader").removesuffix("data").removesuffix("_")
     fits = label != stem and (stem == "" or stem.isidentifier())
     name = f"{stem}_dataset" if fits and stem else "dataset"
-    if any(other.value == name for other in script.all(cst.Name)):
+    if script.tree.spelled(name):
         return None
     return name, (
         *script.rewrite.before(statement, f"{name} = {script.code(dataset)}"),

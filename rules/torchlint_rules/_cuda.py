@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, How, Kind, Move, Role, Script
+from torchlint.api import Edits, How, Kind, Move, Role, Script, regex
 
 __all__ = [
     "imported",
@@ -23,19 +23,19 @@ __all__ = [
     "trains",
 ]
 
-_ENVIRONMENTS: Final = re.compile(
+_ENVIRONMENTS: Final = regex(
     r"(?:gym|gymnasium|procgen|pettingzoo|dm_control|unityagents|stable_baselines3|envpool)(?:\.|$)"
 )
-_CLASSIFIERS: Final = re.compile(
+_CLASSIFIERS: Final = regex(
     r"torchvision\.models\.(?:\w+\.)?(?:alexnet|convnext|densenet|efficientnet|googlenet|inception|"
     r"mnasnet|mobilenet|regnet|resnet|resnext|shufflenet|squeezenet|vgg|wide_resnet)\w*"
 )
-_BY_NAME: Final = re.compile(
+_BY_NAME: Final = regex(
     r"(?:wide_?|pre_?act_?)?resne[xs]?t\w*|vgg\w*|densenet\w*|mobilenet\w*|efficientnet\w*|alexnet\w*|"
     r"(?:res)?u_?net\w*|generator(?:u_?|res)net|lenet\w*|\w*convnet\w*|\w*cnn",
     re.IGNORECASE,
 )
-_SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
+_SETTINGS: Final = regex(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
 
 
 def may_be_cuda(script: Script) -> bool:
@@ -127,8 +127,8 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
         )
     return isinstance(target, cst.Name) and any(
         script.kind(name) is Kind.MODULE
-        for name in script.all(cst.Name)
-        if name.value == target.value and script.scopes.reads(name)
+        for name in script.tree.spelled(target.value)
+        if script.scopes.reads(name)
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Grad, How, Kind, Script
+from torchlint.api import Binding, Grad, How, Kind, Script, regex
 
 __all__ = ["VARIABLE", "hidden", "without_graph", "wraps"]
 
@@ -16,7 +15,7 @@ _LEAVES: Final = ("weight", "bias", "grad", "running_mean", "running_var")
 _CHANGES: Final = frozenset(
     "add_ sub_ mul_ div_ copy_ zero_ fill_ normal_ uniform_ clamp_ lerp_ addcdiv_ addcmul_".split()
 )
-_PARAMETERS: Final = re.compile(r"parameters\(|\[[\"']params[\"']\]|state_dict\(")
+_PARAMETERS: Final = regex(r"parameters\(|\[[\"']params[\"']\]|state_dict\(")
 _FACTORIES: Final = frozenset(
     (
         "tensor as_tensor from_numpy zeros ones full empty arange linspace eye rand randn randint "
@@ -44,7 +43,7 @@ _METADATA: Final = frozenset(
     "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
 )
 _TYPES: Final = ("builtins.isinstance", "builtins.type")
-_CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
+_CUT: Final = regex(r"detach|new|new_(tensor|zeros|ones|full|empty)")
 _DEPTH: Final = 8
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +20,12 @@ from torchlint.api import (
     Reading,
     Script,
     Span,
+    regex,
 )
 
 __all__ = ["Deferral"]
 
-_LINKS: Final = re.compile(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
+_LINKS: Final = regex(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
 _MEMORY: Final = "keeps the outputs of all batches in the device's memory until the loop ends"
 _NUMPY: Final = "NumPy may have added in the tensor's own precision; the sum is now one of float64"
 _RECIPROCAL: Final = "CUDA multiplies by the reciprocal: the quotient's last bit may differ"

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Heat, How, Kind, Role, Script
+from torchlint.api import Binding, Heat, How, Kind, Role, Script, regex
 
 __all__ = ["ARRAYS", "TENSORS", "Growth", "Held", "growths", "held", "written"]
 
@@ -18,7 +18,7 @@ TENSORS: Final = frozenset(
 ARRAYS: Final = frozenset(
     f"numpy.{word}" for word in "append concatenate hstack vstack column_stack".split()
 )
-_FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
+_FIRST: Final = regex(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
 _VIEWS: Final = frozenset(
@@ -35,7 +35,7 @@ _SAME: Final = frozenset(
         "unsqueeze squeeze reshape permute transpose flatten movedim as_tensor from_numpy"
     ).split()
 )
-_PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
+_PARTS: Final = regex(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
 _DEPTH: Final = 6
 
 
@@ -282,11 +282,10 @@ def _read_by_others(script: Script, target: cst.Name) -> bool:
     scopes = script.scopes
     home = scopes.lookup(target.value, scopes.scope(target))
     return any(
-        name.value == target.value
-        and scopes.function(name) is not scopes.function(target)
+        scopes.function(name) is not scopes.function(target)
         and scopes.lookup(name.value, scopes.scope(name)) is home
         and scopes.reads(name)
-        for name in script.all(cst.Name)
+        for name in script.tree.spelled(target.value)
     )
 
 

@@ -225,7 +225,7 @@ def _named(script: Script, found: Rebuilt) -> Edits | None:
     kind = (script.name(found.call.func) or "").rpartition(".")[2]
     word = "_".join(script.words(kind))
     same = [each for each in script.calls(script.name(found.call.func) or "") if each.node.args]
-    if "\n" in code or same or any(name.value == word for name in script.all(cst.Name)):
+    if "\n" in code or same or script.tree.spelled(word):
         return None
     return (
         *script.rewrite.before(found.loop.node, f"{word} = {code}"),

@@ -114,9 +114,8 @@ def is_only_shown(script: Script, call: cst.Call) -> bool:
             return False
         reads = [
             name
-            for name in script.all(cst.Name)
-            if name.value == target.value
-            and script.scopes.reads(name)
+            for name in script.tree.spelled(target.value)
+            if script.scopes.reads(name)
             and any(binding.node is holder for binding in script.scopes.reaching(name))
         ]
         return all(_is_shown(script, _subscripted(script, name)) for name in reads)

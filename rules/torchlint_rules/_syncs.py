@@ -20,13 +20,14 @@ from torchlint.api import (
     Role,
     Script,
     Wait,
+    regex,
 )
 from torchlint_rules._deferral import Deferral
 from torchlint_rules._early import early_reads
 
 __all__ = ["syncs"]
 
-_LARGE: Final = re.compile(
+_LARGE: Final = regex(
     r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,

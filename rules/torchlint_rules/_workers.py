@@ -45,7 +45,7 @@ def doubt(script: Script, traits: Traits) -> str:
 
 def in_shell(script: Script) -> bool:
     """Whether a file asks for the IPython shell that it runs in."""
-    return any(node.value == "get_ipython" for node in script.all(cst.Name))
+    return bool(script.tree.spelled("get_ipython"))
 
 
 def runs_unguarded(script: Script, made: cst.Call) -> bool:

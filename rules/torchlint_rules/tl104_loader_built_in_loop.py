@@ -459,7 +459,7 @@ def _hoisted(script: Script, site: CallSite, loop: Loop) -> Edits | None:
 def _named(script: Script, made: cst.Call, loop: Loop) -> Edits | None:
     """Give a name to a loader that is made where it is used."""
     code = script.code(made)
-    if "\n" in code or any(name.value == "loader" for name in script.all(cst.Name)):
+    if "\n" in code or script.tree.spelled("loader"):
         return None
     return (
         *script.rewrite.before(loop.node, f"loader = {code}"),

@@ -280,8 +280,8 @@ def _grown(script: Script, node: cst.Name, start: cst.List) -> _Members:
     """Give what a list holds that starts as a literal and grows by `append`."""
     elements = [element.value for element in start.elements]
     steady = bool(elements)
-    for use in script.all(cst.Name):
-        if use.value != node.value or script.function(use) is not script.function(node):
+    for use in script.tree.spelled(node.value):
+        if script.function(use) is not script.function(node):
             continue
         holder = script.parent(use)
         if isinstance(holder, cst.AugAssign) and holder.target is use:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, ItemCode, Per, Rule, Script
+from torchlint.api import Binding, Finding, ItemCode, Per, Rule, Script, regex
 
-_READS: Final = re.compile(
+_READS: Final = regex(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
     r"numpy\.(?:load|loadtxt|genfromtxt)|pandas\.read_\w+|scipy\.io\.loadmat|librosa\.load|"
     r"PIL\.Image\.open|cv2\.imread|nibabel\.load|soundfile\.read|torchaudio\.load|"
@@ -19,7 +18,7 @@ _READS: Final = re.compile(
 )
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
-_BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
+_BUILDS: Final = regex(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
 _TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(

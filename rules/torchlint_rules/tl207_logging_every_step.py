@@ -461,8 +461,8 @@ def _with_readings(
         return None
     moved = [*above, *lines]
     bound = list(readings.values())
-    for name in script.all(cst.Name) if bound else ():
-        if any(name.value == each.name for each in bound) and script.scopes.reads(name):
+    for name in (use for each in bound for use in script.tree.spelled(each.name)):
+        if script.scopes.reads(name):
             inside = any(script.tree.inside(name, line) for line in moved)
             if not inside and not set(bound).isdisjoint(script.scopes.reaching(name)):
                 return None

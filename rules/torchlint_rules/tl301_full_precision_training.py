@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step
+from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step, regex
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 
-_OWN_KERNELS: Final = re.compile(
+_OWN_KERNELS: Final = regex(
     r"(?:torch_geometric|torch_sparse|torch_scatter|dgl|e3nn|higher|pyro|gpytorch|opacus|"
     r"torch\.utils\.cpp_extension|torch\.sparse|functorch|learn2learn|torchdiffeq)(?:\.|$)"
 )
 _BINARY: Final = frozenset({"torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy"})
 _SECOND_ORDER: Final = frozenset({"torch.autograd.grad", "torch.autograd.functional.jacobian"})
 _PARALLEL: Final = "torch.nn.DataParallel"
-_GRAPH: Final = re.compile(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
-_WHOLE_GRAPH: Final = re.compile(r"\b(?:train_mask|idx_train|train_idx|edge_index)\b")
+_GRAPH: Final = regex(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
+_WHOLE_GRAPH: Final = regex(r"\b(?:train_mask|idx_train|train_idx|edge_index)\b")
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 
 

@@ -331,8 +331,8 @@ def _fix_of_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits |
     uses = [use for use in _uses(script) if _import_of(script, use) is line]
     shown = {id(_func(use)) for use in uses}
     names = [alias.evaluated_alias or alias.evaluated_name for alias in _aliases(line)]
-    for mention in script.all(cst.Name):
-        if mention.value not in names or not _goes_through(script, mention, line):
+    for mention in (each for name in names for each in script.tree.spelled(name)):
+        if not _goes_through(script, mention, line):
             continue
         parent = script.parent(mention)
         whole = parent if isinstance(parent, cst.Attribute) else mention

@@ -8,9 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Safety, ScalerCall, Script
+from torchlint.api import Finding, Fix, Rule, Safety, ScalerCall, Script, regex
 
-_CLIPS: Final = re.compile(r"(?:\w*_)?clip_?grad\w*|clip_gradients?\w*", re.IGNORECASE)
+_CLIPS: Final = regex(r"(?:\w*_)?clip_?grad\w*|clip_gradients?\w*", re.IGNORECASE)
 _ON_GRADIENTS: Final = {"clamp_": "clips", "clip_": "clips", "norm": "measures", "mul_": "scales"}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, State
+from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, State, regex
 from torchlint_rules._cuda import (
     in_environment,
     may_be_cuda,
@@ -23,19 +22,19 @@ _LINE: Final = "{torch}.backends.cudnn.benchmark = True"
 _CONVOLUTIONS: Final = frozenset(
     f"torch.nn.{word}" for word in ("Conv2d", "Conv3d", "ConvTranspose2d", "ConvTranspose3d")
 )
-_VARYING: Final = re.compile(
+_VARYING: Final = regex(
     r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
     r"pack_padded|bucket|batch_sampler|keep_ratio|torchaudio|librosa|spectrogram|"
     r"progressive|random_?size(?!dcrop)|random_?resolution|style_?(?:image|transfer)|content_?image"
 )
-_REPRODUCIBLE: Final = re.compile(
+_REPRODUCIBLE: Final = regex(
     r"deterministic|reproducib|seed_everything|set_seed|seed_all|set_random_seed|setup_seed|fix_seed"
 )
 _SEEDERS: Final = frozenset({
     "random.seed", "numpy.random.seed", "torch.manual_seed", "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
 })  # fmt: skip
-_BENCHMARK: Final = re.compile("benchmark")
+_BENCHMARK: Final = regex("benchmark")
 
 
 class CudnnAutotunerOff(Rule):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Role, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Role, Rule, Safety, Script, regex
 from torchlint_rules._cuda import (
     in_environment,
     makers,
@@ -20,12 +19,12 @@ from torchlint_rules._cuda import (
     trains,
 )
 
-_SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
-_PRODUCTS: Final = re.compile(
+_SET: Final = regex(r"float32_matmul_precision|fp32_precision|tf32")
+_PRODUCTS: Final = regex(
     r"Attention|Transformer(?!_?[Nn]et)|LSTM|GRU|RNN|MLP|Mixer|GPT|[Bb]ert\b|BERT|(?:\b|_)vit|ViT|[Ss]win|"
     r"matmul|bmm|einsum|\bmm\b|addmm|dot_product|torch_geometric|\bdgl\b"
 )
-_IMAGES: Final = re.compile(
+_IMAGES: Final = regex(
     r"torchvision|image|(?:\b|_)imgs?(?:\b|_)|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|"
     r"yolo|ssd|cityscapes|crop_?size|pixel|segment|style_?gan|super_?res|upscale|\btcn\b"
 )

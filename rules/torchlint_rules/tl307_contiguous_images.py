@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, State
+from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, State, regex
 from torchlint_rules._cuda import in_environment, makers, may_be_cuda, regions, trains
 
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
-_LAYOUT: Final = re.compile(
+_COMMENT: Final = regex(r"#[^\r\n]*")
+_LAYOUT: Final = regex(
     r"channels_last|memory_format|as_strided|\w3d\b|cpp_extension|torch\.ops\b|autograd\.Function|"
     r"\bDataParallel|jit\.|quantiz|storage_offset"
 )
 _STRIDED: Final = (".permute(", ".contiguous(", ".stride(", ".data_ptr(")
-_VIEW: Final = re.compile(r"(\w*)(?:\[[^\]\r\n]*\])?(?:\.\w+(?:\([^()\r\n]*\))?)*\.view(?:_as)?\(")
-_FLAT: Final = re.compile(r"(?:\w+_)?(?:targets?|labels?|correct|y)")
-_ZOO: Final = re.compile(
+_VIEW: Final = regex(r"(\w*)(?:\[[^\]\r\n]*\])?(?:\.\w+(?:\([^()\r\n]*\))?)*\.view(?:_as)?\(")
+_FLAT: Final = regex(r"(?:\w+_)?(?:targets?|labels?|correct|y)")
+_ZOO: Final = regex(
     r"torchvision\.models\.(?:\w+\.)?"
     r"(?:alexnet|vgg\d+\w*|resnet\d+|wide_resnet\w+|densenet\d+|squeezenet\w+)"
 )
-_KNOWN: Final = re.compile(
+_KNOWN: Final = regex(
     r"(?:torch|builtins|math|numpy|collections|functools|itertools|typing)(?:\.|$)"
 )
 _CONVOLUTIONS: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")

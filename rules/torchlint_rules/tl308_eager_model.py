@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Move, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, Move, Rule, Safety, Script, regex
 from torchlint_rules._cuda import (
     in_environment,
     makers,
@@ -19,18 +19,18 @@ from torchlint_rules._cuda import (
     trains,
 )
 
-_COMPILED: Final = re.compile(
+_COMPILED: Final = regex(
     r"^(?!re\.compile$).*\b_?compiled?$|compile_model|torchcompile|_dynamo|tensorrt|jit\.(?:script|trace)$|"
     r"torch\.jit|ScriptModule|openxla|torch_xla",
     re.MULTILINE,
 )
-_UNFIT: Final = re.compile(
+_UNFIT: Final = regex(
     r"create_graph|autograd\.grad$|gradgrad|torch_geometric|torch_sparse|torch_scatter|\bdgl\b|sparse|"
     r"\b(?:LSTM|GRU|RNN)(?:Cell)?$|\bDataParallel$|\bdata_parallel$|FullyShardedDataParallel|FSDP|fully_shard|"
     r"cpp_extension|quantiz|\.fx$|torch\.fx|set_detect_anomaly",
     re.MULTILINE,
 )
-_VARYING: Final = re.compile(
+_VARYING: Final = regex(
     r"collat|multi_?scale|detection|rcnn|\byolo|bbox|pad_sequence|pack_padded|bucket|tokenizer|"
     r"torchaudio|librosa|spectrogram|progressive|random_?size|random_?resolution|variable_length|"
     r"seq2seq|init_?hidden|\brnn|lstm|\bgru|translat|sentence|pad_idx|padding_idx|"
@@ -41,11 +41,11 @@ _ELSEWHERE: Final = frozenset(
     "test eval evaluate evaluation validate predict infer inference sample generate demo export "
     "ema teacher target frozen".split()
 )
-_LAYER: Final = re.compile(
+_LAYER: Final = regex(
     r"torch\.nn\.(?:Linear|Bilinear|Lazy\w+|Conv\w+|Embedding\w*|Transformer\w*|\w*Norm\w*|"
     r"MultiheadAttention)"
 )
-_OPEN: Final = re.compile(r"(?:torch|builtins|math|numpy|collections|functools|typing)(?:\.|$)")
+_OPEN: Final = regex(r"(?:torch|builtins|math|numpy|collections|functools|typing)(?:\.|$)")
 _LINEAR: Final = "torch.nn.Linear"
 _WORTH: Final = 3
 _WORTH_LINEAR: Final = 8

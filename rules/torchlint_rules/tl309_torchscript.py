@@ -8,14 +8,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Rule, Script
+from torchlint.api import CallSite, Finding, Rule, Script, regex
 
 _SCRIPT: Final = ("torch.jit.script", "torch.jit._script.script")
 _TRACE: Final = ("torch.jit.trace", "torch.jit._trace.trace")
 _MODULES: Final = frozenset({
     "torch.jit.ScriptModule", "torch.jit._script.ScriptModule", "torch.ScriptModule",
 })  # fmt: skip
-_EXPORT: Final = re.compile(
+_EXPORT: Final = regex(
     r"jit\.(?:save|freeze|ignore|unused|export|interface|optimize_for_inference|is_scripting)\b|"
     r"optimize_for_mobile|_save_for_lite_interpreter|torch_tensorrt|coremltools|onnx|"
     r"torch\.jit import [^\r\n]*\b(?:save|freeze|ignore|unused|export)\b"

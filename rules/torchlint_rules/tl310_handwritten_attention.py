@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Attention, Finding, Kind, Role, Rule, Safety, Script
+from torchlint.api import Attention, Finding, Kind, Role, Rule, Safety, Script, regex
 from torchlint_rules._attention import FUNCTION, Rewriting, kept_where
 
 _FUSED: Final = ("flash_attn", "memory_efficient_attention", "xformers", "flex_attention")
-_CONSTANT: Final = re.compile(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\[?[\w.]+\]?\)\)")
+_CONSTANT: Final = regex(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\[?[\w.]+\]?\)\)")
 
 
 class HandwrittenAttention(Rule):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Role, Rule, Script
+from torchlint.api import Finding, Role, Rule, Script, regex
 
 _SMALLEST: Final = 64
 _VOCABULARY: Final = 1000
 _STEP: Final = 8
-_NARROW: Final = re.compile(
-    r"autocast|b?float16|\.half\b|\b(?:bf16|fp16|amp)\b|tf32|matmul_precision"
-)
+_NARROW: Final = regex(r"autocast|b?float16|\.half\b|\b(?:bf16|fp16|amp)\b|tf32|matmul_precision")
 _MAKERS: Final = {
     "Linear": "out_features", "Bilinear": "out_features", "LazyLinear": "out_features",
     "Conv1d": "out_channels", "Conv2d": "out_channels", "Conv3d": "out_channels",

@@ -8,14 +8,26 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Layer, LayerPair, Note, Rule, Safety, Script, State
+from torchlint.api import (
+    Finding,
+    Fix,
+    Kind,
+    Layer,
+    LayerPair,
+    Note,
+    Rule,
+    Safety,
+    Script,
+    State,
+    regex,
+)
 
 _BIAS_POSITION: Final = {
     "Conv1d": 7, "Conv2d": 7, "Conv3d": 7, "Linear": 2,
     "ConvTranspose1d": 7, "ConvTranspose2d": 7, "ConvTranspose3d": 7,
     "LazyConv1d": 6, "LazyConv2d": 6, "LazyConv3d": 6, "LazyLinear": 1,
 }  # fmt: skip
-_NORM: Final = re.compile(r"(?:Lazy)?BatchNorm([123])d|SyncBatchNorm")
+_NORM: Final = regex(r"(?:Lazy)?BatchNorm([123])d|SyncBatchNorm")
 _REWORKED: Final = (
     "torch.quantization", "torch.ao.quantization", "torch.nn.utils.prune", "torch.nn.quantized",
     "torch.ao.nn",

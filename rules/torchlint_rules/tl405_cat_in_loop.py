@@ -449,7 +449,7 @@ def _around(script: Script, growth: Growth, name: str, joined: str | None) -> Ed
     assert isinstance(growth.own, cst.Name)
     if joined is None or not script.rewrite.stands_alone(loop):
         return None
-    if any(each.value == name for each in script.all(cst.Name)):
+    if script.tree.spelled(name):
         return None
     before = [b for b in scopes.reaching(growth.own) if not script.tree.inside(b.node, loop)]
     around = scopes.blocks(loop)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, regex
 from torchlint_rules._scattering import scattered_later, scatters_ones
 
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
@@ -19,7 +18,7 @@ _SHAPED: Final = frozenset(
     f"torch.{word}" for word in "randn rand zeros ones empty normal eye".split()
 )
 _LAYERS: Final = ("torch.nn.Embedding", "torch.nn.Linear")
-_DTYPE: Final = re.compile(r"(?:\w*_)?dtype|b?float\d*|double|half")
+_DTYPE: Final = regex(r"(?:\w*_)?dtype|b?float\d*|double|half")
 _ORDER: Final = "the gradient of the matrix is added up in another order"
 _AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the look-up is not"
 _DEPTH: Final = 6

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Fix, How, Kind, Rule, Safety, Script
+from torchlint.api import Binding, Finding, Fix, How, Kind, Rule, Safety, Script, regex
 
 _BECAUSE: Final = "fails with an error where something out of sight goes backward a second time"
 _NO_GRAPH: Final = (
@@ -26,8 +25,8 @@ _NO_GRAPH: Final = (
     Kind.NDARRAY,
     Kind.NOTHING,
 )
-_STATE: Final = re.compile(r"\.(?:init_)?(?:hidden|state|memory|cell)s?\b(?!_dict)")
-_LEAF: Final = re.compile(r"requires_grad|Parameter\(")
+_STATE: Final = regex(r"\.(?:init_)?(?:hidden|state|memory|cell)s?\b(?!_dict)")
+_LEAF: Final = regex(r"requires_grad|Parameter\(")
 _DEPTH: Final = 4
 _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 

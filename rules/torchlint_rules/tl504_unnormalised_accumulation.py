@@ -8,10 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, Window
+from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, Window, regex
 from torchlint_rules._averaging import is_averaged
 
-_PARTS: Final = re.compile(r"accum|micro", re.IGNORECASE)
+_PARTS: Final = regex(r"accum|micro", re.IGNORECASE)
 _TITLE: Final = "Divide the loss by `{}`"
 _BECAUSE: Final = "gradients, and with them the effective learning rate, become smaller by `{}`"
 _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Safety, Script
+from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Safety, Script, regex
 from torchlint_rules._averages import Average, average_of
 from torchlint_rules._decaying import can_decay
 
-_OPTIMIZERS: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
+_OPTIMIZERS: Final = regex(r"torch\.optim\.[A-Z]\w*")
 _ITERATED: Final = frozenset("parameters named_parameters".split())
 _UPDATING: Final = frozenset("add_ sub_ copy_ addcdiv_".split())
-_SQUARES: Final = re.compile(r"\.pow\(2(?:\.0)?\)|\*\* ?2\b|\.square\(\)|torch\.square\(")
+_SQUARES: Final = regex(r"\.pow\(2(?:\.0)?\)|\*\* ?2\b|\.square\(\)|torch\.square\(")
 
 
 class PythonOptimizerStep(Rule):

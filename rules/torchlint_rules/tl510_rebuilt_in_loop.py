@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Rule, Safety, Script, regex
 from torchlint_rules._rebuilding import Rebuilt, hoisted, rebuilt, training_loops
 
-_OPTIMIZER: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
-_SCHEDULER: Final = re.compile(r"torch\.optim\.lr_scheduler\.[A-Z]\w*")
-_LOSS: Final = re.compile(r"torch\.nn\.(?!AdaptiveLogSoftmaxWithLoss)\w*Loss")
+_OPTIMIZER: Final = regex(r"torch\.optim\.[A-Z]\w*")
+_SCHEDULER: Final = regex(r"torch\.optim\.lr_scheduler\.[A-Z]\w*")
+_LOSS: Final = regex(r"torch\.nn\.(?!AdaptiveLogSoftmaxWithLoss)\w*Loss")
 _KEEPS_STATE: Final = "what was thrown away with each {} is kept: the updates are others"
 
 

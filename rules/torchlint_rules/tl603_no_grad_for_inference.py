@@ -398,11 +398,10 @@ def _leaves_by(
         if binding is None or whole or script.kinds.kind_of_binding(binding) in _PLAIN:
             return
         yield any(
-            name.value == target.value
-            and not script.tree.inside(name, region)
+            not script.tree.inside(name, region)
             and script.scopes.reads(name)
             and binding in script.scopes.reaching(name)
-            for name in script.all(cst.Name)
+            for name in script.tree.spelled(target.value)
         )
     else:
         binding = script.scopes.stored(target)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Grad, Kind, Rule, Safety, Script, regex
 from torchlint_rules._torchrun.obstacles import OBSTACLES
 from torchlint_rules._torchrun.rewrite import under_torchrun
 from torchlint_rules._torchrun.shape import ObstacleError, chain_of, wraps
@@ -19,7 +18,7 @@ _TORCHRUN = frozenset({
     "torch.distributed.init_process_group",
     "torch.distributed.fsdp.FullyShardedDataParallel",
 })  # fmt: skip
-_OPTIMIZER = re.compile(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
+_OPTIMIZER = regex(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
 _BECAUSE = (
     "launch it by `torchrun --nproc-per-node N`; under torchrun each process has its own batch "
     "norm statistics and random stream, samples come in another order, and numbers printed "

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Safety, Script, Span
+from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Safety, Script, Span, regex
 
 _UNDERSCORE: Final = "--local_rank"
 _DASH: Final = "--local-rank"
 _VARIABLE: Final = "LOCAL_RANK"
 _LAUNCH: Final = "torch.distributed.launch"
-_COMMAND: Final = re.compile(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
+_COMMAND: Final = regex(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
 _TITLE: Final = "Read LOCAL_RANK from the environment"
 
 

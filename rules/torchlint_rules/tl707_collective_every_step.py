@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Heat, Role, Rule, Script
+from torchlint.api import Finding, Heat, Role, Rule, Script, regex
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -19,7 +18,7 @@ _COLLECTIVES: Final = tuple(
     ).split()
 )
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-_HELPER: Final = re.compile(
+_HELPER: Final = regex(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
     r"(?:all_reduce|allreduce|reduce|average|gather)_\w*(?:loss|losses|metric|metrics|mean)\w*"
 )

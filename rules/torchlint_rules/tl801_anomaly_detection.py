@@ -392,7 +392,7 @@ def _of_constant(script: Script, call: cst.Call, value: cst.BaseExpression | Non
     advice = "pass False"
     if not isinstance(name, cst.Name) or value is None:
         return _Place(call, call.func, advice, None, None)
-    reads = [each for each in script.all(cst.Name) if each.value == name.value]
+    reads = script.tree.spelled(name.value)
     made = script.parent(value)
     advice = f"set `{name.value}` to False"
     if len(reads) == 2 and isinstance(made, cst.Assign):

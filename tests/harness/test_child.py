@@ -423,3 +423,23 @@ def _flat(text: str) -> str:
     from textwrap import dedent
 
     return dedent(text).lstrip("\n")
+
+
+def test_what_a_checkpoint_sends_backward_by_itself_is_no_loss(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        net = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        while True:
+            optimizer.zero_grad()
+            hidden = checkpoint(net, torch.ones(2, 4, requires_grad=True), use_reentrant=True)
+            (hidden.sum() - 1).pow(2).backward()
+            optimizer.step()
+        """,
+    )
+    trace = run(script, folder=tmp_path / "away")
+    assert trace.loss_steps == tuple(range(8))

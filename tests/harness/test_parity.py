@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from harness.scripts import write
@@ -73,10 +75,35 @@ CASES: dict[str, tuple[list[tuple[str, str]], str, str, bool | None]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def comparisons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comparison | None]:
-    """All cases against one original, each run forked from one server."""
-    script = write(tmp_path_factory.mktemp("project"), TRAINING)
+BATCHES = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    x = torch.randn(512, 16)
+    net = nn.Sequential(
+        nn.Linear(16, 32),
+        nn.BatchNorm1d(32), nn.Linear(32, 1)
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for epoch in range(100):
+        for chosen in torch.randperm(512).split(16):
+            optimizer.zero_grad()
+            loss = (net(x[chosen]) - x[chosen].sum(1, keepdim=True)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+    """
+DRAWN = (
+    ("    x = torch.randn(512, 16)\n", ""),
+    ("    optimizer =", "    x = torch.randn(512, 16)\n    optimizer ="),
+)
+
+
+def compared(
+    folder: Path, text: str, cases: Iterable[list[tuple[str, str]]]
+) -> list[Comparison | None]:
+    """Compare changes of a script with it, each run forked from one server."""
+    script = write(folder, text)
     text = script.read_text()
     runner = Runner(Plan(script, steps=40, warmup=2), None)
 
@@ -87,17 +114,44 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compariso
         first = start(ORIGINAL, "numbers", 0)
         runner.serve(first)
         parity = Parity(start, first, seeds=True)
-        found = {}
-        for name, (changes, *_) in CASES.items():
-            fixed = text
-            for change in changes:
-                assert change[0] in fixed
-                fixed = fixed.replace(*change)
-            variant = Variant("rule", ("TL901",), Safety.UNSAFE, {str(script): fixed})
-            found[name] = parity.compare(variant, start(variant, "numbers", 0))
+        found = []
+        for changes in cases:
+            variant = Variant(
+                "rule", ("TL901",), Safety.UNSAFE, {str(script): changed(text, changes)}
+            )
+            found.append(parity.compare(variant, start(variant, "numbers", 0)))
         return found
     finally:
         runner.close()
+
+
+def changed(text: str, changes: Iterable[tuple[str, str]]) -> str:
+    """Give a text with something else in place of what it surely has."""
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+@pytest.fixture(scope="module")
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comparison | None]:
+    """All cases against one original."""
+    changes = [changes for changes, *_ in CASES.values()]
+    found = compared(tmp_path_factory.mktemp("project"), TRAINING, changes)
+    return dict(zip(CASES, found, strict=True))
+
+
+def test_batches_that_a_script_draws_without_a_loader_are_drawn_alike(tmp_path: Path) -> None:
+    (comparison,) = compared(tmp_path, BATCHES, [[BIAS]])
+    assert comparison is not None
+    assert (comparison.method, comparison.word) == ("aligned", "close")
+
+
+def test_data_that_is_drawn_between_network_and_optimizer_is_no_base(tmp_path: Path) -> None:
+    (comparison,) = compared(tmp_path, changed(BATCHES, DRAWN), [[BIAS]])
+    assert comparison is not None
+    assert (comparison.method, comparison.word) == ("seeds", "not-compared")
+    assert comparison.note == "its network is first called with other values"
 
 
 @pytest.mark.parametrize("name", CASES)

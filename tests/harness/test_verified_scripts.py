@@ -49,17 +49,17 @@ AUGMENTED = """
 
     class Augmented(Dataset):
         def __len__(self):
-            return 4096
+            return 1024
 
         def __getitem__(self, index):
-            time.sleep(0.002)
-            return torch.full((4,), index / 4096) + 0.1 * torch.randn(4)
+            time.sleep(0.008)
+            return torch.full((4,), index / 1024) + 0.1 * torch.randn(4)
 
     def main():
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Dropout(0.2), torch.nn.Linear(4, 1))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        loader = DataLoader(Augmented(), batch_size=32, shuffle=True)
+        loader = DataLoader(Augmented(), batch_size=8, shuffle=True)
         open("log.txt", "a").close()
         for epoch in range(9):
             for batch in loader:

@@ -41,6 +41,9 @@ _FEWEST: Final = 8
 _FAR: Final = 5.0
 """Standard errors between means of batches that were drawn from one distribution."""
 
+_OTHER: Final = 1e-3
+"""How far moments of the same input are apart at most, relative to its size."""
+
 State = dict[str, torch.Tensor]
 
 
@@ -51,7 +54,8 @@ class MisalignedError(Exception):
 class Aligned(Numbers):
     """Records weights and batches of the original, or replays them to another run.
 
-    In both, every generator is seeded anew before each forward and each batch.
+    In both, every generator is seeded anew before each forward and each batch, and where the
+    networks are made: after each optimizer.
     """
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
@@ -66,6 +70,7 @@ class Aligned(Numbers):
         self._depth = 0
         self._moves = 0
         self._calls = Counter[str]()
+        self._watch_optimizers()
         self._watch_forwards()
         self._watch_loaders()
 
@@ -104,6 +109,15 @@ class Aligned(Numbers):
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed(seed)
 
+    def _watch_optimizers(self) -> None:
+        make = torch.optim.Optimizer.__init__
+
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - replaces it
+            make(optimizer, *args, **kwargs)
+            self._seed("optimizer")
+
+        torch.optim.Optimizer.__init__ = __init__
+
     def _watch_forwards(self) -> None:
         main = threading.get_ident()
 
@@ -111,7 +125,7 @@ class Aligned(Numbers):
             if threading.get_ident() != main:
                 return
             if self._depth == 0:
-                self._align(module)
+                self._align(module, inputs)
                 self._seed("forward")
             self._depth += 1
 
@@ -122,7 +136,7 @@ class Aligned(Numbers):
         register_module_forward_pre_hook(entered)
         register_module_forward_hook(left, always_call=True)
 
-    def _align(self, module: torch.nn.Module) -> None:
+    def _align(self, module: torch.nn.Module, inputs: Any) -> None:
         """Take down the weights of a network that is first called, or give it the original's."""
         new = {name: tensor for name, tensor in _tensors(module) if id(tensor) not in self._known}
         if self._misaligned or not any(isinstance(it, Parameter) for it in new.values()):
@@ -134,9 +148,11 @@ class Aligned(Numbers):
             if any(torch.nn.parameter.is_lazy(tensor) for tensor in new.values()):
                 raise MisalignedError("its network makes its weights when it is first called")
             if self._replays:
-                _give(LOAD(file) if file.exists() else {}, new)
+                weights, sizes = LOAD(file) if file.exists() else ({}, [])
+                _give(weights, new)
+                _recognise(sizes, _sizes(inputs))
             else:
-                SAVE(_copies(new), file)
+                SAVE((_copies(new), _sizes(inputs)), file)
         except MisalignedError as error:
             self._misaligned = str(error)
 
@@ -172,7 +188,7 @@ class Aligned(Numbers):
         if not self._replays:
             SAVE((self._early, final), self._folder / "trained.pt")
         before_early, before = LOAD(self._folder / "trained.pt")
-        initial = [LOAD(self._folder / f"network-{at}.pt") for at in range(len(final))]
+        initial = [LOAD(self._folder / f"network-{at}.pt")[0] for at in range(len(final))]
         match = _compare(before, final)
         return replace(match, updates=_apart(initial, before_early, self._early))
 
@@ -288,6 +304,22 @@ def _give(recorded: State, network: State) -> None:
     with torch.no_grad():
         for name, tensor in network.items():
             tensor.data.copy_(recorded[name])  # torchlint: ignore[TL408] graphs may hold it
+
+
+def _sizes(inputs: Any) -> list[tuple[tuple[int, ...], list[float]]]:
+    """Give the shape and the moments of each tensor that a network is called with."""
+    return [(tuple(leaf.shape), _moments(leaf)) for leaf in _leaves(inputs)]
+
+
+def _recognise(recorded: list[Any], found: list[Any]) -> None:
+    """Refuse inputs that are none of the recorded ones, drawn before the networks were made."""
+    for (shape, before), (same, after) in zip(recorded, found, strict=False):
+        size = math.sqrt(before[1]) if before else 0.0
+        limits = (_OTHER * size, _OTHER * size * size)
+        if shape == same and any(
+            abs(old - new) > limit for old, new, limit in zip(before, after, limits, strict=True)
+        ):
+            raise MisalignedError("its network is first called with other values")
 
 
 def _compare(reference: list[State], final: list[State]) -> ParameterMatch:

@@ -191,7 +191,10 @@ class Numbers(Probe):
         backward = torch.autograd.backward
 
         def recorded(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors:
+            # A checkpoint's recomputation is sent backward from inside another backward.
+            outermost = torch._C._current_graph_task_id() == -1
+            started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+            for tensor in started if outermost else ():
                 loss = tensor.detach()
                 self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
                 self._steps.append(self.taken)

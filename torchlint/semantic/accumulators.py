@@ -82,7 +82,6 @@ class Accumulators:
         self.scopes = loops.scopes
         self._all: list[Accumulation] | None = None
         self._nodes: dict[int, Accumulation] = {}
-        self._mentions: dict[str, list[cst.Name]] | None = None
 
     # -- additions ------------------------------------------------------------
 
@@ -303,11 +302,7 @@ class Accumulators:
 
     def _uses(self, name: str, scope: Scope) -> Iterator[cst.Name]:
         """Yield the places that read or bind a name of a scope."""
-        if self._mentions is None:
-            self._mentions = {}
-            for each in self.tree.all(cst.Name):
-                self._mentions.setdefault(each.value, []).append(each)
-        for each in self._mentions.get(name, []):
+        for each in self.tree.spelled(name):
             if self.scopes.lookup(name, self.scopes.scope(each)) is scope:
                 yield each
 

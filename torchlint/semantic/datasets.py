@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.itemwork import ItemWork
 from torchlint.semantic.kind import Kind
@@ -75,7 +75,7 @@ _COMPOSED: Final = frozenset(
 )
 _TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy squeeze reshape flatten".split())
 _DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
-_INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
+_INDICES: Final = regex(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({
     "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "builtins.object",
     "abc.ABC", "typing.Generic", "torch.utils.data.MapDataPipe",

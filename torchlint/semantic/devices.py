@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, conventional
 from torchlint.semantic.kinds import Kinds
@@ -17,7 +17,7 @@ from torchlint.semantic.values import State, Values
 
 __all__ = ["Devices"]
 
-_ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
+_ACCELERATOR: Final = regex(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
 _ACCELERATOR_CALLS: Final = (
     "torch.accelerator.",
     "torch.xpu.",
@@ -42,7 +42,7 @@ _FRAMEWORKS: Final = {
 }
 _PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
 """The frameworks that put networks and batches on a device unasked."""
-_TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
+_TRAINERS: Final = regex(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 
 
 class Devices:

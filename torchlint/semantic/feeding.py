@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.iteration import Iteration
@@ -16,7 +16,7 @@ from torchlint.semantic.words import says_evaluation, says_training
 
 __all__ = ["Feeding"]
 
-_MEMORY: Final = re.compile(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|memory)(?:_\w+)?")
+_MEMORY: Final = regex(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|memory)(?:_\w+)?")
 """Names of what a recurrent network hands from one batch to the next."""
 _DEPTH: Final = 6
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.scopes import How
 from torchlint.semantic.values import State, Values
@@ -25,7 +26,7 @@ class Grad(Enum):
 
 
 _OFF: Final = frozenset({"torch.no_grad", "torch.inference_mode"})
-_WORD: Final = re.compile(r"no_?grad|inference_?mode|without_?grad", re.IGNORECASE)
+_WORD: Final = regex(r"no_?grad|inference_?mode|without_?grad", re.IGNORECASE)
 _MARKED: Final = ("no_grad", "inference_mode", "set_grad_enabled")
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import COUNTER
 from torchlint.semantic.kind import Kind
@@ -27,7 +28,7 @@ class Heat(Enum):
     UNKNOWN = auto()
 
 
-_RARE: Final = re.compile(
+_RARE: Final = regex(
     r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|visuali[sz]e|plot|plots|"
     r"profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
@@ -35,18 +36,16 @@ _RARE: Final = re.compile(
     r"\w+_freq|\w+_every|every_\w+)",
     re.IGNORECASE,
 )
-_RANKS: Final = re.compile(
+_RANKS: Final = regex(
     r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
     re.IGNORECASE,
 )
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
-_TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
+_TEST_RUNNERS: Final = regex(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
-_TIMING: Final = re.compile(
-    r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
-)
+_TIMING: Final = regex(r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*")
 
 
 class Heats:

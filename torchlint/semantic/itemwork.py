@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -50,7 +50,7 @@ _CHEAP_METHODS: Final = frozenset(
         "numpy"
     ).split()
 )
-_DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
+_DEVICE_WORD: Final = regex(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
 _SETTINGS: Final = frozenset(
     (
         "self cls args opt opts cfg config conf hparams params options flags settings "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cache
 from typing import Final
+
+from torchlint.regex import regex
 
 __all__ = [
     "Kind",
@@ -100,16 +101,16 @@ _NOT_TENSORS: Final = frozenset(
     ).split()
 )
 _SEQUENCES: Final = frozenset("split chunk unbind meshgrid tensor_split".split())
-_DATASET_BASES: Final = re.compile(
+_DATASET_BASES: Final = regex(
     r"torch\.utils\.data\.(?:Dataset|IterableDataset|TensorDataset|ConcatDataset|Subset|"
     r"ChainDataset|StackDataset)|torchvision\.datasets\.\w+"
 )
-_SAMPLERS: Final = re.compile(r"torch\.utils\.data\.(?:[A-Za-z]*Sampler)")
-_FUNCTIONAL_LOSSES: Final = re.compile(
+_SAMPLERS: Final = regex(r"torch\.utils\.data\.(?:[A-Za-z]*Sampler)")
+_FUNCTIONAL_LOSSES: Final = regex(
     r"torch\.nn\.functional\.(?:\w*_loss|cross_entropy|binary_cross_entropy\w*|kl_div|"
     r"l1_loss|mse_loss|nll_loss)"
 )
-_MODULE_CLASS: Final = re.compile(
+_MODULE_CLASS: Final = regex(
     r"torch\.nn\.(?:[A-Z]\w*|quantized\.\w+)|torchvision\.models\.(?:\w+\.)*\w+|"
     r"(?:lightning|pytorch_lightning|lightning\.pytorch)\.LightningModule|"
     r"segmentation_models_pytorch\.[A-Z]\w*|efficientnet_pytorch\.\w+|"
@@ -117,19 +118,17 @@ _MODULE_CLASS: Final = re.compile(
     r"pytorch_pretrained_bert\.(?:modeling\.)?\w*(?:Model|For[A-Z]\w*)|"
     r"transformers\.\w+\.from_pretrained"
 )
-_NOT_MODULES: Final = re.compile(
+_NOT_MODULES: Final = regex(
     r"torch\.nn\.(?:Parameter|ParameterList|ParameterDict|Buffer|UninitializedParameter)"
     r"|torchvision\.models\.(?:.*_Weights.*|get_weight|list_models)"
     r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor)\w*\.from_pretrained"
 )
-_CRITERION: Final = re.compile(r"torch\.nn\.\w*Loss")
-_OPTIMIZER: Final = re.compile(
+_CRITERION: Final = regex(r"torch\.nn\.\w*Loss")
+_OPTIMIZER: Final = regex(
     r"torch\.optim\.[A-Z]\w*|torch\.distributed\.optim\.[A-Z]\w*|apex\.optimizers\.\w+|"
     r"bitsandbytes\.optim\.\w+|transformers\.(?:AdamW|Adafactor)"
 )
-_SCHEDULER: Final = re.compile(
-    r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*"
-)
+_SCHEDULER: Final = regex(r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*")
 _NUMPY_NUMBERS: Final = frozenset("int float bool int32 int64 float32 float64".split())
 _NOT_ARRAYS: Final = frozenset(
     (
@@ -172,7 +171,7 @@ _NO_VERB: Final = (
     r"|unwrap|wrap|compile|freeze|export|update|prepare|convert|reset)_)"
 )
 _CONVENTIONS: Final = tuple(
-    (re.compile(pattern), kind)
+    (regex(pattern), kind)
     for pattern, kind in (
         (r"(?:\w+_)?(?:data_?)?loaders?(?:_\w+)?|(?:train|test|val|valid|eval)_?dl", Kind.LOADER),
         (r"\w*data_?loader\w*|(?:train|test|val|valid|eval)loader", Kind.LOADER),

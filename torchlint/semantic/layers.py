@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.scopes import How, dotted
 from torchlint.semantic.values import State, Values
 
 __all__ = ["Layer", "LayerPair", "Layers"]
 
-_LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*")
+_LAYER: Final = regex(r"torch\.nn\.[A-Z]\w*")
 _IN_ORDER: Final = "torch.nn.Sequential"
 _CONTAINERS: Final = frozenset(
     {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
 )
-_POOLS: Final = re.compile(r"torch\.nn\.(?:Adaptive)?(?:Max|Avg)Pool[123]d|torch\.nn\.Identity")
-_POOL_CALLS: Final = re.compile(
+_POOLS: Final = regex(r"torch\.nn\.(?:Adaptive)?(?:Max|Avg)Pool[123]d|torch\.nn\.Identity")
+_POOL_CALLS: Final = regex(
     r"torch\.nn\.functional\.(?:adaptive_)?(?:max|avg)_pool[123]d|torch\.max_pool[123]d"
 )
 

@@ -30,25 +30,29 @@ class Losses:
 
     def feeds(self, place: cst.Name) -> bool:
         """Whether what a name holds becomes part of a value that is sent backward."""
+        return (place.value, self._home(place)) in self._fed
+
+    @cached_property
+    def _fed(self) -> frozenset[tuple[str, int]]:
+        """What becomes part of a value that is sent backward: names with their scopes."""
+        found: set[tuple[str, int]] = set()
+        seen: set[int] = set()
         edge = list(self.values)
         for _ in range(_DEPTH):
             names = [name for value in edge for name in self.tree.within(value, cst.Name)]
-            for name in names:
-                if name.value == place.value and self._same_scope(name, place):
-                    return True
+            found.update((name.value, self._home(name)) for name in names)
+            bindings = {id(each): each for name in names for each in self.scopes.reaching(name)}
             edge = [
-                binding.value
-                for name in names
-                for binding in self.scopes.reaching(name)
-                if binding.value is not None
+                each.value
+                for key, each in bindings.items()
+                if each.value is not None and key not in seen
             ]
-        return False
+            seen.update(bindings)
+        return frozenset(found)
 
-    def _same_scope(self, name: cst.Name, place: cst.Name) -> bool:
-        scopes = self.scopes
-        return scopes.lookup(name.value, scopes.scope(name)) is scopes.lookup(
-            place.value, scopes.scope(place)
-        )
+    def _home(self, name: cst.Name) -> int:
+        """Give what tells the scope in which a name is bound from all others."""
+        return id(self.scopes.lookup(name.value, self.scopes.scope(name)))
 
     @cached_property
     def _bindings(self) -> frozenset[int]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived, is_module_class
 from torchlint.semantic.kinds import Kinds
@@ -38,15 +39,15 @@ class Switch(NamedTuple):
     network: cst.BaseExpression | None
 
 
-_HEEDS: Final = re.compile(
+_HEEDS: Final = regex(
     r"torch\.nn\.(?:\w*Dropout\w*|\w*BatchNorm\w*|Transformer\w*|RReLU)"
     r"|torch\.nn\.functional\.(?:\w*dropout\w*|batch_norm|rrelu)"
 )
 _RATED: Final = frozenset(
     {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
 )
-_BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
-_SETS_EVAL: Final = re.compile(
+_BORN_IN_EVAL: Final = regex(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
+_SETS_EVAL: Final = regex(
     r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
     r"|prep_rollout\w*|freeze\w*",
     re.IGNORECASE,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -17,10 +17,10 @@ from torchlint.semantic.values import Values
 __all__ = ["Move", "Moves"]
 
 _NOT_MPS: Final = frozenset("cuda cpu xpu hpu npu".split())
-_DEVICE_WORDS: Final = re.compile(
+_DEVICE_WORDS: Final = regex(
     r"(?:\w*_)?(?:device|devices|dev|gpu|gpu_id|gpuid|cuda|local_rank|rank|DEVICE|gpu_ids)|device\w*"
 )
-_INDEX_WORDS: Final = re.compile(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)")
+_INDEX_WORDS: Final = regex(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)")
 _ACCELERATORS: Final = "torch.accelerator.current_accelerator"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import re
 from functools import cache
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.memo import Memo, Trail
 from torchlint.semantic.scopes import Binding, How, Scope, Scopes, dotted
 
@@ -44,12 +44,12 @@ _SYNONYMS: Final = {
 }
 _PATTERNS: Final = (
     (
-        re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|sampler)\.(?=[A-Za-z])"),
+        regex(r"torch\.utils\.data\.(?:dataloader|dataset|sampler)\.(?=[A-Za-z])"),
         "torch.utils.data.",
     ),
-    (re.compile(r"torch\.optim\.(?!lr_scheduler\b|swa_utils\b)[a-z_]+\.(?=[A-Z])"), "torch.optim."),
-    (re.compile(r"torch\.nn\.modules\.(?:[a-z_0-9]+\.)?(?=[A-Z])"), "torch.nn."),
-    (re.compile(r"torch\.nn\.utils\.(?:clip_grad|rnn)\.(?=clip|get_total)"), "torch.nn.utils."),
+    (regex(r"torch\.optim\.(?!lr_scheduler\b|swa_utils\b)[a-z_]+\.(?=[A-Z])"), "torch.optim."),
+    (regex(r"torch\.nn\.modules\.(?:[a-z_0-9]+\.)?(?=[A-Z])"), "torch.nn."),
+    (regex(r"torch\.nn\.utils\.(?:clip_grad|rnn)\.(?=clip|get_total)"), "torch.nn.utils."),
 )
 _STAR: Final = {
     "torch": frozenset(
@@ -86,7 +86,7 @@ _STAR: Final = {
         ).split()
     ),
 }
-_STAR_CLASSES: Final = re.compile(
+_STAR_CLASSES: Final = regex(
     r"Module|ModuleList|ModuleDict|Sequential|Parameter|Linear|Bilinear|Identity|Flatten|"
     r"(?:Lazy)?Conv(?:Transpose)?[123]d|(?:Lazy)?BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm|"
     r"InstanceNorm[123]d|(?:Alpha)?Dropout[123]?d?|Embedding|RNN|LSTM|GRU|(?:RNN|LSTM|GRU)Cell|"

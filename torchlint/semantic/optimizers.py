@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -21,7 +22,7 @@ __all__ = ["Optimizers"]
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
-_RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)
+_RESTORES: Final = regex(r"load|resum|restor", re.IGNORECASE)
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
 
 

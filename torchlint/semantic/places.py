@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
@@ -13,12 +12,13 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from torchlint.edit import Span
+from torchlint.regex import regex
 from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
 
 __all__ = ["Places"]
 
-_WHITE: Final = re.compile(r"[ \t\f]*")
+_WHITE: Final = regex(r"[ \t\f]*")
 _PARTS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -16,12 +17,12 @@ from torchlint.semantic.vocabulary import Vocabulary
 
 __all__ = ["Precision"]
 
-_LOW: Final = re.compile(
+_LOW: Final = regex(
     r"auto_?cast|(?<![a-z])amp(?![a-z])|(?<![a-z])apex(?![a-z])|\.half$|half_?tensor|fp_?16|"
     r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|(?:grad|loss|native)_?scaler|quantiz",
     re.MULTILINE,
 )
-_WIDE: Final = re.compile(
+_WIDE: Final = regex(
     r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
     r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from torchlint.regex import regex
 
 __all__ = ["RANDOM_METHODS", "is_deterministic_transform", "random_name"]
 
@@ -15,7 +16,7 @@ RANDOM_METHODS: Final = frozenset(
 _PURE: Final = frozenset(
     "seed getstate setstate Random SystemRandom default_rng RandomState".split()
 )
-_DRAWING: Final = re.compile(
+_DRAWING: Final = regex(
     r"torch\.(?:rand\w*|normal|bernoulli|multinomial|poisson)|"
     r"torch\.nn\.functional\.(?:\w*dropout\w*|gumbel_softmax)|"
     r"torchvision\.transforms\.(?:v2\.)?(?:Random\w*|RandAugment|AutoAugment|TrivialAugmentWide|"
@@ -26,7 +27,7 @@ _DRAWING: Final = re.compile(
     r"monai\.transforms\.Rand\w+|torchaudio\.transforms\.(?:TimeMasking|FrequencyMasking)|"
     r"timm\.data\.create_transform|secrets\.\w+|uuid\.uuid4|scipy\.stats\..+\.rvs"
 )
-_TRANSFORMS: Final = re.compile(r"torchvision\.transforms\.(?:v2\.)?[A-Z]\w*|torchaudio\..+")
+_TRANSFORMS: Final = regex(r"torchvision\.transforms\.(?:v2\.)?[A-Z]\w*|torchaudio\..+")
 
 
 def random_name(name: str) -> str:

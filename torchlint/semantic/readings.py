@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -56,8 +56,8 @@ _DEPTH: Final = 4
 _REDUCTIONS: Final = frozenset(
     "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
 )
-_ELSEWHERE: Final = re.compile(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
-_LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
+_ELSEWHERE: Final = regex(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
+_LEAVES: Final = regex(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
     (
         "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind, derived
@@ -16,7 +16,7 @@ from torchlint.semantic.words import words
 
 __all__ = ["Repetition"]
 
-_STEPS: Final = re.compile(
+_STEPS: Final = regex(
     r"forward\w*|(?:training|validation|test)_step|init_?hidden|initHidden|zero_state"
 )
 _UPDATES: Final = frozenset("update updates learn optimize optimise replay step".split())

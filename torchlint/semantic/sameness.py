@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.itemwork import ItemWork
 from torchlint.semantic.loops import LoopNode
@@ -20,7 +20,7 @@ __all__ = ["Runs", "Sameness", "Samenesses"]
 Runs = Sequence[cst.Call]
 """The calls that lead from a loop to a function, the one in the loop's own passes first."""
 
-_PURE: Final = re.compile(
+_PURE: Final = regex(
     r"torch\.utils\.data\.(?!random_split)[A-Z]\w*|torchvision\.(?:datasets|transforms)\.[\w.]+|"
     r"torch\.(?:Generator|device|cuda\.is_available|cuda\.device_count)|os\.cpu_count|"
     r"os\.path\.join|pathlib\.Path|builtins\.(?:len|int|str|float|bool|min|max|range|dict|set)"

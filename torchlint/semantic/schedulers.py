@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived
 from torchlint.semantic.kinds import Kinds
@@ -45,8 +45,8 @@ class SchedulerStep(NamedTuple):
         return frozenset(each.name for each in self.made) if shown else frozenset()
 
 
-_OF_TORCH: Final = re.compile(r"torch\.optim\.(?:lr_scheduler|swa_utils)\.(?P<name>[A-Z]\w*|SWALR)")
-_OF_TRANSFORMERS: Final = re.compile(r"transformers\.(?:optimization\.)?get_\w*schedule\w*")
+_OF_TORCH: Final = regex(r"torch\.optim\.(?:lr_scheduler|swa_utils)\.(?P<name>[A-Z]\w*|SWALR)")
+_OF_TRANSFORMERS: Final = regex(r"transformers\.(?:optimization\.)?get_\w*schedule\w*")
 _OTHER_WAYS: Final = ("timm.", "fvcore.", "mmcv.", "mmengine.", "diffusers.", "tensorflow.", "jax.")
 
 

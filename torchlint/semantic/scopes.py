@@ -356,8 +356,8 @@ class Scopes:
         """Whether a name that an import binds is exported, or read by others than some nodes."""
         quoted = {f'"{binding.name}"', f"'{binding.name}'"}
         return any(text.value in quoted for text in self.tree.all(cst.SimpleString)) or any(
-            name.value == binding.name and id(name) not in nodes and binding in self.reaching(name)
-            for name in self.tree.all(cst.Name)
+            id(name) not in nodes and binding in self.reaching(name)
+            for name in self.tree.spelled(binding.name)
         )
 
     def reaching_name(self, name: str, place: cst.CSTNode, here: Scope) -> tuple[Binding, ...]:
@@ -524,6 +524,10 @@ class Scopes:
 
     def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
         """Yield the names inside a node that can read what a binding bound."""
-        for name in self.tree.within(within, cst.Name):
-            if name.value == binding.name and self.reads(name) and binding in self.reaching(name):
+        for name in self.tree.spelled(binding.name):
+            if (
+                self.tree.inside(name, within)
+                and self.reads(name)
+                and binding in self.reaching(name)
+            ):
                 yield name

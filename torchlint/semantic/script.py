@@ -396,9 +396,8 @@ class Script:
         scope = self.scopes.scope(use)
         mentions = [
             name
-            for name in self.tree.all(cst.Name)
-            if name.value == use.value
-            and self.scopes.lookup(name.value, self.scopes.scope(name)) is scope
+            for name in self.tree.spelled(use.value)
+            if self.scopes.lookup(name.value, self.scopes.scope(name)) is scope
         ]
         return node.value if len(mentions) == 2 and use.value not in scope.outward else None
 

@@ -79,6 +79,7 @@ class Tree:
         self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The order of the nodes of each type that was asked for inside others."""
+        self._spelled: dict[str, list[cst.Name]] | None = None
         self._nodes: list[cst.CSTNode] = []
         self._places: Places | None = None
         self._walk()
@@ -156,6 +157,14 @@ class Tree:
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Give every node of exactly this type, in the order of the source."""
         return cast("list[NodeT]", self._by_type.get(kind, []))
+
+    def spelled(self, word: str) -> Sequence[cst.Name]:
+        """Give every name that is this word, in the order of the source."""
+        if self._spelled is None:
+            self._spelled = {}
+            for name in self.all(cst.Name):
+                self._spelled.setdefault(name.value, []).append(name)
+        return self._spelled.get(word, ())
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in the order of the source."""

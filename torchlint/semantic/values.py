@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import Binding, How, dotted
@@ -72,7 +72,7 @@ class Value(NamedTuple):
         return type(found) is type(value) and found == value
 
 
-_PLAIN: Final = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
+_PLAIN: Final = regex(r"""'[^'\\]*'|"[^"\\]*\"""")
 _NOTHING: Final = object()
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)

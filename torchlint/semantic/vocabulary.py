@@ -6,10 +6,12 @@ import re
 from functools import cached_property
 from typing import Final
 
+from torchlint.regex import regex
+
 __all__ = ["Vocabulary"]
 
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
-_WORD: Final = re.compile(r"[\w.]+")
+_COMMENT: Final = regex(r"#[^\r\n]*")
+_WORD: Final = regex(r"[\w.]+")
 
 
 class Vocabulary:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from torchlint.regex import regex
 
 __all__ = ["says_evaluation", "says_training", "words"]
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EVALUATION: Final = frozenset(
     (
         "val vali valid validate validates validation validating validator test tests testing "
@@ -15,10 +16,10 @@ _EVALUATION: Final = frozenset(
         "predict predicts prediction predictions accuracy acc scoring heldout holdout"
     ).split()
 )
-_RUN_TOGETHER: Final = re.compile(
+_RUN_TOGETHER: Final = regex(
     r"(?:test|val|valid|validation|eval|dev)(?:data)?(?:loaders?|dl|set|iter|data|ds|step|epoch)"
 )
-_TRAINING: Final = re.compile(r"(?:pre|re)?train(?:s|ing|er|loader|iter|dl|set|step)?|fit|finetune")
+_TRAINING: Final = regex(r"(?:pre|re)?train(?:s|ing|er|loader|iter|dl|set|step)?|fit|finetune")
 
 
 def words(identifier: str) -> list[str]:

@@ -140,7 +140,7 @@ class Frame(Writer):
             bound = script.scopes.module.bindings.get(name, [])
             if any(each.how is How.IMPORT and each.qualified.endswith(name) for each in bound):
                 continue
-            if any(each.value == name for each in script.all(cst.Name)):
+            if script.tree.spelled(name):
                 raise ObstacleError(self.shape.wrap.call, f"the name `{name}` is taken")
             lines.append(line)
         if lines:

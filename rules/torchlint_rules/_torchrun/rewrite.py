@@ -288,7 +288,7 @@ class _Rewriter(Writer):
         return f"{name}_{word}"
 
     def _free(self, name: str) -> str:
-        if any(each.value == name for each in self.script.all(cst.Name)):
+        if self.script.tree.spelled(name):
             raise ObstacleError(self.shape.loader, f"the rewrite needs the name `{name}`")
         return name
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.source import Source
 
 __all__ = ["Cursor", "UnusualError"]
 
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
-_CONTINUED: Final = re.compile(r"\\(?:\r\n|\r|\n)")
-_TRIVIA: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|\\\r|#[^\r\n]*)*")
-_LAYOUT: Final = re.compile(r"(?:[ \t\f\r\n;]|\\\r?\n|\\\r|#[^\r\n]*)*")
+_COMMENT: Final = regex(r"#[^\r\n]*")
+_CONTINUED: Final = regex(r"\\(?:\r\n|\r|\n)")
+_TRIVIA: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|\\\r|#[^\r\n]*)*")
+_LAYOUT: Final = regex(r"(?:[ \t\f\r\n;]|\\\r?\n|\\\r|#[^\r\n]*)*")
 
 
 class UnusualError(Exception):

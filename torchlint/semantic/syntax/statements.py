@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import libcst as cst
 
+from torchlint.regex import regex
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.expressions import Expressions
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
@@ -75,10 +76,10 @@ _AUGMENTED: Final = {
     ast.BitAnd: cst.BitAndAssign(),
     ast.BitXor: cst.BitXorAssign(),
 }
-_FROM: Final = re.compile(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
-_AS: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")
-_DEF: Final = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
-_CLASS: Final = re.compile(r"class[ \t]+(\w+)[ \t]*(\(?)")
+_FROM: Final = regex(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
+_AS: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")
+_DEF: Final = regex(r"(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
+_CLASS: Final = regex(r"class[ \t]+(\w+)[ \t]*(\(?)")
 
 
 class Statements(Expressions):
