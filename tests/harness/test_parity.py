@@ -93,6 +93,35 @@ BATCHES = """
             loss.backward()
             optimizer.step()
     """
+GRAPH = """
+    import torch
+    from torch import nn
+
+    class Inputs:
+        def __init__(self):
+            self.itself, self.torch = self, torch
+
+    class Convolution(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Sequential(
+                nn.Linear(16, 32),
+                nn.BatchNorm1d(32)
+            )
+            self.last = nn.Linear(32, 3)
+        def forward(self, x, neighbours, inputs):
+            return torch.sparse.mm(neighbours, self.last(self.first(x)))
+
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 16), torch.randint(0, 3, (64,))
+    neighbours = (torch.rand(64, 64) < 0.1).float().to_sparse()
+    net = Convolution()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for epoch in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x, neighbours, Inputs()), y).backward()
+        optimizer.step()
+    """
 DRAWN = (
     ("    x = torch.randn(512, 16)\n", ""),
     ("    optimizer =", "    x = torch.randn(512, 16)\n    optimizer ="),
@@ -143,6 +172,14 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compariso
 
 def test_batches_that_a_script_draws_without_a_loader_are_drawn_alike(tmp_path: Path) -> None:
     (comparison,) = compared(tmp_path, BATCHES, [[BIAS]])
+    assert comparison is not None
+    assert (comparison.method, comparison.word) == ("aligned", "close")
+
+
+def test_a_network_may_take_sparse_tensors_and_objects_that_hold_themselves(
+    tmp_path: Path,
+) -> None:
+    (comparison,) = compared(tmp_path, GRAPH, [[BIAS]])
     assert comparison is not None
     assert (comparison.method, comparison.word) == ("aligned", "close")
 

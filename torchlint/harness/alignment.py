@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import torch
@@ -256,10 +257,18 @@ class _Batches:
 
 def _moments(leaf: torch.Tensor) -> list[float]:
     """Give the mean of the values and of their squares."""
-    if not leaf.numel():
+    values = _stored(leaf.detach())
+    if not values.numel():
         return []
-    wide = (leaf.abs() if leaf.is_complex() else leaf).double()
+    wide = (values.abs() if values.is_complex() else values).double()
     return [float(wide.mean()), float(wide.square().mean())]
+
+
+def _stored(leaf: torch.Tensor) -> torch.Tensor:
+    """Give the values that a tensor holds; a sparse one has a mean of these alone."""
+    if leaf.layout is torch.strided:
+        return leaf
+    return leaf.coalesce().values() if leaf.layout is torch.sparse_coo else leaf.values()
 
 
 def _even(rows: list[list[float]]) -> list[list[float]]:
@@ -349,18 +358,23 @@ def _square(first: torch.Tensor, second: torch.Tensor) -> float:
     return float((first - second).abs().double().square().sum())
 
 
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
-    """Give the tensors of a batch in order."""
+def _leaves(value: Any, within: frozenset[int] = frozenset()) -> Iterator[torch.Tensor]:
+    """Give the tensors of a batch in order; what holds itself is looked into once."""
     if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for key in value:
-            yield from _leaves(value[key])
+        if not (value.is_nested or value.is_meta):
+            yield value
+        return
+    if id(value) in within or isinstance(value, ModuleType | type):
+        return
+    within |= {id(value)}
+    if isinstance(value, dict):
+        parts = [value[key] for key in value]
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif hasattr(value, "__dict__"):
-        yield from _leaves(vars(value))
+        parts = list(value)
+    else:
+        parts = list(getattr(value, "__dict__", {}).values())
+    for part in parts:
+        yield from _leaves(part, within)
 
 
 def _shape(value: Any) -> list[tuple[Any, ...]]:

@@ -30,7 +30,7 @@ def rank_folder(folder: Path, rank: int) -> Path:
 def as_rank(task: Task) -> Task:
     """Give the task of this rank, in its own folder, and direct there what it prints.
 
-    Final parameters are those of the first rank: after each step all have the same.
+    Final parameters are those of the first rank of each host: after each step all have the same.
     """
     local = int(os.environ["LOCAL_RANK"])
     folder = rank_folder(Path(task.folder), local)
@@ -40,11 +40,10 @@ def as_rank(task: Task) -> Task:
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o600), number)
     after_import("torch.distributed", lambda: _note_joining(folder))
-    first = os.environ["RANK"] == "0"
     return replace(
         task,
         folder=str(folder),
-        reference=task.reference if first else "",
+        reference="" if local else task.reference,
         recording=_recording(task),
     )
 
