@@ -87,12 +87,15 @@ CHANGES: Final = (
 )
 
 
-def verdict(change: Change) -> str:
-    """Measure a change once."""
+def verdict(change: Change) -> tuple[str, str]:
+    """Measure a change once; give what came out, and the reasons for doubt."""
     plan = Plan(change.script, steps=30, warmup=5, rounds=2, device="cpu", timeout=120)
     with Session(plan) as session:
         (outcome,) = session.measure([change.variant]).outcomes
-    return outcome.verdict.value
+    reasons = [doubt.message for doubt in outcome.doubts]
+    if outcome.comparison and outcome.comparison.differs_at is not None:
+        reasons.append(f"losses differ from step {outcome.comparison.differs_at} on")
+    return outcome.verdict.value, "; ".join(reasons)
 
 
 def main() -> None:
@@ -108,11 +111,14 @@ def main() -> None:
             if len(verdicts) > at:
                 continue
             began = time.monotonic()
-            verdicts.append(verdict(change))
+            name, why = verdict(change)
+            verdicts.append(name)
             given.kept.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
             seconds = time.monotonic() - began
             print(
-                f"{at + 1}/{given.runs} {change.name}: {verdicts[-1]} [{seconds:.0f} s]", flush=True
+                f"{at + 1}/{given.runs} {change.name}: {name} [{seconds:.0f} s]"
+                f"{' ' if why else ''}{why}",
+                flush=True,
             )
     for name, verdicts in kept.items():
         print(f"{name}: {dict(Counter(verdicts))}")
