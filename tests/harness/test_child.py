@@ -443,3 +443,26 @@ def test_what_a_checkpoint_sends_backward_by_itself_is_no_loss(tmp_path: Path) -
     )
     trace = run(script, folder=tmp_path / "away")
     assert trace.loss_steps == tuple(range(8))
+
+
+def test_a_closure_that_an_optimizer_calls_again_and_again_gives_one_loss_a_step(
+    tmp_path: Path,
+) -> None:
+    text = PLAIN.replace("optim.SGD(", "optim.LBFGS(").replace("        loss.backward()\n", "")
+    step = """
+        def closure():
+            global calls
+            calls += 1
+            optimizer.zero_grad()
+            loss = (net(x) - x.sum(1, keepdim=True)).pow(2).mean()
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+        assert calls > step + 1
+    """
+    text = text.replace("        optimizer.step()\n", step).replace(
+        "    net =", "    calls = 0\n    net ="
+    )
+    trace = run(write(tmp_path, text))
+    assert trace.failure is None
+    assert trace.loss_steps == tuple(range(8))

@@ -14,7 +14,10 @@ from typing import Any, Final
 
 import torch
 import torch.utils.data
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -162,13 +165,20 @@ class Timer(Probe):
 
 
 class Numbers(Probe):
-    """Records every loss that is sent backward, and compares the parameters at the end."""
+    """Records every loss that is sent backward, and compares the parameters at the end.
+
+    Of an optimizer that calls a closure it is the first of each step: how often LBFGS calls is a
+    matter of rounding.
+    """
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
         self._losses: list[torch.Tensor] = []
         self._steps: list[int] = []
         self._times: list[float] = []
+        self._asks = False
+        self._answered = False
+        register_optimizer_step_pre_hook(self._stepping)
         self._watch_backward()
         _be_deterministic()
 
@@ -187,14 +197,24 @@ class Numbers(Probe):
             "parameters": self._match(),
         }
 
+    def _stepping(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._asks = any(map(callable, (*args[1:], *kwargs.values())))
+        self._answered = False
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._asks = False
+        super()._stepped(optimizer, args, kwargs)
+
     def _watch_backward(self) -> None:
         backward = torch.autograd.backward
 
         def recorded(tensors: Any, *args: Any, **kwargs: Any) -> None:
             # A checkpoint's recomputation is sent backward from inside another backward.
             outermost = torch._C._current_graph_task_id() == -1
+            counts = outermost and not (self._asks and self._answered)
+            self._answered = self._answered or counts
             started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-            for tensor in started if outermost else ():
+            for tensor in started if counts else ():
                 loss = tensor.detach()
                 self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
                 self._steps.append(self.taken)
