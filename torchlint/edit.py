@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Edit", "Span", "apply_edits", "clash", "joined", "touch"]
 
@@ -23,8 +24,7 @@ class Span:
         return self.start <= other.start and other.end <= self.end
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """One replacement: `text` takes the place of `span` (an empty span inserts)."""
 
     span: Span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.edit import Edit, Span
 
@@ -64,8 +64,7 @@ class Fix:
         return cls(title, tuple(chain(*edits)), Safety.UNSAFE, because)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A second place that a finding speaks of ("loader made here")."""
 
     span: Span

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torchlint.edit import Edit, Span
@@ -26,16 +26,14 @@ class SourceError(Exception):
         self.position = position or Position(1, 1)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A place in a text: both numbers count from 1, columns count characters."""
 
     row: int
     column: int
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A span in the part of its file that people look at: a cell of a notebook, else the file."""
 
     source: Source

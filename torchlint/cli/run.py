@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,12 +49,12 @@ def near(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-@dataclass
 class Run:
     """The options of a run, and whether it failed so far."""
 
-    options: Mapping[str, Any]
-    failed: bool = field(default=False, init=False)
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+        self.failed = False
 
     @cached_property
     def registry(self) -> Registry:

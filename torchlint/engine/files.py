@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from torchlint.config import Settings
 from torchlint.engine.gitignore import Ignored
@@ -17,8 +17,7 @@ from torchlint.engine.project import Project
 __all__ = ["Discovery", "discover"]
 
 
-@dataclass(frozen=True)
-class Discovery:
+class Discovery(NamedTuple):
     """The files found, in the order of their paths, and a line for each that is out of reach."""
 
     files: tuple[Path, ...]

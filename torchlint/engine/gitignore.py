@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Ignored"]
 
 
-@dataclass(frozen=True)
-class Ignored:
+class Ignored(NamedTuple):
     """The patterns in force in one folder, those of the nearest file first."""
 
     specs: tuple[tuple[str, GitIgnoreSpec], ...] = ()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torchlint.finding import Finding
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["FileResult", "FixResult"]
 
 
-@dataclass(frozen=True)
-class FileResult:
+class FileResult(NamedTuple):
     """What the rules have to say of one file, in the order of its text.
 
     `source` is None for a file that cannot be read, and for one of many in which nothing was found.
@@ -31,8 +29,7 @@ class FileResult:
     errors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class FixResult:
+class FixResult(NamedTuple):
     """What the fixes of one file come to.
 
     `applied` are the findings whose fixes made `after`; their spans are places in the text of the

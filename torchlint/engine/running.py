@@ -6,10 +6,10 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from torchlint.config import Settings
 from torchlint.engine.relevance import matters
@@ -70,8 +70,7 @@ def fix_paths(
     return _Batch(_Fixes(accept), files, project, file_timeout, cache_dir).start(jobs)
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """One file that must be parsed: read once more, so that a run does not hold every text."""
 
     path: str
@@ -82,8 +81,7 @@ class _Job:
     """What was read, where there are few files."""
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """A file as it was when it was read."""
 
     source: Source
@@ -134,7 +132,7 @@ class _Checks(_Kind[FileResult]):
         return result
 
     def light(self, result: FileResult) -> FileResult:
-        return result if result.findings else replace(result, source=None)
+        return result if result.findings else result._replace(source=None)
 
 
 class _Fixes(_Kind[FixResult]):
@@ -163,7 +161,7 @@ class _Fixes(_Kind[FixResult]):
         if result.changed or result.left:
             return result
         nothing = result.before.with_text("")
-        return replace(result, before=nothing, after=nothing)
+        return result._replace(before=nothing, after=nothing)
 
 
 class _Batch(Generic[R]):
@@ -378,7 +376,7 @@ class _Batch(Generic[R]):
         """Leave out errors that were told with an earlier file: those of packs name none."""
         fresh = tuple(error for error in result.errors if error not in self.told)
         self.told.update(fresh)
-        return result if fresh == result.errors else replace(result, errors=fresh)
+        return result if fresh == result.errors else result._replace(errors=fresh)
 
 
 def _read_bytes(path: str) -> tuple[bytes, os.stat_result]:

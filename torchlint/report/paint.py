@@ -6,15 +6,14 @@ seven palettes in common use yellow and cyan fade on white, blue on black.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import click
 
 __all__ = ["Paint"]
 
 
-@dataclass(frozen=True, slots=True)
-class Paint:
+class Paint(NamedTuple):
     """How the parts of a report look."""
 
     color: bool = False

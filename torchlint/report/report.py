@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Report"]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """All that a run found, in order."""
 
     entries: tuple[Entry, ...]
