@@ -53,6 +53,8 @@ def available(script: Script) -> str | None:
     """Give how to ask for a device that reads page-locked memory, None where there is none."""
     if not script.can_use_accelerator or script.target.device == "mps":
         return None
+    if "xpu" not in script.source.text and "mps" not in script.source.text:
+        return "torch.cuda.is_available()"
     words = {script.value_of(text).literal for text in _strings(script)}
     if "xpu" in words and "cuda" not in words:
         return "torch.accelerator.is_available()" if script.target.has((2, 6)) else None

@@ -503,8 +503,9 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if _WHOLE_GRAPH.search(script.code(home) if home is not None else script.source.text):
         return False
-    made = [call for call in script.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
-    return not made or "param" in script.source.text
+    return "param" in script.source.text or not any(
+        script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+    )
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:

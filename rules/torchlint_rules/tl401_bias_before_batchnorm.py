@@ -480,8 +480,10 @@ def _norms_frozen(script: Script) -> bool:
 def _bias_touched(script: Script, layer: Layer) -> bool:
     """Whether some line reads the bias of a layer that may be this one."""
     family = "Linear" if _short(layer).endswith("Linear") else "Conv"
-    for mention in script.all(cst.Attribute):
-        if mention.attr.value != "bias" or isinstance(script.parent(mention), cst.Comparison):
+    for mention in script.functions.mentions("bias"):
+        if not isinstance(mention, cst.Attribute):
+            continue
+        if isinstance(script.parent(mention), cst.Comparison):
             continue
         tests = [script.code(test) for test in script.tests_around(mention)]
         if any("bias" in test for test in tests):

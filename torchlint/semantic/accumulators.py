@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -213,6 +214,16 @@ class Accumulators:
             for place in self._hot_reads(accumulation, loop.node)
         )
 
+    @cached_property
+    def _by_path(self) -> dict[str, list[cst.CSTNode]]:
+        """The hot additions by the path of what they add to, and by every path that begins it."""
+        found: dict[str, list[cst.CSTNode]] = {}
+        for each in self.all():
+            words = self._path(each.target).split(".")
+            for count in range(1, len(words) + 1):
+                found.setdefault(".".join(words[:count]), []).append(each.node)
+        return found
+
     def _hot_reads(
         self, accumulation: Accumulation, loop: LoopNode
     ) -> Iterator[cst.BaseExpression]:
@@ -221,7 +232,7 @@ class Accumulators:
         while isinstance(root, cst.Subscript):
             root = root.value
         path = dotted(root)
-        own = [a.node for a in self.all() if f"{self._path(a.target)}.".startswith(f"{path}.")]
+        own = self._by_path.get(path, ())
         for kind in (cst.Name, cst.Attribute):
             for place in self.tree.within(loop, kind):
                 if dotted(place) != path or not self.scopes.reads(place):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -236,9 +237,14 @@ class Layers:
         if not layers:
             return
         runs = self._runs(owner, layers)
+        mentions = _by_name(self.tree.within(owner, cst.Attribute))
         for name, layer in layers.items():
             calls = runs.get(name, [])
-            if len(calls) != 1 or self._handled_elsewhere(owner, name, calls[0]):
+            if len(calls) != 1:
+                continue
+            word = name.removeprefix("self.")
+            places = (*mentions.get(word, ()), *self._of_others.get(word, ()))
+            if self._handled_elsewhere(owner, name, calls[0], places):
                 continue
             after = self._consumer(calls[0], layers)
             if after is not None:
@@ -264,18 +270,20 @@ class Layers:
                 found.setdefault(path, []).append(call)
         return found
 
-    def _handled_elsewhere(self, owner: cst.ClassDef, path: str, call: cst.Call) -> bool:
+    def _handled_elsewhere(
+        self, owner: cst.ClassDef, path: str, call: cst.Call, mentions: Sequence[cst.Attribute]
+    ) -> bool:
         """Whether anything but its one call touches a layer (its weights, a list of layers)."""
-        name = path.removeprefix("self.")
         made = self.scopes.scope_at(owner).bindings[path][0].node
-        for mention in self.functions.mentions(name):
-            if not isinstance(mention, cst.Attribute) or mention is call.func:
-                continue
-            if not self.tree.inside(mention, made) and (
-                self.tree.inside(mention, owner) or not dotted(mention).startswith("self.")
-            ):
-                return True
-        return False
+        return any(
+            mention is not call.func and not self.tree.inside(mention, made) for mention in mentions
+        )
+
+    @cached_property
+    def _of_others(self) -> dict[str, list[cst.Attribute]]:
+        """The attributes of anything but `self`, by their names."""
+        attributes = self.tree.all(cst.Attribute)
+        return _by_name(each for each in attributes if not dotted(each).startswith("self."))
 
     def _consumer(self, call: cst.Call, layers: dict[str, Layer]) -> Layer | None:
         """Give the one layer that what a call returns goes to."""
@@ -349,3 +357,10 @@ def _next_to(
         line is first and after is second
         for line, after in zip(block.body, block.body[1:], strict=False)
     )
+
+
+def _by_name(attributes: Iterable[cst.Attribute]) -> dict[str, list[cst.Attribute]]:
+    found: dict[str, list[cst.Attribute]] = {}
+    for attribute in attributes:
+        found.setdefault(attribute.attr.value, []).append(attribute)
+    return found

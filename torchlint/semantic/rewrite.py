@@ -194,9 +194,8 @@ class Rewrite:
         None where the word is taken by something else in this file.
         """
         wanted = f"{module}.{name}" if name else module
-        for bound, bindings in self.scopes.module.bindings.items():
-            same = all(each.how is How.IMPORT and each.qualified == wanted for each in bindings)
-            if same and "." not in bound and any(self._at_top(each.node) for each in bindings):
+        for bound in self.scopes.imports.get(wanted, ()):
+            if any(self._at_top(each.node) for each in self.scopes.module.bindings[bound]):
                 return bound, ()
         word = alias or name or module.partition(".")[0]
         bound_here = self.scopes.module.bindings.get(word, [])

@@ -120,6 +120,17 @@ class Scopes:
         self._collect()
 
     @cached_property
+    def imports(self) -> dict[str, list[str]]:
+        """The names of the module that stand for one imported thing alone, by what that is."""
+        found: dict[str, list[str]] = {}
+        for bound, bindings in self.module.bindings.items():
+            hows = {binding.how for binding in bindings}
+            things = {binding.qualified for binding in bindings}
+            if "." not in bound and hows == {How.IMPORT} and len(things) == 1:
+                found.setdefault(str(things.pop()), []).append(bound)
+        return found
+
+    @cached_property
     def holders(self) -> frozenset[str | None]:
         """The last words of all names that hold a value; None stands for what has no name.
 
