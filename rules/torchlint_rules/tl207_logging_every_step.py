@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import libcst as cst
@@ -369,27 +369,24 @@ class LoggingEveryStep(Rule):
                 value = shown(script, line.value, loop)
                 if value is not None and not _reports_episode(script, line, loop):
                     found[id(line)] = (line, loop, value)
-        for line, loop, value in found.values():
+        every = self.settings["every"]
+        fixes = _fixes(script, found, every)
+        for line, _, value in found.values():
             assert isinstance(line.value, cst.Call)
-            every = self.settings["every"]
             message = (
                 f"every step waits for the device so that `{script.code(line.value.func)}` can "
                 f"show `{value}`; log every {every}th step"
             )
-            fix = _fix(script, _neighbours(script, line, found), loop, every)
-            yield Finding(self.code, script.span(line), message, fix)
+            yield Finding(self.code, script.span(line), message, fixes.get(id(line)))
 
 
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Whether a line tells of an episode that has just ended, not of every step."""
-    steps = (
-        call
+    return any(True for _ in script.tests_around(line)) and any(
+        "env" in script.code(call.func).lower()
         for call in script.within(loop.node, cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
     )
-    if not any("env" in script.code(call.func).lower() for call in steps):
-        return False
-    return any(True for _ in script.tests_around(line))
 
 
 def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
@@ -415,29 +412,44 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
 # -- the fix ----------------------------------------------------------------------
 
 
-def _neighbours(
-    script: Script, line: cst.Expr, found: dict[int, tuple[cst.Expr, Loop, str]]
-) -> Sequence[cst.CSTNode]:
-    """Give the statements that log one after the other around a line."""
-    statement = script.parent(line)
-    block = script.parent(statement) if statement is not None else None
-    if statement is None or not isinstance(block, cst.IndentedBlock):
-        return []
-    run: list[cst.CSTNode] = []
-    for other in block.body:
-        small = other.body if isinstance(other, cst.SimpleStatementLine) else ()
-        if len(small) == 1 and id(small[0]) in found:
-            run.append(other)
-        elif statement in run:
-            return run
-        else:
+def _fixes(
+    script: Script, found: Mapping[int, tuple[cst.Expr, Loop, str]], every: int
+) -> dict[int, Fix]:
+    """Give the fix of each line by its identity: lines one after the other share theirs."""
+    holders = [script.parent(line) for line, _, _ in found.values()]
+    blocks = {id(block): block for block in map(script.parent, filter(None, holders))}
+    fixes: dict[int, Fix] = {}
+    for block in blocks.values():
+        for run in _runs(block, found) if isinstance(block, cst.IndentedBlock) else ():
+            lines = [line.body[0] for line in run]
+            fix = _fix(script, run, found[id(lines[0])][1], every)
+            if fix is not None:
+                fixes.update(dict.fromkeys(map(id, lines), fix))
+    return fixes
+
+
+def _runs(
+    block: cst.IndentedBlock, found: Mapping[int, object]
+) -> Iterator[list[cst.SimpleStatementLine]]:
+    """Yield the statements of a block that log one after the other."""
+    run: list[cst.SimpleStatementLine] = []
+    for line in block.body:
+        if isinstance(line, cst.SimpleStatementLine) and _is_one_of(line, found):
+            run.append(line)
+        elif run:
+            yield run
             run = []
-    return run if statement in run else []
+    if run:
+        yield run
+
+
+def _is_one_of(line: cst.SimpleStatementLine, found: Mapping[int, object]) -> bool:
+    return len(line.body) == 1 and id(line.body[0]) in found
 
 
 def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -> Fix | None:
     counter = script.counter(loop.node)
-    moved = _with_readings(script, lines, loop) if lines else None
+    moved = _with_readings(script, lines, loop)
     if counter is None or moved is None:
         return None
     return Fix.unsafe(

@@ -82,6 +82,7 @@ class Accumulators:
         self.tree = loops.tree
         self.scopes = loops.scopes
         self._all: list[Accumulation] | None = None
+        self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
         self._nodes: dict[int, Accumulation] = {}
 
     # -- additions ------------------------------------------------------------
@@ -207,47 +208,59 @@ class Accumulators:
 
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Whether hot code of the loop needs what was added up so far on the host."""
+        path, node = self._path(accumulation.target), accumulation.node
+        adding = self._adding.get(path, frozenset())
+        own = adding if id(node) in adding else adding | {id(node)}
         return any(
-            not self._only_computed(place, loop.node)
-            for loop in self.loops.around(accumulation.node)
+            self._is_looked_at(path, own, loop.node)
+            for loop in self.loops.around(node)
             if loop.is_batch
-            for place in self._hot_reads(accumulation, loop.node)
         )
 
+    def _is_looked_at(self, path: str, adding: frozenset[int], loop: LoopNode) -> bool:
+        """Whether hot code of a loop looks at a path, the nodes that add to it left out."""
+        key = path, adding, id(loop)
+        if key not in self._looked_at:
+            self._looked_at[key] = any(
+                not self._only_computed(place, loop)
+                for place in self._hot_reads(path, adding, loop)
+            )
+        return self._looked_at[key]
+
     @cached_property
-    def _by_path(self) -> dict[str, list[cst.CSTNode]]:
+    def _adding(self) -> dict[str, frozenset[int]]:
         """The hot additions by the path of what they add to, and by every path that begins it."""
-        found: dict[str, list[cst.CSTNode]] = {}
+        found: dict[str, set[int]] = {}
         for each in self.all():
             words = self._path(each.target).split(".")
             for count in range(1, len(words) + 1):
-                found.setdefault(".".join(words[:count]), []).append(each.node)
+                found.setdefault(".".join(words[:count]), set()).add(id(each.node))
+        return {path: frozenset(nodes) for path, nodes in found.items()}
+
+    @cached_property
+    def _places(self) -> dict[str, list[cst.BaseExpression]]:
+        """Every name and attribute by its path."""
+        found: dict[str, list[cst.BaseExpression]] = {}
+        for place in (*self.tree.all(cst.Name), *self.tree.all(cst.Attribute)):
+            found.setdefault(dotted(place), []).append(place)
         return found
 
     def _hot_reads(
-        self, accumulation: Accumulation, loop: LoopNode
+        self, path: str, adding: frozenset[int], loop: LoopNode
     ) -> Iterator[cst.BaseExpression]:
-        """Yield the hot places that read what an addition adds to, other additions left out."""
-        root: cst.BaseExpression = accumulation.target
-        while isinstance(root, cst.Subscript):
-            root = root.value
-        path = dotted(root)
-        own = self._by_path.get(path, ())
-        for kind in (cst.Name, cst.Attribute):
-            for place in self.tree.within(loop, kind):
-                if dotted(place) != path or not self.scopes.reads(place):
-                    continue
-                if any(self.tree.inside(place, node) for node in own):
-                    continue
-                if self.tree.inside(place, accumulation.node) or self._only_counted(place):
-                    continue
-                if self._grows_by(place, path):
-                    continue
-                tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
-                if tested or (
-                    self.tree.inside(place, loop.body) and self.heats.heat(place) is Heat.HOT
-                ):
-                    yield place
+        """Yield the hot places that read what additions add to, the additions left out."""
+        for place in self._places.get(path, ()):
+            if not self.tree.inside(place, loop) or not self.scopes.reads(place):
+                continue
+            if any(id(each) in adding for each in self.tree.ancestors(place)):
+                continue
+            if self._only_counted(place) or self._grows_by(place, path):
+                continue
+            tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
+            if tested or (
+                self.tree.inside(place, loop.body) and self.heats.heat(place) is Heat.HOT
+            ):
+                yield place
 
     def _only_counted(self, place: cst.BaseExpression) -> bool:
         """Whether a read asks how many things were added, not what they are."""

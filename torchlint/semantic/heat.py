@@ -58,6 +58,7 @@ class Heats:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self._open: set[int] = set()
+        self._exits_of: dict[int, tuple[bool, list[cst.If]]] = {}
 
     @cached_property
     def _is_tests(self) -> bool:
@@ -281,19 +282,24 @@ class Heats:
 
     def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
         """Whether a statement of a block runs rarely for what stands around it in the block."""
-        if not is_body and any(self._leaves(line) for line in block.body):
+        leaves, skips = self._exits(block)
+        if not is_body and leaves:
             return True
-        for line in block.body:
-            if line is child:
-                return False
-            if (
-                isinstance(line, cst.If)
-                and line.orelse is None
-                and _continues(line.body)
-                and self.rare(line.test, wanted=False)
-            ):
-                return True
-        return False
+        place = self.tree.order(child)
+        return any(
+            self.tree.order(line) < place and self.rare(line.test, wanted=False) for line in skips
+        )
+
+    def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
+        """Say whether a line of a block ends the loop, and give those that may begin a new pass."""
+        if id(block) not in self._exits_of:
+            skips = [
+                line
+                for line in block.body
+                if isinstance(line, cst.If) and line.orelse is None and _continues(line.body)
+            ]
+            self._exits_of[id(block)] = any(map(self._leaves, block.body)), skips
+        return self._exits_of[id(block)]
 
     def _leaves(self, line: cst.CSTNode) -> bool:
         """Whether a line ends the loop, so that its block runs once at most."""

@@ -248,8 +248,8 @@ class Readings:
         """Yield the places in a loop that mean the same tensor."""
         if isinstance(tensor, cst.Name):
             bindings = set(map(id, self.scopes.reaching(tensor)))
-            for name in self.tree.within(loop.body, cst.Name):
-                if name.value == tensor.value and self.scopes.reads(name):
+            for name in self.tree.spelled(tensor.value):
+                if self.tree.inside(name, loop.body) and self.scopes.reads(name):
                     if bindings & set(map(id, self.scopes.reaching(name))):
                         yield name
         elif isinstance(tensor, cst.Attribute):
