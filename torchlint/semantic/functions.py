@@ -34,7 +34,7 @@ class Functions:
         self.tree = tree
         self.scopes = scopes
         self.names = names
-        self._mentions: dict[str, list[cst.CSTNode]] | None = None
+        self._attributes: dict[str, list[cst.Attribute]] | None = None
         trail = names.trail
         self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), trail, self._all_callers)
         self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
@@ -219,13 +219,11 @@ class Functions:
 
     def mentions(self, name: str) -> list[cst.CSTNode]:
         """Give the names that are a word, and then the attributes of that name."""
-        if self._mentions is None:
-            self._mentions = {}
-            for plain in self.tree.all(cst.Name):
-                self._mentions.setdefault(plain.value, []).append(plain)
+        if self._attributes is None:
+            self._attributes = {}
             for attribute in self.tree.all(cst.Attribute):
-                self._mentions.setdefault(attribute.attr.value, []).append(attribute)
-        return self._mentions.get(name, [])
+                self._attributes.setdefault(attribute.attr.value, []).append(attribute)
+        return [*self.tree.spelled(name), *self._attributes.get(name, ())]
 
     def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
         """Give the calls in this file that run a function."""
