@@ -340,8 +340,12 @@ def test_syncs_are_counted_by_line_without_those_of_optimizer_and_loader(tmp_pat
         from torch.utils.data import DataLoader, TensorDataset
         net = torch.nn.Linear(2, 1)
         optimizer = torch.optim.Adam(net.parameters(), foreach=False)
+        class Samples(TensorDataset):
+            def __getitem__(self, at):
+                (row,) = super().__getitem__(at)
+                return (row * row[0].item(),)
         total = 0.0
-        data = TensorDataset(torch.randn(400, 2))
+        data = Samples(torch.randn(400, 2))
         for step, (batch,) in enumerate(DataLoader(data, batch_size=4, shuffle=True)):
             out = net(batch)
             loss = out.pow(2).mean()
@@ -362,12 +366,12 @@ def test_syncs_are_counted_by_line_without_those_of_optimizer_and_loader(tmp_pat
         if site.file == str(script)
     }
     assert per_step == {
-        (12, ".item()"): 2.0,
-        (13, ".item()"): 1.0,
-        (14, ".cpu()"): 1.0,
-        (15, "indexing with a mask"): 1.0,
-        (16, ".tolist()"): 1.0,
-        (17, "print"): 1.0,
+        (16, ".item()"): 2.0,
+        (17, ".item()"): 1.0,
+        (18, ".cpu()"): 1.0,
+        (19, "indexing with a mask"): 1.0,
+        (20, ".tolist()"): 1.0,
+        (21, "print"): 1.0,
     }
     assert {site.file for site in trace.syncs} == {str(script)}
 

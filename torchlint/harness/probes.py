@@ -125,8 +125,9 @@ class Timer(Probe):
         self._durations: list[float] = []
         self._last = 0.0
         self._waited = 0.0
+        self._asked = 0.0
         self._loads = 0
-        self._watch_loaders()
+        _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
         """Close the step that ends here; the device is waited for at both ends of the window."""
@@ -149,19 +150,12 @@ class Timer(Probe):
         waited = self._waited if self._loads else None
         return {"durations": self._durations, "waited": waited}
 
-    def _watch_loaders(self) -> None:
-        ask = _BaseDataLoaderIter.__next__
-        clock = time.perf_counter
+    def _ask(self) -> None:
+        self._asked = time.perf_counter()
 
-        def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
-            start = clock()
-            try:
-                return ask(loader)
-            finally:
-                self._waited += clock() - start
-                self._loads += 1
-
-        _BaseDataLoaderIter.__next__ = __next__
+    def _get(self) -> None:
+        self._waited += time.perf_counter() - self._asked
+        self._loads += 1
 
 
 class Numbers(Probe):
@@ -247,6 +241,8 @@ class Syncs(Probe):
         calls.__enter__()
         _OpCounter(self._hit, calls).__enter__()
         self._watched = Counter[tuple[str, int]]()
+        self._loading = False
+        _around_loading(self._load, self._loaded)
         if torch.cuda.is_available():
             self._watch_device()
 
@@ -272,7 +268,16 @@ class Syncs(Probe):
             "sync_steps": max(0, self.taken - self.task.warmup),
         }
 
+    def _load(self) -> None:
+        self._loading = True
+
+    def _loaded(self) -> None:
+        self._loading = False
+
     def _hit(self, call: str, tensor: torch.Tensor) -> None:
+        # A sample that is made on the host is nothing that a device is waited for.
+        if self._loading and tensor.device.type == "cpu":
+            return
         frame = sys._getframe(2)
         while frame.f_back is not None and (
             frame.f_code.co_filename.startswith(_BETWEEN) or frame.f_code.co_filename == __file__
@@ -364,6 +369,20 @@ def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
         return False
     target = kwargs.get("device", args[1] if len(args) > 1 else None)
     return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
+
+
+def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Call something before and after every batch that a loader gives."""
+    ask = _BaseDataLoaderIter.__next__
+
+    def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
+        before()
+        try:
+            return ask(loader)
+        finally:
+            after()
+
+    _BaseDataLoaderIter.__next__ = __next__
 
 
 def _be_deterministic() -> None:
