@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -467,7 +468,8 @@ def _with_readings(
     block = script.parent(lines[0])
     if not isinstance(block, cst.IndentedBlock):
         return None
-    at = next(i for i, line in enumerate(block.body) if line is lines[0])
+    order = script.tree.order
+    at = bisect_left(block.body, order(lines[0]), key=order)
     above = block.body[max(at - len(readings), 0) : at]
     if {id(line) for line in above} != set(readings):
         return None

@@ -122,6 +122,18 @@ GRAPH = """
         nn.functional.cross_entropy(net(x, neighbours, Inputs()), y).backward()
         optimizer.step()
     """
+CHAOS = """
+    import torch
+
+    torch.manual_seed(0)
+    w = torch.nn.Parameter(torch.rand(64) + 0.1)
+    optimizer = torch.optim.SGD([w], lr=30.4)
+    for step in range(100):
+        optimizer.zero_grad()
+        off = w * w - 1
+        (off * off).mean().backward()
+        optimizer.step()
+    """
 DRAWN = (
     ("    x = torch.randn(512, 16)\n", ""),
     ("    optimizer =", "    x = torch.randn(512, 16)\n    optimizer ="),
@@ -129,7 +141,10 @@ DRAWN = (
 
 
 def compared(
-    folder: Path, text: str, cases: Iterable[list[tuple[str, str]]]
+    folder: Path,
+    text: str,
+    cases: Iterable[list[tuple[str, str]]],
+    safety: Safety = Safety.UNSAFE,
 ) -> list[Comparison | None]:
     """Compare changes of a script with it, each run forked from one server."""
     script = write(folder, text)
@@ -145,9 +160,8 @@ def compared(
         parity = Parity(start, first, seeds=True)
         found = []
         for changes in cases:
-            variant = Variant(
-                "rule", ("TL901",), Safety.UNSAFE, {str(script): changed(text, changes)}
-            )
+            texts = {str(script): changed(text, changes)}
+            variant = Variant("rule", ("TL901",), safety, texts)
             found.append(parity.compare(variant, start(variant, "numbers", 0)))
         return found
     finally:
@@ -182,6 +196,15 @@ def test_a_network_may_take_sparse_tensors_and_objects_that_hold_themselves(
     (comparison,) = compared(tmp_path, GRAPH, [[BIAS]])
     assert comparison is not None
     assert (comparison.method, comparison.word) == ("aligned", "close")
+
+
+def test_where_rounding_grows_a_close_fix_may_lead_as_far_as_rounding_does(tmp_path: Path) -> None:
+    changes = [("w * w - 1", "(w - 1) * (w + 1)")], [("lr=30.4", "lr=30.403")]
+    found = compared(tmp_path, CHAOS, changes, Safety.CLOSE)
+    assert [each and (each.method, each.word, each.kept) for each in found] == [
+        ("nudged", "close", True),
+        ("nudged", "different", False),
+    ]
 
 
 def test_data_that_is_drawn_between_network_and_optimizer_is_no_base(tmp_path: Path) -> None:

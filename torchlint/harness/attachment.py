@@ -12,7 +12,7 @@ import torch
 from torchlint.harness.alignment import Aligned
 from torchlint.harness.overlay import after_import
 from torchlint.harness.plan import Mode, Task
-from torchlint.harness.probes import LOAD, SAVE, Numbers, Probe, Syncs, Timer
+from torchlint.harness.probes import LOAD, SAVE, Nudged, Numbers, Probe, Syncs, Timer
 from torchlint.harness.shadow import Shadow
 from torchlint.harness.timeline import Anatomy
 from torchlint.harness.tuningprobe import Pacer
@@ -23,6 +23,7 @@ _PROBES: Final[dict[Mode, type[Probe]]] = {
     "time": Timer,
     "timeline": Anatomy,
     "numbers": Numbers,
+    "nudged": Nudged,
     "syncs": Syncs,
     "record": Aligned,
     "replay": Aligned,

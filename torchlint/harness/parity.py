@@ -13,6 +13,7 @@ from torchlint.harness.promise import (
     Comparison,
     compare,
     compare_aligned,
+    compare_nudged,
     compare_output,
     compare_seeds,
 )
@@ -32,6 +33,7 @@ class Parity:
         self._first = first
         self._seeds = seeds
         self._again: Trace | None = None
+        self._nudged: Trace | None = None
         self._aligned: tuple[Trace, Trace] | None = None
         self._curves: list[Trace] | None = None
 
@@ -42,6 +44,13 @@ class Parity:
             self._again = self._start(ORIGINAL, "numbers", 0)
         return self._again
 
+    @property
+    def nudged(self) -> Trace:
+        """The original, each step of which is led off by one rounding."""
+        if self._nudged is None:
+            self._nudged = self._start(ORIGINAL, "nudged", 0)
+        return self._nudged
+
     def compare(self, variant: Variant, fixed: Trace) -> Comparison | None:
         """Compare the numbers of a fixed run, None where it failed."""
         if fixed.ending == "failed" or bool(fixed.taken) != bool(self._first.taken):
@@ -49,6 +58,8 @@ class Parity:
         if not self._first.losses and not self._first.taken:
             return compare_output(self._first, self.again, fixed)
         comparison = compare(self._first, self.again, fixed, variant.safety)
+        if variant.safety == Safety.CLOSE and comparison.kept is False and self._first.taken:
+            return compare_nudged(self._first, self.nudged, fixed) or comparison
         promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison

@@ -11,7 +11,7 @@ from torchlint.finding import Safety
 
 __all__ = ["ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
-Mode = Literal["numbers", "syncs", "time", "timeline", "record", "replay", "pace"]
+Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run of the script is for: only `time` runs are timed."""
 
 

@@ -25,7 +25,18 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import ParameterMatch, SyncSite
 
-__all__ = ["LOAD", "SAVE", "Numbers", "Probe", "Stop", "Syncs", "Timer", "distance", "synchronise"]
+__all__ = [
+    "LOAD",
+    "SAVE",
+    "Nudged",
+    "Numbers",
+    "Probe",
+    "Stop",
+    "Syncs",
+    "Timer",
+    "distance",
+    "synchronise",
+]
 
 SAVE: Final = torch.save
 LOAD: Final = torch.load
@@ -229,6 +240,28 @@ class Numbers(Probe):
         if not Path(self.task.reference).exists():
             SAVE(final, self.task.reference)
         return match(LOAD(self.task.reference, weights_only=True), final)
+
+
+class Nudged(Numbers):
+    """Moves each parameter by about one rounding whenever it is stepped.
+
+    What becomes of that shows how far another order of the same sums may lead.
+    """
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._nudge(parameter)
+        super()._stepped(optimizer, args, kwargs)
+
+    def _nudge(self, parameter: torch.Tensor) -> None:
+        """Draw from a generator of our own, the same on every rank."""
+        dice = torch.Generator(parameter.device).manual_seed(self.taken)
+        size = torch.finfo(parameter.dtype).eps
+        real = torch.view_as_real(parameter) if parameter.is_complex() else parameter
+        real.addcmul_(real, torch.empty_like(real).uniform_(-size, size, generator=dice))
 
 
 class Syncs(Probe):

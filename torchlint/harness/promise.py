@@ -19,17 +19,18 @@ __all__ = [
     "Word",
     "compare",
     "compare_aligned",
+    "compare_nudged",
     "compare_output",
     "compare_seeds",
 ]
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
-Method = Literal["as-is", "aligned", "seeds", "output"]
+Method = Literal["as-is", "nudged", "aligned", "seeds", "output"]
 """How numbers were compared.
 
-Run as they are; with weights, batches and seeds of the original given to both; over several seeds;
-or by what was printed.
+Run as they are; with what rounding alone makes of the original as the measure; with weights,
+batches and seeds of the original given to both; over several seeds; or by what was printed.
 """
 
 RTOL: Final = 1e-5
@@ -38,6 +39,8 @@ EARLY: Final = 10
 """Steps in which rounding has not yet had the time to grow."""
 GROWTH: Final = 100
 """How far rounding may have grown later."""
+FARTHER: Final = 10
+"""How many times as far as the original that is nudged by one rounding a step a fix may lead."""
 APART: Final = 1e-2
 """How far apart final parameters may be, all together, of their norm.
 
@@ -72,6 +75,11 @@ class Comparison:
         """The measure that was applied, in words."""
         if self.method == "seeds":
             return "mean losses within a tenth, beyond the scatter of the seeds"
+        if self.method == "nudged":
+            return (
+                f"losses and parameters within {FARTHER} times of how far the original is led "
+                "when each step moves its weights by one rounding"
+            )
         if self.method == "aligned" and self.word != "equal":
             return (
                 f"early losses within {COARSE:.0%}, the first step within {DRIFT:.0%}; "
@@ -102,6 +110,37 @@ def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comp
     if word == "not-compared" and kept is False:
         word = "different"
     return Comparison(word, kept, losses, parameters, differs_at)
+
+
+def compare_nudged(original: Trace, nudged: Trace, fixed: Trace) -> Comparison | None:
+    """Compare with what rounding alone does to the original; None where that tells nothing.
+
+    It does not where even the first losses behind a step go too far apart.
+    """
+    moved_to, led_to = fixed.parameters, nudged.parameters
+    count = len(original.losses)
+    if moved_to is None or led_to is None or len(nudged.losses) != count:
+        return None
+    reach, told, kept = 0.0, False, len(fixed.losses) == count and moved_to.shapes
+    for before, moved, after, step in zip(
+        original.losses, nudged.losses, fixed.losses, original.loss_steps, strict=False
+    ):
+        reach = max(reach, FARTHER * _apart(before, moved))
+        if reach > COARSE:
+            break
+        told = told or step > 0
+        kept = kept and _apart(before, after) <= max(reach, RTOL * (1 if step < EARLY else GROWTH))
+    if not told:
+        return None
+    kept = kept and moved_to.distance <= max(APART, FARTHER * led_to.distance)
+    return Comparison(
+        "close" if kept else "different",
+        kept,
+        len(fixed.losses),
+        moved_to.count,
+        _first_difference(original, fixed),
+        method="nudged",
+    )
 
 
 def compare_aligned(
@@ -171,13 +210,15 @@ def _first_distance(original: Trace, other: Trace) -> float:
         )
         if step == 0
     ]
-    return max(
-        (
-            0.0 if before == after else abs(before - after) / max(abs(before), ATOL)
-            for before, after in pairs
-        ),
-        default=math.inf,
-    )
+    return max((_apart(before, after) for before, after in pairs), default=math.inf)
+
+
+def _apart(before: float, after: float) -> float:
+    """Give how far apart two losses are, relative to the first."""
+    if before == after or (math.isnan(before) and math.isnan(after)):
+        return 0.0
+    apart = abs(before - after) / max(abs(before), ATOL)
+    return math.inf if math.isnan(apart) else apart
 
 
 def _follows(original: Trace, fixed: Trace, rtol: float) -> bool:

@@ -18,6 +18,8 @@ from torchlint.harness.trace import Trace
 
 __all__ = ["Runner"]
 
+_COMPARED: Final = ("numbers", "nudged")
+"""Modes in which final parameters are held against those of the first run."""
 _SYNC_WARMUP: Final = 3
 _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
@@ -109,7 +111,7 @@ class Runner:
             seed=self.plan.seed,
             texts=variant.texts,
             leader=self.leader,
-            reference="" if shift or mode != "numbers" else str(folder / "parameters.pt"),
+            reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
             recording=str(self._recording),
             shift=shift,
             verbose=self.plan.verbose,

@@ -16,6 +16,7 @@ __all__ = ["Notify", "Schedule", "Stage"]
 
 _SPOKEN: Final[Mapping[Mode, str]] = {
     "numbers": "its numbers",
+    "nudged": "how far rounding alone leads",
     "syncs": "its synchronisations",
     "time": "its step time",
     "timeline": "the parts of its steps",

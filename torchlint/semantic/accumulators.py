@@ -228,6 +228,10 @@ class Accumulators:
         return self._looked_at[key]
 
     @cached_property
+    def _by_target(self) -> dict[int, Accumulation]:
+        return {id(each.target): each for each in self.all()}
+
+    @cached_property
     def _adding(self) -> dict[str, frozenset[int]]:
         """The hot additions by the path of what they add to, and by every path that begins it."""
         found: dict[str, set[int]] = {}
@@ -249,8 +253,8 @@ class Accumulators:
         self, path: str, adding: frozenset[int], loop: LoopNode
     ) -> Iterator[cst.BaseExpression]:
         """Yield the hot places that read what additions add to, the additions left out."""
-        for place in self._places.get(path, ()):
-            if not self.tree.inside(place, loop) or not self.scopes.reads(place):
+        for place in self.tree.among(self._places.get(path, ()), loop):
+            if not self.scopes.reads(place):
                 continue
             if any(id(each) in adding for each in self.tree.ancestors(place)):
                 continue
@@ -326,7 +330,7 @@ class Accumulators:
 
     def _uses(self, name: str, scope: Scope) -> Iterator[cst.Name]:
         """Yield the places that read or bind a name of a scope."""
-        for each in self.tree.spelled(name):
+        for each in self.tree.among(self.tree.spelled(name), scope.node):
             if self.scopes.lookup(name, self.scopes.scope(each)) is scope:
                 yield each
 
@@ -408,13 +412,9 @@ class Accumulators:
         )
 
     def _additions(self, name: str, scope: Scope, loop: LoopNode) -> Iterator[Accumulation]:
-        for each in self.all():
-            if (
-                isinstance(each.target, cst.Name)
-                and each.target.value == name
-                and self.scopes.scope(each.target) is scope
-                and self.tree.inside(each.node, loop)
-            ):
+        for target in self.tree.among(self.tree.spelled(name), loop):
+            each = self._by_target.get(id(target))
+            if each is not None and self.scopes.scope(target) is scope:
                 yield each
 
     def _reads(

@@ -115,9 +115,11 @@ class Heats:
             isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize"
             for call in self.tree.within(line, cst.Call)
         )
+        if not waits:
+            return False
         at = block.body.index(line)
         beside = [*block.body[max(at - 1, 0) : at], *block.body[at + 1 : at + 2]]
-        return waits and any(
+        return any(
             (self.functions.names.name(call.func) or "") in _CLOCKS
             or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "record")
             for other in beside

@@ -77,6 +77,7 @@ class Readings:
         self.tree = kinds.tree
         self.names = kinds.names
         self.scopes = kinds.scopes
+        self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
         """Yield the readings inside a node, of nested ones the outermost."""
@@ -232,12 +233,31 @@ class Readings:
 
         `besides` are the statements whose use is in question.
         """
+        apart = set(map(id, besides))
         return any(
             self._on_host_at(place, loop, besides)
-            for place in self._same(reading.tensor, loop)
-            if not any(self.tree.inside(place, each) for each in besides)
-            and self._is_hot(place, loop)
+            for place in self._looked_at(reading.tensor, loop)
+            if id(place) not in apart and apart.isdisjoint(map(id, self.tree.ancestors(place)))
         )
+
+    def _looked_at(
+        self, tensor: cst.BaseExpression, loop: Region
+    ) -> tuple[cst.BaseExpression, ...]:
+        """Give the hot places in a loop at which the host uses a tensor, whatever else does."""
+        key = id(loop), self._meant(tensor)
+        if key not in self._seen:
+            self._seen[key] = tuple(
+                place
+                for place in self._same(tensor, loop)
+                if self._is_hot(place, loop) and self._on_host_at(place, loop, [])
+            )
+        return self._seen[key]
+
+    def _meant(self, tensor: cst.BaseExpression) -> frozenset[int] | str:
+        """Give what is the same for all expressions that mean the same tensor."""
+        if isinstance(tensor, cst.Name):
+            return frozenset(map(id, self.scopes.reaching(tensor)))
+        return self.tree.text(tensor) if isinstance(tensor, cst.Attribute) else ""
 
     def _is_hot(self, place: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -248,8 +268,8 @@ class Readings:
         """Yield the places in a loop that mean the same tensor."""
         if isinstance(tensor, cst.Name):
             bindings = set(map(id, self.scopes.reaching(tensor)))
-            for name in self.tree.spelled(tensor.value):
-                if self.tree.inside(name, loop.body) and self.scopes.reads(name):
+            for name in self.tree.among(self.tree.spelled(tensor.value), loop.body):
+                if self.scopes.reads(name):
                     if bindings & set(map(id, self.scopes.reaching(name))):
                         yield name
         elif isinstance(tensor, cst.Attribute):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -577,11 +578,11 @@ class Rewrite:
             for kind in (cst.SimpleString, cst.FormattedString)
             for text in self.tree.within(node, kind)
         ]
+        rows = self.source.line_starts
         return [
             row
-            for row in self.source.line_starts
-            if start <= row < end
-            and self.text[row : self.line_end(row)].strip()
+            for row in rows[bisect_left(rows, start) : bisect_left(rows, end)]
+            if self.text[row : self.line_end(row)].strip()
             and not any(span.start < row < span.end for span in inside)
         ]
 

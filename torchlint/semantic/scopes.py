@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -251,7 +253,7 @@ class Scopes:
         self._collect_imports()
         for scope in self._scopes.values():
             for bindings in scope.bindings.values():
-                bindings.sort(key=lambda binding: binding.at)
+                bindings.sort(key=attrgetter("at"))
 
     def _add(
         self,
@@ -422,17 +424,13 @@ class Scopes:
         around = self.blocks(place)
         known = {id(block) for block in around}
         use = self.tree.order(place)
-        before = [b for b in bindings if b.at < use and not self.tree.inside(place, b.node)]
-        before += [
-            b
-            for b in bindings
-            if self.tree.inside(place, b.node) and b.at < use and isinstance(b.node, cst.For)
-        ]
-        before.sort(key=lambda binding: binding.at)
+        behind = bisect_left(bindings, use, key=attrgetter("at"))
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
         settled: _Fork | None = None
-        for binding in reversed(before):
+        for binding in reversed(bindings[:behind]):
+            if self._is_open(binding, place):
+                continue
             if settled is not None and not self.tree.inside(binding.node, settled):
                 break
             if self._exclusive(binding, around):
@@ -442,16 +440,23 @@ class Scopes:
             if (not home or id(home[0]) in known) and binding.how is not How.AUGMENTED:
                 killer = binding.node
                 break
-            settled = settled or self._always(binding, before, known)
-        reached += self._carried(bindings, place, settled or killer, use)
+            fork = self._fork(binding, known) if settled is None else None
+            if fork is not None:
+                before = [each for each in bindings[:behind] if not self._is_open(each, place)]
+                settled = fork if self._binds(fork, before) else None
+        reached += self._carried(bindings[behind:], place, settled or killer)
         return tuple(reached)
 
+    def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
+        """Whether a place is part of what a binding binds, and so comes before it is bound."""
+        return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
+
     def _carried(
-        self, bindings: list[Binding], place: cst.CSTNode, killer: cst.CSTNode | None, use: int
+        self, later: list[Binding], place: cst.CSTNode, killer: cst.CSTNode | None
     ) -> list[Binding]:
         """Find the bindings that a later part of a loop hands to its next pass."""
-        found: list[Binding] = []
-        for loop in self.tree.ancestors(place):
+        found: dict[int, Binding] = {}
+        for loop in self.tree.ancestors(place) if later else ():
             kind = type(loop)
             if kind in _FRAMES:
                 break
@@ -459,15 +464,10 @@ class Scopes:
                 continue
             if killer is not None and self.tree.inside(killer, loop):
                 break
-            found += [
-                binding
-                for binding in bindings
-                if binding.at >= use
-                and binding.node is not loop
-                and self.tree.inside(binding.node, loop.body)
-                and binding not in found
-            ]
-        return found
+            for binding in later:
+                if binding.node is not loop and self.tree.inside(binding.node, loop.body):
+                    found.setdefault(id(binding), binding)
+        return list(found.values())
 
     def _exclusive(self, binding: Binding, around: tuple[cst.CSTNode, ...]) -> bool:
         """Whether a binding stands in the other branch of an `if` around the place."""
@@ -487,8 +487,8 @@ class Scopes:
             return False
         return any(self.tree.inside(block, owner) for block in around)
 
-    def _always(self, binding: Binding, before: list[Binding], known: set[int]) -> _Fork | None:
-        """Give the outermost `if` or `try` around a binding when every way out of it binds."""
+    def _fork(self, binding: Binding, known: set[int]) -> _Fork | None:
+        """Give the outermost `if` or `try` that has to be taken for a binding to happen."""
         outermost: _Fork | None = None
         for outer in self.tree.ancestors(binding.node):
             if type(outer) in _BLOCKS and id(outer) in known:
@@ -497,7 +497,7 @@ class Scopes:
                 outermost = outer
             elif isinstance(outer, (cst.For, cst.While)):
                 outermost = None
-        return outermost if outermost is not None and self._binds(outermost, before) else None
+        return outermost
 
     def _binds(self, fork: cst.CSTNode, before: list[Binding]) -> bool:
         """Whether every way through an `if` or a `try` that does not leave the block binds."""
@@ -535,10 +535,6 @@ class Scopes:
 
     def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
         """Yield the names inside a node that can read what a binding bound."""
-        for name in self.tree.spelled(binding.name):
-            if (
-                self.tree.inside(name, within)
-                and self.reads(name)
-                and binding in self.reaching(name)
-            ):
+        for name in self.tree.among(self.tree.spelled(binding.name), within):
+            if self.reads(name) and binding in self.reaching(name):
                 yield name

@@ -166,6 +166,11 @@ class Tree:
                 self._spelled.setdefault(name.value, []).append(name)
         return self._spelled.get(word, ())
 
+    def among(self, nodes: Sequence[NodeT], outer: cst.CSTNode) -> Sequence[NodeT]:
+        """Give those of some nodes, which are in the order of the source, that stand in `outer`."""
+        low = bisect_left(nodes, self.order(outer), key=self.order)
+        return nodes[low : bisect_left(nodes, self.end(outer), low, key=self.order)]
+
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in the order of the source."""
         ranks = self._ranks.get(kind)
