@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from harness.scripts import run, write
 
+from torchlint.finding import Safety
+from torchlint.harness.plan import Plan, Variant
+from torchlint.harness.session import Session
+
 SCALED = """
     import torch
     net = torch.nn.Linear(4, 1)
@@ -91,3 +95,30 @@ def test_a_run_of_no_steps_goes_from_start_to_end(tmp_path: Path) -> None:
     assert (trace.ending, trace.taken, len(trace.durations)) == ("ended", 0, 1)
     assert trace.durations[0] > 0
     assert trace.output
+
+
+def test_a_script_that_updates_weights_itself_steps_with_each_backward(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 1)
+        while True:
+            net.zero_grad()
+            net(torch.randn(8, 4)).pow(2).mean().backward()
+            for parameter in net.parameters():
+                parameter.data.add_(parameter.grad, alpha=-0.01)
+        """,
+    )
+    renamed = script.read_text().replace("parameter", "weight")
+    renamed = renamed.replace("net.weights()", "net.parameters()")
+    variant = Variant("rule", ("TL901",), Safety.EXACT, {str(script): renamed})
+    with Session(Plan(script, steps=8, warmup=2, rounds=2, device="cpu")) as session:
+        report = session.measure([variant])
+    (outcome,) = report.outcomes
+    assert outcome.comparison is not None
+    assert (outcome.comparison.word, outcome.comparison.losses) == ("equal", 10)
+    assert outcome.speedup is not None
+    assert (report.steps, report.whole) == (8, False)
+    assert "steps-by-hand" in {doubt.name for doubt in report.doubts}

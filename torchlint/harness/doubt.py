@@ -85,6 +85,15 @@ class Doubt:
         )
 
     @classmethod
+    def steps_by_hand(cls) -> Doubt:
+        """Say what was taken for a step."""
+        return cls(
+            "steps-by-hand",
+            "no torch optimizer took a step in it, so each `backward()` counts as one, "
+            "and final weights were not compared",
+        )
+
+    @classmethod
     def whole_runs(cls, taken: int) -> Doubt:
         """Say that whole runs were timed."""
         count = f"the script took {taken} steps" if taken else "no torch optimizer took a step"

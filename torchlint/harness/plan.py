@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
+__all__ = ["BY_HAND", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run of the script is for: only `time` runs are timed."""
+
+
+BY_HAND: Final = -1
+"""Stands in for the optimizer that counts where a script updates its weights itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Task:
     seconds: float = 0.0
     """How long a run that is for the pace goes on looking, at least."""
     leader: int | None = None
-    """Which optimizer counts the steps, in the order in which they first stepped."""
+    """Which optimizer counts the steps, in the order in which they first stepped, or `BY_HAND`."""
     reference: str = ""
     """A file of final parameters: to be written when it is missing, else compared with."""
     recording: str = ""

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.plan import Task
+from torchlint.harness.plan import BY_HAND, Task
 from torchlint.harness.trace import ParameterMatch, SyncSite
 
 __all__ = [
@@ -44,6 +44,9 @@ LOAD: Final = torch.load
 
 _RECENT: Final = 40
 """An optimizer that has not stepped for so many steps of any is of an earlier phase."""
+
+_PATIENCE: Final = 100
+"""After so many `backward()` without a step of an optimizer a script is taken to do without one."""
 
 _SYNC_OPS: Final = frozenset(
     {
@@ -82,7 +85,10 @@ class Probe:
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self._leader = task.leader
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
+        self._backwards = 0
         register_optimizer_step_post_hook(self._stepped)
+        if self._leader in (None, BY_HAND):
+            self._watch_ends()
 
     @property
     def leader(self) -> int | None:
@@ -123,9 +129,39 @@ class Probe:
         if self._leader is None or role == self._leader:
             self.taken = self._counts[self.leader]  # type: ignore[index]
             if self.at_step() and self.task.steps:
-                self._done = True
-                self._finish()
-                raise Stop
+                self._end()
+
+    def _end(self) -> None:
+        self._done = True
+        self._finish()
+        raise Stop
+
+    def _watch_ends(self) -> None:
+        """Call `_sent` behind each outermost `backward()`."""
+        backward = torch.autograd.backward
+
+        def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            outermost = torch._C._current_graph_task_id() == -1
+            backward(tensors, *args, **kwargs)
+            if outermost:
+                self._sent(tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors)))
+
+        torch.autograd.backward = watched
+
+    def _sent(self, loss: torch.Tensor) -> None:
+        """Take a `backward()` for a step where the script updates its weights itself."""
+        if self._done:
+            os._exit(0)
+        if self._leader == BY_HAND:
+            self.taken += 1
+            self._first = [loss.detach()]
+            if self.at_step() and self.task.steps:
+                self._end()
+        elif not self._counts:
+            self._backwards += 1
+            if self._backwards == _PATIENCE and self.task.steps:
+                self._leader, self.taken = BY_HAND, _PATIENCE
+                self._end()
 
 
 class Timer(Probe):

@@ -13,7 +13,7 @@ from torchlint.harness import tree
 from torchlint.harness.assessment import Evidence, assess, durations
 from torchlint.harness.doubt import Doubt
 from torchlint.harness.parity import Parity
-from torchlint.harness.plan import ORIGINAL, Plan, Variant
+from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
 from torchlint.harness.promise import Comparison
 from torchlint.harness.runner import Runner
 from torchlint.harness.stage import Notify
@@ -92,6 +92,10 @@ class Session:
         """
         began = time.monotonic()
         first = _fit(self._runner.run(ORIGINAL, "numbers"))
+        if first.leader == BY_HAND:
+            self._runner.leader = BY_HAND
+            began = time.monotonic()
+            first = _fit(self._runner.run(ORIGINAL, "numbers"))
         wanted = self._plan.device.partition(":")[0]
         if first.taken and wanted not in ("auto", first.device):
             raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
@@ -244,6 +248,8 @@ class Session:
 
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []
+        if first.leader == BY_HAND:
+            doubts.append(Doubt.steps_by_hand())
         if self._runner.whole:
             doubts.append(Doubt.whole_runs(first.taken))
         elif first.ending != "full":

@@ -62,6 +62,7 @@ class Trace:
     taken: int = 0
     """Steps of the optimizer that counts, warm-up included."""
     leader: int | None = None
+    """Which optimizer counts, `BY_HAND` where none does and each `backward()` is a step."""
     durations: tuple[float, ...] = ()
     """Seconds of each step of the window; the device was waited for at both ends."""
     waited: float | None = None

@@ -13,7 +13,7 @@ from typing import Final
 import psutil
 
 from torchlint.harness import tree
-from torchlint.harness.plan import Plan, Task
+from torchlint.harness.plan import BY_HAND, Plan, Task
 from torchlint.harness.runner import Runner
 from torchlint.harness.session import ScriptError
 from torchlint.harness.trace import Failure, Trace
@@ -106,6 +106,7 @@ class Runs:
         self._notify = notify
         self._window = min(max(plan.budget / _RUNS_FIT, _WINDOW[0]), _WINDOW[1])
         self._survey: Survey | None = None
+        self._leader: int | None = None
         self._timed: dict[_Key, list[Timed]] = {}
         self._traces: dict[_Key, Trace] = {}
         self._walls: list[float] = []
@@ -128,7 +129,11 @@ class Runs:
     def survey(self) -> Survey:
         """One run of the script as it is; raises `ScriptError` where there is nothing to tune."""
         if self._survey is None:
-            self._survey = _surveyed(self._run((), {}, "first run of the script"))
+            trace = self._run((), {}, "first run of the script")
+            if trace.leader == BY_HAND:
+                self._leader = BY_HAND
+                trace = self._run((), {}, "first run of the script, its steps known")
+            self._survey = _surveyed(trace)
             self._runner.serve(self._survey.trace)
         return self._survey
 
@@ -252,7 +257,7 @@ class Runs:
             warmup=self._warmup(key) if surveyed else _SETTLE,
             seed=self.plan.seed,
             texts=texts,
-            leader=surveyed.trace.leader if surveyed else None,
+            leader=surveyed.trace.leader if surveyed else self._leader,
         )
         started = time.monotonic()
         trace = self._runner.start(task)
