@@ -31,6 +31,9 @@ __all__ = ["end_with_parent", "main"]
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 
+_LONGEST: Final = 300
+"""Characters of an error's own words that are repeated."""
+
 _TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
 """What a command line holds that starts a training process."""
 
@@ -161,7 +164,8 @@ def _exit_failure(end: SystemExit) -> Failure | None:
 def _describe(error: BaseException, task: Task) -> Failure:
     """Say in one line what the script died of, and where in the user's own code."""
     text = re.sub(r"\s+", " ", str(error)).strip()
-    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    message = f"{type(error).__name__}: {shown}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError):
         message += f" (looked for with {sys.executable}, which runs torchlint too)"
     file, line = _place(error, task)
