@@ -9,12 +9,17 @@ import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from torchlint.regex import regex
 
 if TYPE_CHECKING:
     from torchlint.edit import Edit, Span
 
 __all__ = ["Part", "Position", "Source", "SourceError"]
+
+_LINE_END: Final = regex(r"\r\n?|\n")
 
 
 class SourceError(Exception):
@@ -152,19 +157,10 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """The offset at which each line begins, as CPython counts lines."""
-        starts = [0]
-        text = self.text
-        at = 0
-        while True:
-            feed = text.find("\n", at)
-            carriage = text.find("\r", at, feed if feed >= 0 else len(text))
-            if carriage >= 0 and text[carriage : carriage + 2] != "\r\n":
-                at = carriage + 1
-            elif feed >= 0:
-                at = feed + 1
-            else:
-                return starts
-            starts.append(at)
+        if "\r" in self.text:
+            return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
+        lines = self.text.split("\n")
+        return list(accumulate([len(line) + 1 for line in lines[:-1]], initial=0))
 
     def position(self, offset: int) -> Position:
         """Give the row and column of a character offset."""

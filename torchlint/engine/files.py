@@ -67,7 +67,7 @@ class _Search:
             folder, name = os.path.split(path)
             place = real_path(path) if is_link else os.path.join(real_path(folder), name)  # noqa: PTH118
             by_place.setdefault(place, path)
-        return tuple(sorted(map(Path, by_place.values())))
+        return tuple(map(Path, sorted(by_place.values(), key=_parts)))
 
     def _walk(self, top: str, settings: Settings) -> None:
         """Collect the files below a folder; links to folders are not followed.
@@ -125,6 +125,10 @@ class _Search:
         inside = [each for each in absolute.parents if each.is_relative_to(settings.root)]
         patterns = self._excluding(settings)
         return any(patterns.match(str(each)) for each in (absolute, *inside))
+
+
+def _parts(path: str) -> list[str]:
+    return path.split(os.sep)  # noqa: PTH206
 
 
 def _stays_in(entry: os.DirEntry[str], homes: tuple[str, ...]) -> bool:
