@@ -68,3 +68,22 @@ def test_a_script_without_steps_is_timed_whole_and_its_output_compared(tmp_path:
     assert (stages[-1].what, stages[-1].done + 1) == ("the original: its step time", 12)
     assert stages[-1].total == 12
     assert stages[-1].left is not None
+
+
+def test_a_quick_answer_about_a_slow_script_takes_few_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = write(tmp_path, PLAIN.replace("optimizer.step()", "optimizer.step(); time.sleep(0.1)"))
+    text = "import time\n" + script.read_text()
+    script.write_text(text)
+    variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): text + "# the same\n"})
+    monkeypatch.setattr("torchlint.harness.runner._PATIENCE", 0.5)
+    monkeypatch.setattr("torchlint.harness.session._QUICK", 6.0)
+    plan = Plan(script, steps=20, warmup=5, rounds=2, device="cpu", quick=True)
+    with Session(plan) as session:
+        report = session.measure([variant])
+    (outcome,) = report.outcomes
+    assert outcome.comparison is not None
+    assert (outcome.comparison.word, outcome.comparison.losses) == ("equal", 8)
+    assert outcome.speedup is not None
+    assert report.warmup + report.steps <= 8

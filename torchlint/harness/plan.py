@@ -100,7 +100,7 @@ class Task:
     seed: int
     texts: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    """How long a run that is for the pace goes on looking, at least."""
+    """How long a run for the pace looks at least, and one for numbers at most; 0 for no limit."""
     leader: int | None = None
     """Which optimizer counts the steps, in the order in which they first stepped, or `BY_HAND`."""
     reference: str = ""

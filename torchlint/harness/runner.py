@@ -24,6 +24,8 @@ _SYNC_WARMUP: Final = 3
 _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which lie on the disk."""
+_PATIENCE: Final = 12.0
+"""Seconds after which the first run of a quick verification has seen enough."""
 _SETTERS: Final = ("environ", "putenv")
 """What a line holds that sets environment variables."""
 
@@ -39,6 +41,8 @@ class Runner:
         self.leader: int | None = None
         self.whole = False
         """Whether runs go from start to end."""
+        self.compared = 0
+        """Steps of which the numbers are compared, where there are fewer than are wanted."""
         self._diverted: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
         self._recording = Path(self._folder.name, "recording")
@@ -109,6 +113,7 @@ class Runner:
             steps=steps,
             warmup=warmup,
             seed=self.plan.seed,
+            seconds=_PATIENCE if self.plan.quick and not self.compared else 0.0,
             texts=variant.texts,
             leader=self.leader,
             reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
@@ -127,8 +132,11 @@ class Runner:
         if self.whole:
             return 0, 0
         if mode == "syncs":
-            return _SYNC_WARMUP, _SYNC_STEPS
+            warmup = min(_SYNC_WARMUP, self.compared // 4 or _SYNC_WARMUP)
+            return warmup, min(_SYNC_STEPS, self.compared // 2 or _SYNC_STEPS)
         warmup, steps = window or (self.plan.warmup, self.plan.steps)
+        if self.compared and not window:
+            warmup, steps = 0, min(warmup + steps, self.compared)
         if mode in ("record", "replay"):
             return 0, min(warmup + steps, _ALIGNED_STEPS)
         return warmup, steps

@@ -27,6 +27,8 @@ _FEWEST: Final = 8
 """Steps that a script must take to be timed by its steps."""
 _QUICK: Final = 90.0
 """Seconds within which --quick is to be done."""
+_QUICK_STEPS: Final = 3
+"""Steps of a window at least, however slow they are."""
 _QUICK_RUNS: Final = 12
 """Runs that the answer about one variant takes, with room for the comparison of its numbers."""
 
@@ -103,6 +105,8 @@ class Session:
         self._window = self._fitting_window(first, time.monotonic() - began)
         self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
         self._runner.serve(first)
+        if self._plan.quick:
+            self._runner.compared = first.taken
         self._parity = Parity(
             lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
             first,
@@ -219,8 +223,9 @@ class Session:
         if plan.quick and first.durations:
             pace = median(first.durations)
             start = max(0.0, took - pace * first.taken)
-            fitting = int((_QUICK / _QUICK_RUNS - start) / pace) - warmup
-            steps = max(min(_FEWEST, steps), min(steps, fitting))
+            fitting = int((_QUICK / _QUICK_RUNS - start) / pace)
+            warmup = max(1, min(warmup, fitting // 4))
+            steps = max(_QUICK_STEPS, min(steps, fitting - warmup))
         return warmup, steps
 
     def _report(self, original: Evidence) -> Report:
