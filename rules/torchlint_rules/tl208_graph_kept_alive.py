@@ -442,10 +442,9 @@ def _evaluated(script: Script) -> Iterator[tuple[Accumulation, bool]]:
         fate = script.fate(evaluation)
         if fate is Fate.TRAINED or script.needs_gradients(evaluation.body):
             continue
-        for addition in script.accumulations(Role.EVAL_BATCH):
-            if script.tree.inside(addition.node, evaluation.body):
-                if addition.adding is not Adding.METER and not _sent_with_others(script, addition):
-                    yield addition, fate is Fate.HIDDEN and not evaluation.by_name
+        for addition in script.accumulations(Role.EVAL_BATCH, evaluation.body):
+            if addition.adding is not Adding.METER and not _sent_with_others(script, addition):
+                yield addition, fate is Fate.HIDDEN and not evaluation.by_name
 
 
 def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:

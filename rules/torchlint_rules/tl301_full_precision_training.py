@@ -582,10 +582,12 @@ def _device(script: Script, step: Step) -> str:
     """Give the name of a `torch.device` that is in sight of a step, nothing without one."""
     scope = script.scopes.scope(step.backward)
     for name in (*scope.bindings, *script.scopes.module.bindings):
-        if "." not in name:
-            bindings = script.scopes.reaching_name(name, step.lines[0], scope)
-            if bindings and all(_is_device(script, each.value) for each in bindings):
-                return name
+        home = script.scopes.lookup(name, scope) if "." not in name else None
+        if home is None or not any(_is_device(script, each.value) for each in home.bindings[name]):
+            continue
+        bindings = script.scopes.reaching_name(name, step.lines[0], scope)
+        if bindings and all(_is_device(script, each.value) for each in bindings):
+            return name
     return ""
 
 

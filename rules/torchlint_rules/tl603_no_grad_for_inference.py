@@ -397,11 +397,10 @@ def _leaves_by(
         binding = script.scopes.stored(target)
         if binding is None or whole or script.kinds.kind_of_binding(binding) in _PLAIN:
             return
+        scope = script.scopes.scope(target)
+        home = script.tree.module if target.value in scope.outward else scope.node
         yield any(
-            not script.tree.inside(name, region)
-            and script.scopes.reads(name)
-            and binding in script.scopes.reaching(name)
-            for name in script.tree.spelled(target.value)
+            not script.tree.inside(name, region) for name in script.scopes.uses(binding, home)
         )
     else:
         binding = script.scopes.stored(target)

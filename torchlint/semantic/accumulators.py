@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property
@@ -97,8 +98,16 @@ class Accumulators:
             ]
             found = [each for each in map(self._accumulation, nodes) if each is not None]
             self._nodes = {id(each.node): each for each in found}
-            self._all = sorted(found, key=lambda each: self.tree.order(each.node))
+            self._all = sorted(found, key=self._rank)
         return self._all
+
+    def within(self, region: cst.CSTNode) -> list[Accumulation]:
+        """Give those inside a node."""
+        first = bisect_left(self.all(), self.tree.order(region), key=self._rank)
+        return self.all()[first : bisect_left(self.all(), self.tree.end(region), key=self._rank)]
+
+    def _rank(self, accumulation: Accumulation) -> int:
+        return self.tree.order(accumulation.node)
 
     def at(self, node: cst.CSTNode) -> Accumulation | None:
         """Give the hot addition that a node is, running means and entries of arrays included."""

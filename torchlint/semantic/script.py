@@ -351,9 +351,10 @@ class Script:
         """Whether nothing but a test of the process's rank keeps a node out of every pass."""
         return self._heats.of_one_process(node, loop.node)
 
-    def accumulations(self, role: Role) -> Iterator[Accumulation]:
-        """Yield the hot additions of the batch loops with a role."""
-        return (each for each in self._accumulators.all() if each.loop.role is role)
+    def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
+        """Give the hot additions of the batch loops with a role, in a region or anywhere."""
+        found = self._accumulators.within(region or self.tree.module)
+        return [each for each in found if each.loop.role is role]
 
     def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
         """Give the name that an addition builds up if its value can wait for the loop's end."""
