@@ -76,10 +76,7 @@ class Comparison:
         if self.method == "seeds":
             return "mean losses within a tenth, beyond the scatter of the seeds"
         if self.method == "nudged":
-            return (
-                f"losses and parameters within {FARTHER} times of how far the original is led "
-                "when each step moves its weights by one rounding"
-            )
+            return f"within {FARTHER} times of how far one rounding a step leads the original"
         if self.method == "aligned" and self.word != "equal":
             return (
                 f"early losses within {COARSE:.0%}, the first step within {DRIFT:.0%}; "

@@ -39,7 +39,7 @@ _SPOKEN: Final = {
 _SITES: Final = 5
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
-    "nudged": ", beside the original nudged by one rounding a step",
+    "nudged": "",
     "aligned": ", on the original's weights, batches and seeds",
     "seeds": "",
     "output": "",
