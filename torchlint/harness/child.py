@@ -31,8 +31,8 @@ __all__ = ["end_with_parent", "main"]
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 
-_LONGEST: Final = 300
-"""Characters of an error's own words that are repeated."""
+_LONGEST: Final = 150
+"""Characters of an error's own words that are repeated, of their begin and of their end."""
 
 _TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
 """What a command line holds that starts a training process."""
@@ -164,7 +164,10 @@ def _exit_failure(end: SystemExit) -> Failure | None:
 def _describe(error: BaseException, task: Task) -> Failure:
     """Say in one line what the script died of, and where in the user's own code."""
     text = re.sub(r"\s+", " ", str(error)).strip()
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    shown = text
+    if len(text) > 2 * _LONGEST:
+        # What a loader's worker died of comes last.
+        shown = f"{text[:_LONGEST]} … {text[-_LONGEST:]}"
     message = f"{type(error).__name__}: {shown}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError):
         message += f" (looked for with {sys.executable}, which runs torchlint too)"
