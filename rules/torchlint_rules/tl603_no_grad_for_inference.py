@@ -397,10 +397,9 @@ def _leaves_by(
         binding = script.scopes.stored(target)
         if binding is None or whole or script.kinds.kind_of_binding(binding) in _PLAIN:
             return
-        scope = script.scopes.scope(target)
-        home = script.tree.module if target.value in scope.outward else scope.node
-        yield any(
-            not script.tree.inside(name, region) for name in script.scopes.uses(binding, home)
+        home = script.scopes.lookup(target.value, script.scopes.scope(target))
+        yield home is None or any(
+            not script.tree.inside(name, region) for name in script.scopes.uses(binding, home.node)
         )
     else:
         binding = script.scopes.stored(target)

@@ -71,7 +71,7 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first answer within two minutes: all fixes together, then each as time allows.",
+    help="A first answer in about two minutes: all fixes together, then each as time allows.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that were kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
