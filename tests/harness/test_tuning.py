@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,66 @@ def test_the_loader_that_is_stepped_on_is_told_from_the_others(
     trial = report.setting("batch_size").trial(16)
     assert trial is not None
     assert trial.steps == 64
+
+
+BY_HAND = """
+    import time
+
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset, get_worker_info
+
+    class Stuck(TensorDataset):
+        def __getitem__(self, index):
+            if STUCK and get_worker_info() is not None:
+                time.sleep(1000)
+            return super().__getitem__(index)
+
+    net = torch.nn.Linear(4, 1)
+    loader = DataLoader(Stuck(torch.randn(512, 4)), batch_size=16)
+    while True:
+        for (x,) in loader:
+            net.zero_grad()
+            net(x).pow(2).mean().backward()
+            for weight in net.parameters():
+                weight.data.add_(weight.grad, alpha=-0.01)
+    """
+
+
+def test_workers_that_hang_are_ended_long_before_the_time_limit(tmp_path: Path) -> None:
+    script = write(tmp_path, BY_HAND.replace("STUCK", "True"))
+    with Runs(TuningPlan(script, budget=5)) as runs:
+        call = find_call(runs.survey.made)
+        assert call is not None
+        leave: Any = dict.fromkeys(("prefetch_factor", "pin_memory", "batch_size"), "left alone")
+        report = search(runs, call.texts, leave)
+    workers = report.setting("num_workers")
+    assert workers.choice == 0
+    failure = workers.trials[-1].failure
+    assert failure is not None
+    assert failure.kind == "timeout"
+    assert "5 times as long as any run before it" in failure.message
+
+
+def test_steps_by_hand_in_a_project_that_is_the_folder_of_temporary_files() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), BY_HAND.replace("STUCK", "False"))
+        done = subprocess.run(
+            [sys.executable, "-c", CALL, "tune", "train.py", "--budget", "20", "--json"],
+            cwd=folder,
+            env={**os.environ, "TMPDIR": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert [path.name for path in Path(folder).iterdir()] == ["train.py"]
+    assert report["loader"]["optimizer"] is None
+    assert report["loader"]["learning_rate"] is None
+    assert report["written_in_project"] == []
+    workers = report["settings"][0]
+    assert [trial["failure"] for trial in workers["trials"][:2]] == [None, None]
+    assert [trial["value"] for trial in workers["trials"][:2]] == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import tempfile
@@ -141,11 +142,15 @@ class Runner:
             return 0, min(warmup + steps, _ALIGNED_STEPS)
         return warmup, steps
 
-    def start(self, task: Task) -> Trace:
-        """Run the script once as the task says, under the launcher if it joins its ranks."""
+    def start(self, task: Task, limit: float = math.inf) -> Trace:
+        """Run the script once as the task says, under the launcher if it joins its ranks.
+
+        It is ended after `limit` seconds where the plan's own time limit is longer.
+        """
         plan = self.plan
+        timeout = min(plan.timeout, limit)
         if plan.launcher is not None and task.texts not in self._single:
-            trace = launch.run(task, plan.launcher, device=plan.device, timeout=plan.timeout)
+            trace = launch.run(task, plan.launcher, device=plan.device, timeout=timeout)
             if trace.joined or trace.failure is not None:
                 return trace
             self._single.append(task.texts)
@@ -154,13 +159,13 @@ class Runner:
             return process.run(
                 task,
                 device=plan.device,
-                timeout=plan.timeout,
+                timeout=timeout,
                 verbose=plan.verbose,
                 server=self._server,
             )
         except ServerGoneError:
             self.start_alone()
-            return self.start(task)
+            return self.start(task, limit)
 
 
 def _setting_lines(text: str) -> list[str]:

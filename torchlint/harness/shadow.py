@@ -41,6 +41,7 @@ class Shadow:
 
     def install(self) -> None:
         """Divert the calls through which Python code writes."""
+        self._part_temporary_files()
         self._patch_open(builtins)
         self._patch_open(io)
         self._patch_os_open()
@@ -53,6 +54,15 @@ class Shadow:
         for name in ("utime", "chmod"):
             self._patch_writing(name)
         self._patch_rmtree()
+
+    def _part_temporary_files(self) -> None:
+        """Put them beside the shadow where the project is the folder that they would lie in.
+
+        Code that is not Python has to find them: a socket's address is none that is diverted.
+        """
+        if os.path.realpath(tempfile.gettempdir()) in self._roots:
+            tempfile.tempdir = os.path.join(os.path.dirname(self._folder), "tmp")
+            os.makedirs(tempfile.tempdir, exist_ok=True)
 
     def written(self) -> tuple[str, ...]:
         """Give the files that were diverted, by the paths the script meant."""

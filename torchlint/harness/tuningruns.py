@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from types import TracebackType
@@ -36,6 +37,8 @@ _WINDOW: Final = (1.0, 5.0)
 """Seconds that a run is watched, at least and at most."""
 _BESIDE: Final = 2
 """Runs between two of the original."""
+_HANGS: Final = 5
+"""How many times the longest run so far another may take."""
 _PREFETCH: Final = 2
 """What torch takes where there are workers and nothing is said."""
 
@@ -239,28 +242,32 @@ class Runs:
     # -- one run --------------------------------------------------------------
 
     def _run(self, key: _Key, texts: Mapping[str, str], what: str) -> Trace:
+        plan = self.plan
         gone = time.monotonic() - self.begin
         if self._notify is not None:
-            self._notify(Progress(what, gone, max(0.0, self.plan.budget - gone)))
+            self._notify(Progress(what, gone, max(0.0, plan.budget - gone)))
         self.count += 1
         surveyed = self._survey
         current = surveyed.loader.num_workers if surveyed else 0
         workers = int(dict(key).get("num_workers", current) or 0)
         task = Task(
             script=str(self._runner.script),
-            args=self.plan.args,
+            args=plan.args,
             root=str(self._runner.root),
             folder=str(self._runner.folder / f"run-{self.count}"),
             mode="pace",
             steps=max(_LEAST_STEPS, 4 * workers),
             seconds=self._window,
             warmup=self._warmup(key) if surveyed else _SETTLE,
-            seed=self.plan.seed,
+            seed=plan.seed,
             texts=texts,
             leader=surveyed.trace.leader if surveyed else self._leader,
         )
+        limit = _HANGS * max(self._walls) if self._walls else math.inf
         started = time.monotonic()
-        trace = self._runner.start(task)
+        trace = self._runner.start(task, limit)
+        if trace.failure is not None and trace.failure.kind == "timeout" and limit < plan.timeout:
+            return replace(trace, failure=_hanging(limit, max(self._walls)))
         self._walls.append(time.monotonic() - started)
         return trace
 
@@ -273,6 +280,14 @@ class Runs:
         step = fmean(survey.pace.after(_SETTLE).seconds)
         affordable = int(2 * self._window / step)
         return _SETTLE + min(workers * ahead, max(_SETTLE, affordable), survey.loader.passes or 999)
+
+
+def _hanging(limit: float, longest: float) -> Failure:
+    return Failure(
+        "timeout",
+        f"it had not done its steps after {limit:.0f} s, {_HANGS} times as long as any run before "
+        f"it ({longest:.1f} s)",
+    )
 
 
 def _surveyed(trace: Trace) -> Survey:

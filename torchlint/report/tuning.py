@@ -182,10 +182,13 @@ def _batch_advice(report: TuningReport, setting: Searched) -> Iterator[str]:
     by_root = report.optimizer in _BY_ROOT
     scaled = factor**0.5 if by_root else factor
     rule = "with the root of the batch size" if by_root else "with the batch size, after a warm-up"
+    now = then = ""
+    if report.optimizer:
+        now = f" ({report.optimizer}, {report.learning_rate:g})"
+        then = f" (to {report.learning_rate * scaled:.2g})"
     yield (
-        f"  the learning rate ({report.optimizer}, {report.learning_rate:g}) was chosen for "
-        f"{before}: scale it {rule} (to {report.learning_rate * scaled:.2g}), and compare the "
-        "validation loss at equal epochs"
+        f"  the learning rate{now} was chosen for {before}: scale it {rule}{then}, and compare "
+        "the validation loss at equal epochs"
     )
 
 
@@ -260,8 +263,8 @@ def tuning_json(report: TuningReport, site: LoaderSite | None, written: Sequence
             "dataset": loader.dataset,
             "samples": loader.length,
             "batches": loader.passes,
-            "optimizer": report.optimizer,
-            "learning_rate": report.learning_rate,
+            "optimizer": report.optimizer or None,
+            "learning_rate": report.learning_rate if report.optimizer else None,
         },
         "settings": [_setting_json(each, site, written) for each in report.settings],
         "written_in_project": list(report.written),
