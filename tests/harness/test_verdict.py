@@ -43,6 +43,8 @@ def nudged(by: float, start: int = 0) -> Trace:
         (nudged(1e-4), Safety.CLOSE, "different", False),
         (nudged(1e-4, start=12), Safety.CLOSE, "close", True),
         (nudged(1e-2, start=12), Safety.CLOSE, "different", False),
+        (ORIGINAL, Safety.UNSAFE, "equal", True),
+        (nudged(1e-6), Safety.UNSAFE, "close", True),
         (nudged(1e-2), Safety.UNSAFE, "different", None),
         (replace(ORIGINAL, losses=LOSSES[:-1]), Safety.EXACT, "different", False),
         (

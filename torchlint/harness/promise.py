@@ -60,7 +60,7 @@ class Comparison:
 
     word: Word
     kept: bool | None
-    """Whether the promise was kept, None where that cannot be told or none was made."""
+    """Whether the numbers are as good as promised, None where that cannot be told."""
     losses: int
     parameters: int
     differs_at: int | None = None
@@ -98,11 +98,10 @@ def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comp
     if own != "equal" and (safety != Safety.CLOSE or own != "close"):
         doubt = Doubt.not_repeatable(_first_difference(original, again))
         return Comparison("not-compared", None, losses, parameters, differs_at, doubt)
-    if safety == Safety.EXACT:
-        kept: bool | None = word == "equal"
-    elif safety == Safety.CLOSE:
+    kept: bool | None = word == "equal"
+    if safety != Safety.EXACT:
         kept = word in ("equal", "close")
-    else:
+    if safety == Safety.UNSAFE and not kept:
         kept = None
     if word == "not-compared" and kept is False:
         word = "different"
