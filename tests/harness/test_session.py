@@ -78,12 +78,13 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     script.write_text(text)
     variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): text + "# the same\n"})
     monkeypatch.setattr("torchlint.harness.runner._PATIENCE", 0.5)
-    monkeypatch.setattr("torchlint.harness.session._QUICK", 6.0)
+    monkeypatch.setattr("torchlint.harness.session._QUICK", 0.0)
     plan = Plan(script, steps=20, warmup=5, rounds=2, device="cpu", quick=True)
     with Session(plan) as session:
         report = session.measure([variant])
     (outcome,) = report.outcomes
     assert outcome.comparison is not None
-    assert (outcome.comparison.word, outcome.comparison.losses) == ("equal", 8)
+    assert outcome.comparison.word == "equal"
+    assert 4 <= outcome.comparison.losses <= 6
     assert outcome.speedup is not None
-    assert report.warmup + report.steps <= 8
+    assert (report.warmup, report.steps, report.rounds) == (1, 3, 1)

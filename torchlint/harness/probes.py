@@ -48,7 +48,7 @@ _RECENT: Final = 40
 _PATIENCE: Final = 100
 """After so many `backward()` without a step of an optimizer a script is taken to do without one."""
 
-_FEWEST: Final = 8
+_FEWEST: Final = 4
 """Steps that are looked at, however slow they are."""
 
 _SYNC_OPS: Final = frozenset(

@@ -25,7 +25,7 @@ _SYNC_WARMUP: Final = 3
 _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which lie on the disk."""
-_PATIENCE: Final = 12.0
+_PATIENCE: Final = 8.0
 """Seconds after which the first run of a quick verification has seen enough."""
 _SETTERS: Final = ("environ", "putenv")
 """What a line holds that sets environment variables."""

@@ -72,6 +72,7 @@ class Session:
         self._began = time.monotonic()
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
+        self._rounds = plan.rounds
         self._trials: list[_Trial] = []
         self._outcomes: list[Outcome] = []
         self._unmeasured: list[str] = []
@@ -102,7 +103,7 @@ class Session:
         if first.taken and wanted not in ("auto", first.device):
             raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
         self._original = Evidence(first)
-        self._window = self._fitting_window(first, time.monotonic() - began)
+        self._fit_window(first, time.monotonic() - began)
         self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
         self._runner.serve(first)
         if self._plan.quick:
@@ -151,7 +152,7 @@ class Session:
         self._trials += trials
         sound = [trial for trial in trials if trial.sound]
         fewer = len(sound) - len(trials)
-        self._runner.schedule.expect(syncs=fewer, time=3 * self._plan.rounds * fewer)
+        self._runner.schedule.expect(syncs=fewer, time=3 * self._rounds * fewer)
         self._look_closer(original, sound)
         if sound:
             self._time(original, sound)
@@ -186,7 +187,7 @@ class Session:
 
         What slows the machine for a while slows a variant and the originals beside it.
         """
-        for _ in range(self._plan.rounds):
+        for _ in range(self._rounds):
             before = self._timed(ORIGINAL)
             original.rounds.append([before])
             for trial in sound:
@@ -203,17 +204,17 @@ class Session:
 
     def _expect(self, variants: int) -> None:
         """Tell the schedule what measuring so many variants takes."""
-        rounds = self._plan.rounds
+        rounds = self._rounds
         self._runner.schedule.expect(
             numbers=variants + (not self._outcomes),
             syncs=0 if self._runner.whole else variants + (not self._outcomes),
             time=rounds * (3 * variants + 1),
         )
 
-    def _fitting_window(self, first: Trace, took: float) -> tuple[int, int]:
-        """Give warm-up and steps to time, less of both for a script that ends early.
+    def _fit_window(self, first: Trace, took: float) -> None:
+        """Take less warm-up and fewer steps where the script ends early.
 
-        A quick one takes fewer steps where they are slow.
+        A quick answer takes fewer of both where they are slow, and a single round at last.
         """
         plan = self._plan
         warmup, steps = plan.warmup, plan.steps
@@ -226,7 +227,9 @@ class Session:
             fitting = int((_QUICK / _QUICK_RUNS - start) / pace)
             warmup = max(1, min(warmup, fitting // 4))
             steps = max(_QUICK_STEPS, min(steps, fitting - warmup))
-        return warmup, steps
+            if warmup + steps > fitting:
+                self._rounds = 1
+        self._window = warmup, steps
 
     def _report(self, original: Evidence) -> Report:
         plan = self._plan
@@ -241,7 +244,7 @@ class Session:
             seed=plan.seed,
             steps=0 if self._runner.whole else steps,
             warmup=0 if self._runner.whole else warmup,
-            rounds=plan.rounds,
+            rounds=self._rounds,
             noise=noise_band(durations(original.rounds)) if original.rounds else None,
             outcomes=tuple(self._outcomes),
             doubts=self._doubts(first, changed) if self._outcomes else (),
