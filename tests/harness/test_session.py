@@ -87,4 +87,5 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     assert outcome.comparison.word == "equal"
     assert 4 <= outcome.comparison.losses <= 6
     assert outcome.speedup is not None
-    assert (report.warmup, report.steps, report.rounds) == (1, 3, 1)
+    assert 3 <= report.steps < 20
+    assert report.rounds == 1

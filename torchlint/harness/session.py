@@ -29,6 +29,8 @@ _QUICK: Final = 90.0
 """Seconds within which --quick is to be done."""
 _QUICK_STEPS: Final = 3
 """Steps of a window at least, however slow they are."""
+_QUICK_SHARE: Final = 0.25
+"""How long its window lasts at least, of what a run takes to start."""
 _QUICK_RUNS: Final = 12
 """Runs that the answer about one variant takes, with room for the comparison of its numbers."""
 
@@ -214,7 +216,7 @@ class Session:
     def _fit_window(self, first: Trace, took: float) -> None:
         """Take less warm-up and fewer steps where the script ends early.
 
-        A quick answer takes fewer of both where they are slow, and a single round at last.
+        A quick answer takes fewer of both where they are slow, and one round where runs are.
         """
         plan = self._plan
         warmup, steps = plan.warmup, plan.steps
@@ -224,10 +226,10 @@ class Session:
         if plan.quick and first.durations:
             pace = median(first.durations)
             start = max(0.0, took - pace * first.taken)
-            fitting = int((_QUICK / _QUICK_RUNS - start) / pace)
+            fitting = int(max(_QUICK / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
             warmup = max(1, min(warmup, fitting // 4))
             steps = max(_QUICK_STEPS, min(steps, fitting - warmup))
-            if warmup + steps > fitting:
+            if start + pace * (warmup + steps) > _QUICK / _QUICK_RUNS:
                 self._rounds = 1
         self._window = warmup, steps
 
