@@ -108,7 +108,10 @@ def _why_right(setting: Searched) -> str:
         return ""
     rival = max(others, key=lambda trial: trial.rate.value if trial.rate else 0.0)
     assert rival.rate is not None
-    best = f"the best other, {rival.value}, makes {rival.rate.value / now.rate.value:.2f}x"
+    ratio = rival.rate.value / now.rate.value
+    best = f"the best other, {rival.value}, makes {ratio:.2f}x"
+    if ratio > 1:
+        return f": none is clearly faster; {best}"
     if setting.knob == "num_workers" and setting.current == 0:
         return f": workers cost more than they save here; {best}"
     return f": {best}"
