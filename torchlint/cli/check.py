@@ -25,6 +25,7 @@ from torchlint.report.summary import plural
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
     from torchlint.engine import FileResult
+    from torchlint.engine.outputs import Outputs
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
@@ -75,8 +76,14 @@ def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
     files = () if reads_stdin else run.files(paths)
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
     measured = measured_report(options, names)
-    results = _stdin_result(run) if reads_stdin else run.results(files)
-    return _report(run, results, measured, known)
+    if reads_stdin:
+        return _report(run, _stdin_result(run), measured, known)
+    outputs = None if options["write_baseline"] or measured is not None else run.outputs(files)
+    printed = outputs.get() if outputs is not None else None
+    if printed is not None:
+        run.show(printed.text)
+        return run.code(printed.found)
+    return _report(run, run.results(files), measured, known, outputs)
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:
@@ -105,6 +112,7 @@ def _report(
     results: Iterable[FileResult],
     measured: MeasuredReport | None,
     known: KnownFindings | None,
+    outputs: Outputs | None = None,
 ) -> int:
     entries: list[Entry] = []
     files = suppressed = 0
@@ -126,5 +134,9 @@ def _report(
     report = Report(tuple(entries), files, run.failed, run.quiet, tuple(hidden))
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
-    run.deliver(report)
+    text = run.deliver(report)
+    if outputs is not None and not run.failed:
+        from torchlint.engine.outputs import Printed
+
+        outputs.put(Printed(text, bool(entries)))
     return run.code(bool(entries))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ from torchlint.report.paint import Paint
 
 if TYPE_CHECKING:
     from torchlint.engine import FileResult
+    from torchlint.engine.outputs import Outputs
     from torchlint.finding import Finding
     from torchlint.report.card import Card
     from torchlint.report.entry import Entry
@@ -182,15 +183,32 @@ class Run:
             for finding in findings
         ]
 
-    def deliver(self, report: Report) -> None:
-        """Print a report, or write it to the file that was named."""
+    def deliver(self, report: Report) -> str:
+        """Print a report, or write it to the file that was named; give its text."""
         settings = self.settings
-        make = partial(render, report, name=settings.output_format, statistics=settings.statistics)
+        printed = settings.output_file is None
+        paint = self.paint if printed else Paint(color=settings.color == "always")
+        text = render(report, paint, settings.output_format, statistics=settings.statistics)
         if settings.output_file is None:
-            click.echo(make(self.paint), nl=False, color=self.paint.color)
+            self.show(text)
         else:
-            plain = Paint(color=settings.color == "always")
-            self.write_file(settings.output_file, make(plain).encode())
+            self.write_file(settings.output_file, text.encode())
+        return text
+
+    def show(self, text: str) -> None:
+        """Print the text of a report."""
+        click.echo(text, nl=False, color=self.paint.color)
+
+    def outputs(self, files: Sequence[Path]) -> Outputs | None:
+        """Give what earlier runs over these files printed, None where this one does more."""
+        settings = self.settings
+        more = (settings.baseline, settings.output_file, settings.verbose, self.failed)
+        if self.cache_dir is None or any(more):
+            return None
+        from torchlint.engine.outputs import Outputs
+
+        form = (settings.output_format, settings.statistics, settings.quiet)
+        return Outputs(self.cache_dir, self.project, files, (form, tuple(self.paint)))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the file that `--output-file` names."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +36,8 @@ class _Search:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.found: dict[str, bool] = {}
-        """Whether each file is a link, by its path."""
+        self.found: dict[str, tuple[bool, str]] = {}
+        """Whether each file is a link, and where it lies, by its path."""
         self.errors: list[str] = []
         self.patterns: dict[int, Patterns] = {}
 
@@ -57,15 +56,12 @@ class _Search:
         elif not stat.S_ISREG(mode):
             self.errors.append(f"{path} is no file that can be read twice")
         elif path.suffix != ".pyi":
-            self.found[str(path)] = path.is_symlink()
+            self.found[str(path)] = (path.is_symlink(), os.path.realpath(path))
 
     def unique(self) -> tuple[Path, ...]:
         """Give each file once: a link to a file that is there itself is left out."""
-        real_path = cache(os.path.realpath)
         by_place: dict[str, str] = {}
-        for is_link, path in sorted((is_link, path) for path, is_link in self.found.items()):
-            folder, name = os.path.split(path)
-            place = real_path(path) if is_link else os.path.join(real_path(folder), name)  # noqa: PTH118
+        for path, (_, place) in sorted(self.found.items(), key=_links_last):
             by_place.setdefault(place, path)
         return tuple(map(Path, sorted(by_place.values(), key=_parts)))
 
@@ -77,26 +73,29 @@ class _Search:
         """
         homes = (os.path.realpath(top), os.path.realpath(settings.root))
         ignored = Ignored.above(top) if settings.respect_gitignore else Ignored()
-        folders = [(top, ignored)]
+        folders = [(top, homes[0], ignored)]
         while folders:
-            folder, ignored = folders.pop()
+            folder, place, ignored = folders.pop()
             try:
                 with os.scandir(folder) as scan:
                     entries = sorted(scan, key=lambda entry: entry.name)
             except OSError as error:
                 self.errors.append(_out_of_reach(Path(folder), error))
                 continue
-            settings = self.project.settings(Path(folder))
+            settings = self.project.settings_at(folder)
             if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
                 ignored = ignored.below(folder)
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if not self._left_out(entry, True, settings, ignored):
-                        folders.append((entry.path, ignored))
+                        below = os.path.join(place, entry.name)  # noqa: PTH118
+                        folders.append((entry.path, below, ignored))
                 elif entry.name.endswith((".py", ".ipynb")) and _stays_in(entry, homes):
-                    self._take(entry, settings, ignored)
+                    self._take(entry, place, settings, ignored)
 
-    def _take(self, entry: os.DirEntry[str], settings: Settings, ignored: Ignored) -> None:
+    def _take(
+        self, entry: os.DirEntry[str], folder: str, settings: Settings, ignored: Ignored
+    ) -> None:
         if self._left_out(entry, False, settings, ignored):
             return
         path = os.path.normpath(entry.path)
@@ -106,7 +105,9 @@ class _Search:
             self.errors.append(_out_of_reach(Path(path), error))
             return
         if stat.S_ISREG(mode):
-            self.found[path] = entry.is_symlink()
+            is_link = entry.is_symlink()
+            place = os.path.realpath(path) if is_link else os.path.join(folder, entry.name)  # noqa: PTH118
+            self.found[path] = (is_link, place)
 
     def _left_out(
         self, entry: os.DirEntry[str], is_folder: bool, settings: Settings, ignored: Ignored
@@ -127,8 +128,14 @@ class _Search:
         return any(patterns.match(str(each)) for each in (absolute, *inside))
 
 
-def _parts(path: str) -> list[str]:
-    return path.split(os.sep)  # noqa: PTH206
+def _parts(path: str) -> str:
+    """Give what orders paths part by part: no part holds a zero."""
+    return path.replace(os.sep, "\0")
+
+
+def _links_last(found: tuple[str, tuple[bool, str]]) -> tuple[bool, str]:
+    path, (is_link, _) = found
+    return is_link, path
 
 
 def _stays_in(entry: os.DirEntry[str], homes: tuple[str, ...]) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from torchlint.config import Settings, load
 from torchlint.registry import Registry, Selection
 
 __all__ = ["Project"]
+
+_FILES: Final = ("torchlint.toml", "pyproject.toml")
 
 
 class Project:
@@ -30,17 +33,22 @@ class Project:
         self.overrides = dict(overrides or {})
         self.isolated = isolated
         self.config_file = config_file
-        self._settings: dict[Path, Settings] = {}
-        self._folders: dict[Path, Settings] = {}
+        self._settings: dict[str, Settings] = {}
+        self._folders: dict[str, Settings] = {}
         self._selections: dict[int, Selection] = {}
 
     def settings(self, path: Path) -> Settings:
         """Give the settings that hold for a file or folder."""
-        if path not in self._settings:
-            absolute = path.absolute()
-            folder = absolute if absolute.is_dir() else absolute.parent
-            self._settings[path] = self._of_folder(folder)
-        return self._settings[path]
+        return self.settings_at(str(path))
+
+    def settings_at(self, name: str) -> Settings:
+        """Give the settings that hold for a file or folder by its name."""
+        if name not in self._settings:
+            absolute = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
+            if not os.path.isdir(absolute):  # noqa: PTH112
+                absolute = os.path.dirname(absolute)  # noqa: PTH120
+            self._settings[name] = self._of_folder(str(Path(absolute)))
+        return self._settings[name]
 
     def selection(self, path: Path) -> Selection:
         """Give the rules that the settings of a file or folder select."""
@@ -49,17 +57,18 @@ class Project:
             self._selections[id(settings)] = self.registry.select(settings)
         return self._selections[id(settings)]
 
-    def _of_folder(self, folder: Path) -> Settings:
+    def _of_folder(self, folder: str) -> Settings:
         """Give the settings of a folder: those of its parent unless it has files of its own."""
         if folder not in self._folders:
-            own = any((folder / name).is_file() for name in ("torchlint.toml", "pyproject.toml"))
-            if own or folder.parent == folder:
+            parent = os.path.dirname(folder)  # noqa: PTH120
+            own = any(os.path.isfile(os.path.join(folder, name)) for name in _FILES)  # noqa: PTH113, PTH118
+            if own or parent == folder:
                 self._folders[folder] = load(
-                    folder,
+                    Path(folder),
                     self.overrides,
                     isolated=self.isolated,
                     config_file=self.config_file,
                 )
             else:
-                self._folders[folder] = self._of_folder(folder.parent)
+                self._folders[folder] = self._of_folder(parent)
         return self._folders[folder]

@@ -15,6 +15,7 @@ from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Failure, SyncSite
 from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
+from torchlint.report.summary import plural
 
 __all__ = [
     "conditions",
@@ -178,7 +179,7 @@ def conditions(report: Report) -> tuple[str, ...]:
         window = "whole runs"
     return (
         where,
-        f"{report.rounds} rounds of {window}; "
+        f"{plural(report.rounds, 'round')} of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )
 
