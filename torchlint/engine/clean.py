@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint.config import Settings
-from torchlint.engine.cache import Store, context
+from torchlint.engine.store import Store, context
 from torchlint.registry import Registry, Selection
 
 __all__ = ["CleanFiles"]

@@ -9,9 +9,9 @@ from importlib.util import source_hash
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from torchlint.engine.cache import Store, context
 from torchlint.engine.clean import SETTLED
 from torchlint.engine.project import Project
+from torchlint.engine.store import Store, context
 
 __all__ = ["Outputs", "Printed"]
 
