@@ -41,7 +41,8 @@ class MeasuredReport:
         """Refuse a report of a script that is not among those looked at."""
         if _places(self.script, self.file).isdisjoint(map(os.path.realpath, paths)):
             raise MeasuredError(
-                f"{self.file} is of {self.script}, which is not among the files to check"
+                f"{self.file} is of {self.script}, which is not among the files to check: "
+                "check it from the folder that `verify` ran in"
             )
 
     def ranked(self, entries: Sequence[Entry]) -> list[Entry]:
