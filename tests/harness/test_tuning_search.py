@@ -8,7 +8,7 @@ import pytest
 
 from torchlint.harness.tuningpace import LoaderSeen, Pace
 from torchlint.harness.tuningrate import Rate, Timed, noise_of, rate_of, steady_rate
-from torchlint.harness.tuningsearch import doubling, knee_of, next_between, undecided
+from torchlint.harness.tuningsearch import cheaper, doubling, knee_of, next_between, undecided
 
 
 def exact(**rates: float) -> dict[int, Rate]:
@@ -53,6 +53,14 @@ def test_a_value_that_is_not_shown_to_be_worse_is_as_good() -> None:
     assert knee_of(wide, 0.05) == 0
     assert undecided(wide, 0.05) == [0, 1]
     assert knee_of({0: Rate(90, 88, 92), 2: Rate(100, 96, 104)}, 0.05) == 2
+
+
+def test_what_is_in_use_gives_way_to_what_is_cheaper_and_as_fast_by_its_own_figure() -> None:
+    wide = {0: Rate(23, 21, 25), 1: Rate(28, 24, 32), 2: Rate(27, 24, 30), 4: Rate(26, 24, 29)}
+    assert knee_of(wide, 0.05) == 0
+    assert cheaper(wide, 4, 0.05) == 1
+    assert cheaper(wide, 1, 0.05) is None
+    assert cheaper(exact(v0=50, v2=100, v4=101), 4, 0.05) == 2
 
 
 def test_the_gap_below_the_knee_is_halved_until_it_is_small() -> None:

@@ -13,6 +13,7 @@ from torchlint.harness.tuningruns import Edit, Runs
 from torchlint.harness.tuningsearch import (
     TOLERANCE,
     as_good,
+    cheaper,
     doubling,
     knee_of,
     next_between,
@@ -170,9 +171,9 @@ class _Series:
         if self.tried:
             self.runs.close_turn()
         rates = self.rates()
-        knee = knee_of(rates, self.tolerance)
-        if knee is not None and not self._may_stay(rates, knee):
-            self.choice = self._typed(knee)
+        choice = self._choice(rates)
+        if choice is not None:
+            self.choice = self._typed(choice)
         best = max(rates, key=lambda value: rates[value].value, default=None)
         self.found = Searched(
             self.knob,
@@ -184,12 +185,12 @@ class _Series:
             self.not_tried,
         )
 
-    def _may_stay(self, rates: Mapping[int, Rate], knee: int) -> bool:
-        """Whether the value in use is as good as the best; fewer workers are better at that."""
-        if self.current is None or int(self.current) not in rates:
-            return False
-        costly = self.knob == "num_workers" and knee < int(self.current)
-        return as_good(rates, int(self.current), self.tolerance) and not costly
+    def _choice(self, rates: Mapping[int, Rate]) -> int | None:
+        """Give the value to take, None for the one in use; fewer workers are better than more."""
+        current = -1 if self.current is None else int(self.current)
+        if current not in rates or not as_good(rates, current, self.tolerance):
+            return knee_of(rates, self.tolerance)
+        return cheaper(rates, current, self.tolerance) if self.knob == "num_workers" else None
 
     def _typed(self, value: int) -> Value:
         return bool(value) if self.knob == "pin_memory" else value

@@ -7,7 +7,7 @@ from typing import Final
 
 from torchlint.harness.tuningrate import Rate
 
-__all__ = ["TOLERANCE", "as_good", "doubling", "knee_of", "next_between", "undecided"]
+__all__ = ["TOLERANCE", "as_good", "cheaper", "doubling", "knee_of", "next_between", "undecided"]
 
 TOLERANCE: Final = 0.05
 """A value within so much of the best is as good as the best."""
@@ -52,6 +52,22 @@ def as_good(rates: Mapping[int, Rate], value: int, tolerance: float) -> bool:
 def knee_of(rates: Mapping[int, Rate], tolerance: float) -> int | None:
     """Give the smallest value that is as good as the best, None where none was measured."""
     return min((value for value in rates if as_good(rates, value, tolerance)), default=None)
+
+
+def cheaper(rates: Mapping[int, Rate], current: int, tolerance: float) -> int | None:
+    """Give the smallest value below the one in use that is as good as the best.
+
+    Its own figure must bear that out: a guess is no reason to take from a user what works.
+    """
+    least = rates[current].value * (1 - tolerance)
+    return min(
+        (
+            value
+            for value, rate in rates.items()
+            if value < current and as_good(rates, value, tolerance) and rate.value >= least
+        ),
+        default=None,
+    )
 
 
 def next_between(rates: Mapping[int, Rate], tried: Sequence[int], tolerance: float) -> int | None:
