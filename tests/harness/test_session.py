@@ -28,6 +28,25 @@ def test_a_script_that_cannot_be_measured_says_why(tmp_path: Path, text: str, me
     assert message in error.value.failure.message
 
 
+def test_a_script_that_trains_in_processes_of_its_own_and_takes_long_says_so(
+    tmp_path: Path,
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import time
+        import torch.multiprocessing as processes
+        trainer = processes.get_context("fork").Process(target=time.sleep, args=(1000,))
+        trainer.start()
+        trainer.join()
+        """,
+    )
+    with Session(Plan(script, timeout=8)) as session, pytest.raises(ScriptError) as error:
+        session.survey()
+    assert error.value.failure.kind == "timeout"
+    assert "after 8 s (--timeout); it starts processes of its own" in error.value.failure.message
+
+
 def test_a_script_that_ends_early_is_compared_and_named(tmp_path: Path) -> None:
     script = write(tmp_path, PLAIN.replace("range(1000)", "range(5)"))
     noop = Variant("all", ("TL901",), Safety.EXACT, {str(script): script.read_text() + "\n"})

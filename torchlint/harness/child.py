@@ -146,10 +146,11 @@ class Run:
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event in ("subprocess.Popen", "os.system") and _TRAINER.search(str(args[:2])):
-            self.processes = True
+            self._own_process()
 
     def _own_process(self) -> None:
         self.processes = True
+        self.task.elsewhere.touch()
 
 
 def _exit_failure(end: SystemExit) -> Failure | None:

@@ -120,6 +120,11 @@ class Task:
         return Path(self.folder, "trace.json")
 
     @property
+    def elsewhere(self) -> Path:
+        """The file that is there as soon as the script starts processes of its own."""
+        return Path(self.folder, "elsewhere")
+
+    @property
     def shadow(self) -> Path:
         """The folder that holds what the script wrote."""
         return Path(self.folder, "shadow")

@@ -48,6 +48,11 @@ _LINGER: Final = 5.0
 _GRACE: Final = 1.0
 """Seconds that a run's other processes get to end by themselves."""
 
+_ELSEWHERE: Final = (
+    "it starts processes of its own, and steps that these take are not seen: "
+    "verify the script that trains"
+)
+
 _QUIET: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
@@ -104,7 +109,10 @@ def run(
     finally:
         end(process)
     if not task.trace.exists():
-        return Trace("failed", why_no_trace(process.returncode or 0, in_time, timeout, errors))
+        failure = why_no_trace(process.returncode or 0, in_time, timeout, errors)
+        if failure.kind == "timeout" and task.elsewhere.exists():
+            failure = replace(failure, message=f"{failure.message}; {_ELSEWHERE}")
+        return Trace("failed", failure)
     trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
     printed = "" if verbose else hashlib.sha256(output.read_bytes()).hexdigest()
     return replace(with_exit_message(trace, errors), output=printed)
