@@ -108,3 +108,5 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     assert outcome.speedup is not None
     assert 3 <= report.steps < 20
     assert report.rounds == 1
+    assert [len(runs) for runs in outcome.before.times] == [1, 1]
+    assert [len(runs) for runs in outcome.after.times] == [1, 1]

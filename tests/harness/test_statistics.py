@@ -40,6 +40,13 @@ def test_the_interval_grows_with_the_scatter_between_runs() -> None:
     assert wild.high - wild.low > 3 * (calm.high - calm.low)
 
 
+def test_two_pairs_of_runs_that_disagree_leave_it_open() -> None:
+    before, busy = [[[0.01] * 40], [[0.01] * 40]], [[[0.01] * 40], [[0.2] * 40]]
+    gain = speedup(before, busy)
+    assert gain.low < 0.1
+    assert gain.high == pytest.approx(1)
+
+
 def test_an_evaluation_in_every_run_stays_in_the_ratio() -> None:
     before = [[[0.01] * 20 + [1.0] + [0.01] * 19 for _ in range(2)] for _ in range(3)]
     after = [[[0.01] * 20 + [0.5] + [0.01] * 19 for _ in range(2)] for _ in range(3)]

@@ -185,7 +185,7 @@ class Session:
                 evidence.timeline = self._runner.run(variant, "timeline", self._window)
 
     def _time(self, original: Evidence, sound: Sequence[_Trial]) -> None:
-        """Time each variant twice between two runs of the original, in every round.
+        """Time each variant twice in every round, between two runs of the original.
 
         What slows the machine for a while slows a variant and the originals beside it.
         """
@@ -193,13 +193,27 @@ class Session:
             before = self._timed(ORIGINAL)
             original.rounds.append([before])
             for trial in sound:
-                trial.evidence.rounds.append([self._timed(trial.variant) for _ in range(2)])
-                after = self._timed(ORIGINAL)
-                trial.evidence.beside.append([before, after])
-                original.rounds[-1].append(after)
-                before = after
+                before = self._time_beside(before, trial)
+                original.rounds[-1].append(before)
         if original.broken is not None:
             raise ScriptError(original.broken)
+
+    def _time_beside(self, before: Trace, trial: _Trial) -> Trace:
+        """Time a variant twice behind a run of the original; give the next one of these.
+
+        That stands between the two where there is one round, and each is held against its own:
+        else a busy moment of the machine that meets both could not be told from the variant.
+        """
+        first = self._timed(trial.variant)
+        if self._rounds == 1:
+            after = self._timed(ORIGINAL)
+            trial.evidence.rounds += [[first], [self._timed(trial.variant)]]
+            trial.evidence.beside += [[before], [after]]
+            return after
+        trial.evidence.rounds.append([first, self._timed(trial.variant)])
+        after = self._timed(ORIGINAL)
+        trial.evidence.beside.append([before, after])
+        return after
 
     def _timed(self, variant: Variant) -> Trace:
         return self._runner.run(variant, "time", self._window)
