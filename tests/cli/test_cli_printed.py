@@ -98,6 +98,15 @@ def test_configuration_and_new_files_are_looked_at(settled: Shell) -> None:
     assert "more.py:3:" in more
 
 
+def test_a_wrong_configuration_further_down_is_refused(settled: Shell) -> None:
+    settled.write("below/more.py", TRAIN)
+    settled.write("below/torchlint.toml", "select = 3\n")
+    done = _check(settled)
+    assert done.returncode == 2
+    assert "torchlint.toml" in done.stderr
+    assert "internal error" not in done.stderr
+
+
 def test_what_was_written_a_moment_ago_is_not_trusted_to_stay(shell: Shell) -> None:
     shell.write("train.py", TRAIN)
     _check(shell)

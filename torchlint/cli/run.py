@@ -208,7 +208,8 @@ class Run:
         from torchlint.engine.outputs import Outputs
 
         form = (settings.output_format, settings.statistics, settings.quiet)
-        return Outputs(self.cache_dir, self.project, files, (form, tuple(self.paint)))
+        with refused():
+            return Outputs(self.cache_dir, self.project, files, (form, tuple(self.paint)))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the file that `--output-file` names."""

@@ -66,20 +66,20 @@ def context(settings: Settings, rules: Selection) -> bytes:
 
 
 def _fingerprint(registry: Registry) -> str:
-    """Name the code that makes results: versions, and the state of every file of ours."""
+    """Name what makes results: versions, and the state of every file of code and of evidence."""
     state = [repr((__version__, sys.version_info[:3]))]
     packs = sorted({os.path.dirname(head.file) for head in registry.rules})  # noqa: PTH120
     for folder in (os.path.dirname(os.path.dirname(__file__)), *packs):  # noqa: PTH120
-        for name, status in _code_below(folder):
+        for name, status in _files_below(folder):
             state.append(f"{name} {status.st_mtime_ns} {status.st_size}")
     return source_hash("\n".join(state).encode("utf-8", "surrogateescape")).hex()
 
 
-def _code_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _files_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            if name.endswith(".py"):
+            if name.endswith((".py", ".json")):
                 path = os.path.join(parent, name)  # noqa: PTH118
                 with contextlib.suppress(OSError):
                     yield path, os.stat(path)  # noqa: PTH116
