@@ -13,17 +13,25 @@ from typing import Final
 import pytest
 from cli_shell import TRAIN, Shell
 
+from torchlint.engine.files import WORTH_REMEMBERING
+
 MARK = "kept text"
 
 
 @pytest.fixture
 def settled(shell: Shell) -> Shell:
     """Give a folder whose files were written long enough ago, after a first run over them."""
-    shell.write("train.py", TRAIN)
-    shell.write("helper.py", "import torch\n\nheavy()\n")
+    _write(shell)
     time.sleep(2.1)
     assert _check(shell).returncode == 1
     return shell
+
+
+def _write(shell: Shell) -> None:
+    """Write as many files as are worth it."""
+    shell.write("train.py", TRAIN)
+    for number in range(WORTH_REMEMBERING):
+        shell.write(f"helper{number}.py", "import torch\n\nheavy()\n")
 
 
 def _check(shell: Shell, *arguments: str) -> CompletedProcess[str]:
@@ -108,14 +116,14 @@ def test_a_wrong_configuration_further_down_is_refused(settled: Shell) -> None:
 
 
 def test_what_was_written_a_moment_ago_is_not_trusted_to_stay(shell: Shell) -> None:
-    shell.write("train.py", TRAIN)
+    _write(shell)
     _check(shell)
     assert not list(shell.folder.glob(".torchlint_cache/*-printed.json"))
 
 
 def test_a_run_that_failed_is_done_again(settled: Shell) -> None:
-    failed = _check(settled, "train.py", "nowhere.py")
-    again = _check(settled, "train.py", "nowhere.py")
+    failed = _check(settled, ".", "nowhere.py")
+    again = _check(settled, ".", "nowhere.py")
     assert failed.returncode == again.returncode == 2
     assert failed.stderr == again.stderr != ""
 

@@ -14,6 +14,7 @@ from tiny_rules import broken, replacing, rule_of
 
 from torchlint.engine import FileResult, Project, check_paths, clean, fix_paths
 from torchlint.engine import running as batches
+from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.running import _read_bytes as read_bytes
 from torchlint.engine.workers import Died, Workers, can_fork
 from torchlint.finding import Finding
@@ -207,7 +208,7 @@ def test_errors_are_not_kept(files: list[Path], cache: Path) -> None:
 def untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files of which most are clean, on a file system whose clock ticks fast."""
     monkeypatch.setattr(clean, "SETTLED", -(10**12))
-    paths = [tmp_path / f"g{number:02}.py" for number in range(batches.WORTH_REMEMBERING)]
+    paths = [tmp_path / f"g{number:02}.py" for number in range(WORTH_REMEMBERING)]
     for number, path in enumerate(paths):
         path.write_text("x = 1\n" if number < 5 else "y = 1\n" if number < 10 else "nothing\n")
     return paths
@@ -342,7 +343,7 @@ def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str) -> Non
         "assert not results[0].errors and not results[0].findings, results\n"
         "heavy = {'libcst', 'torch', 'numpy', 'rich', 'importlib.metadata', 'pathspec',"
         " 'torchlint.rule', 'torchlint.semantic.script', 'packaging', 'tomllib', 'hashlib',"
-        " 'shutil', 'difflib', 'json', 'torchlint.engine.cache',"
+        " 'shutil', 'difflib', 'json', 'torchlint.engine.store',"
         " 'torchlint.engine.fixing', 'torchlint.finding', 'torchlint.edit', 'torchlint.suppress',"
         " 'torchlint.notebook.notebook'}\n"
         "print(*sorted(heavy & sys.modules.keys()))\n"

@@ -16,6 +16,7 @@ from torchlint.cli.options import overrides
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.engine import Project, discover
+from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.report.formats import BRIEF, STATISTICS, render
 from torchlint.report.paint import Paint
@@ -186,13 +187,13 @@ class Run:
     def deliver(self, report: Report) -> str:
         """Print a report, or write it to the file that was named; give its text."""
         settings = self.settings
-        printed = settings.output_file is None
-        paint = self.paint if printed else Paint(color=settings.color == "always")
+        file = settings.output_file
+        paint = self.paint if file is None else Paint(color=settings.color == "always")
         text = render(report, paint, settings.output_format, statistics=settings.statistics)
-        if settings.output_file is None:
+        if file is None:
             self.show(text)
         else:
-            self.write_file(settings.output_file, text.encode())
+            self.write_file(file, text.encode())
         return text
 
     def show(self, text: str) -> None:
@@ -200,10 +201,10 @@ class Run:
         click.echo(text, nl=False, color=self.paint.color)
 
     def outputs(self, files: Sequence[Path]) -> Outputs | None:
-        """Give what earlier runs over these files printed, None where this one does more."""
+        """Give what earlier runs over many files printed, None where this one does more."""
         settings = self.settings
         more = (settings.baseline, settings.output_file, settings.verbose, self.failed)
-        if self.cache_dir is None or any(more):
+        if self.cache_dir is None or len(files) < WORTH_REMEMBERING or any(more):
             return None
         from torchlint.engine.outputs import Outputs
 

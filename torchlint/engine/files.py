@@ -6,14 +6,17 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from torchlint.config import Settings
 from torchlint.engine.gitignore import Ignored
 from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import Project
 
-__all__ = ["Discovery", "discover"]
+__all__ = ["WORTH_REMEMBERING", "Discovery", "discover"]
+
+WORTH_REMEMBERING: Final = 50
+"""How many files take longer to read than to load what is known of them."""
 
 
 class Discovery(NamedTuple):

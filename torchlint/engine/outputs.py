@@ -47,13 +47,13 @@ class Outputs:
         known = self._old.get(self._key)
         if not isinstance(known, list) or list(map(type, known)) != [str, bool, str]:
             return None
-        text, found, check = known
-        return Printed(text, found) if _check(text) == check else None
+        text, found, digest = known
+        return Printed(text, found) if _digest(text) == digest else None
 
     def put(self, printed: Printed) -> None:
         """Keep what was printed of the files as they were when this was made."""
         if self._key and len(printed.text) <= LONGEST:
-            kept = [*printed, _check(printed.text)]
+            kept = [*printed, _digest(printed.text)]
             self._store.write({self._key: kept}, self._old, MOST_OUTPUTS)
 
 
@@ -84,8 +84,8 @@ def _key(project: Project, files: Sequence[Path], reader: object) -> str:
         )
     if not files or newest >= time.time_ns() - SETTLED:
         return ""
-    return _check("\n".join(parts))
+    return _digest("\n".join(parts))
 
 
-def _check(text: str) -> str:
+def _digest(text: str) -> str:
     return source_hash(text.encode("utf-8", "surrogatepass")).hex()

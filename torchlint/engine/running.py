@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from torchlint.config import Settings
+from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.relevance import matters
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.notebook import is_notebook, read_source
@@ -31,8 +32,6 @@ R = TypeVar("R", FileResult, FixResult)
 
 WORTH_FORKING: Final = 60_000
 """How many characters must be left to parse for more than one process to pay."""
-WORTH_REMEMBERING: Final = 50
-"""How many files take longer to read than to load what is known of them."""
 
 
 def check_paths(

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import source_hash
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ class Store:
 
     def __init__(self, folder: Path, registry: Registry, kind: str = "") -> None:
         self.folder = folder
-        self.file = folder / f"{_fingerprint(registry)}{kind and f'-{kind}'}.json"
+        packs = tuple(sorted({os.path.dirname(head.file) for head in registry.rules}))  # noqa: PTH120
+        self.file = folder / f"{_fingerprint(packs)}{kind and f'-{kind}'}.json"
 
     def read(self) -> dict[str, Any]:
         """Give what was kept."""
@@ -65,10 +67,10 @@ def context(settings: Settings, rules: Selection) -> bytes:
     return repr((sorted(options.items()), rules.codes, rules.complete)).encode()
 
 
-def _fingerprint(registry: Registry) -> str:
+@cache
+def _fingerprint(packs: tuple[str, ...]) -> str:
     """Name what makes results: versions, and the state of every file of code and of evidence."""
     state = [repr((__version__, sys.version_info[:3]))]
-    packs = sorted({os.path.dirname(head.file) for head in registry.rules})  # noqa: PTH120
     for folder in (os.path.dirname(os.path.dirname(__file__)), *packs):  # noqa: PTH120
         for name, status in _files_below(folder):
             state.append(f"{name} {status.st_mtime_ns} {status.st_size}")
