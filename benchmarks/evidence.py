@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint.finding import Safety
+from torchlint.harness.judging.verdict import Outcome, Report, Verdict, judge_speed
 from torchlint.harness.plan import Launcher, Plan, Variant
 from torchlint.harness.session import ScriptError, Session
-from torchlint.harness.verdict import Outcome, Report, Verdict, judge_speed
 
 FIXTURES: Final = Path(__file__).resolve().parents[1] / "fixtures" / "rules"
 EVIDENCE: Final = "evidence.json"

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from torchlint.harness.timeline import Timeline
+from torchlint.harness.child.timeline import Timeline
 
 _CALLS: Final = 200
 _REPEATS: Final = 2_000

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from torchlint.cli.knobs import LoaderCall, find_call
-from torchlint.harness.tuningpace import LoaderSeen, Place
-from torchlint.harness.tuningreport import Decision
+from torchlint.harness.pace import LoaderSeen, Place
+from torchlint.harness.tuning.report import Decision
 
 
 def seen(place: Place | None, **options: object) -> LoaderSeen:

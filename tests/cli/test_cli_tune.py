@@ -9,10 +9,10 @@ import pytest
 from cli_shell import Shell
 from syrupy.assertion import SnapshotAssertion
 
+from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.trace import Failure
-from torchlint.harness.tuningpace import LoaderSeen, Place
-from torchlint.harness.tuningrate import Rate
-from torchlint.harness.tuningreport import Decision, LoaderSite, Searched, Trial, TuningReport
+from torchlint.harness.tuning.rate import Rate
+from torchlint.harness.tuning.report import Decision, LoaderSite, Searched, Trial, TuningReport
 from torchlint.report.paint import Paint
 from torchlint.report.tuning import tuning_json, tuning_text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from torchlint.harness import process
 from torchlint.harness.plan import Mode, Task
+from torchlint.harness.runs import process
 from torchlint.harness.trace import Trace
 
 PLAIN = """

@@ -377,6 +377,41 @@ def test_syncs_are_counted_by_line_without_those_of_optimizer_and_loader(tmp_pat
     assert {site.file for site in trace.syncs} == {str(script)}
 
 
+def test_on_a_cpu_only_those_count_that_would_wait_for_another_device(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        device = torch.device("cpu")
+        net = torch.nn.Linear(2, 3).to(device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        data = torch.randn(400, 2)
+        total = torch.zeros((), device=device)
+        for step in range(100):
+            rows = torch.randint(400, (4,))
+            x = torch.stack([data[int(row)] for row in rows])
+            print(rows, x.numpy().shape)
+            y = torch.randint(3, (4,))
+            x, y = x.to(device), y.to(device)
+            out = net(x)
+            loss = torch.nn.functional.cross_entropy(out, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += 1
+            with torch.no_grad():
+                guess = net(x).argmax(dim=1)
+            hits = (guess == y).sum().item()
+            firsts = (y == 0).sum().item()
+            print(float(total))
+            steep = net.weight.grad.norm().item()
+        """,
+    )
+    trace = run(script, "syncs")
+    per_step = {site.line: site.count / trace.sync_steps for site in trace.syncs}
+    assert per_step == {21: 1.0, 22: 1.0, 23: 1.0, 24: 1.0}
+
+
 def test_warnings_of_the_script_are_noted(tmp_path: Path) -> None:
     script = write(tmp_path, "import warnings\nwarnings.warn('old  ways')\n" + _flat(PLAIN))
     assert "UserWarning: old ways" in run(script, "time").warnings

@@ -6,17 +6,19 @@ import socket
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.scripts import write
 
 from torchlint.finding import Safety
-from torchlint.harness import launch, process
-from torchlint.harness.launchmerge import first_failure
-from torchlint.harness.parity import Parity
+from torchlint.harness.judging.parity import Parity
 from torchlint.harness.plan import ORIGINAL, Launcher, Plan, Task, Variant
-from torchlint.harness.runner import Runner
+from torchlint.harness.runs import process, torchrun
+from torchlint.harness.runs.merge import first_failure
+from torchlint.harness.runs.runner import Runner
 from torchlint.harness.trace import Failure, Trace
 
 TWO = Launcher(2)
@@ -53,7 +55,7 @@ RANKS = """
     """
 
 
-def launched(folder: Path, text: str, *args: str, timeout: float = 120) -> Trace:
+def launched(folder: Path, text: str, *args: str, timeout: float = 120, **more: Any) -> Trace:
     script = write(folder, text)
     task = Task(
         script=str(script),
@@ -66,7 +68,20 @@ def launched(folder: Path, text: str, *args: str, timeout: float = 120) -> Trace
         seed=0,
         recording=str(folder),
     )
-    return launch.run(task, TWO, device="cpu", timeout=timeout)
+    task = replace(task, **more)
+    return torchrun.run(task, TWO, device="cpu", timeout=timeout)
+
+
+def test_ranks_that_look_only_for_so_long_end_with_the_same_step(tmp_path: Path) -> None:
+    late = """
+    import os, time
+    time.sleep(2 * float(os.environ["LOCAL_RANK"]))
+    """
+    trace = launched(tmp_path, late + RANKS, mode="numbers", steps=900, warmup=0, seconds=4)
+    assert trace.failure is None
+    assert (trace.ending, trace.joined) == ("full", True)
+    assert trace.taken == len(trace.losses)
+    assert 4 < trace.taken < 900
 
 
 def test_the_slowest_rank_counts(tmp_path: Path) -> None:
@@ -133,7 +148,9 @@ def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: 
     runner = Runner(plan, None)
     first = runner.run(ORIGINAL, "numbers")
     parity = Parity(
-        lambda variant, mode, shift: runner.run(variant, mode, shift=shift), first, seeds=False
+        lambda variant, mode, shift: runner.run(variant, mode, shift=shift),
+        first,
+        lambda runs: runs <= 3,
     )
     fixed = runner.run(variant, "numbers")
     comparison = parity.compare(variant, fixed)
@@ -180,7 +197,7 @@ def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> No
             recording=str(tmp_path),
             reference=str(tmp_path / name / "parameters.pt"),
         )
-        return launch.run(task, host, device="cpu", timeout=120)
+        return torchrun.run(task, host, device="cpu", timeout=120)
 
     with ThreadPoolExecutor(2) as hosts:
         traces = list(hosts.map(on_host, ["first", "second"]))

@@ -10,14 +10,14 @@ import pytest
 from harness.scripts import write
 
 from torchlint.finding import Safety
-from torchlint.harness.curves import compare_curves
-from torchlint.harness.keeping import candidates, kept_together
-from torchlint.harness.parity import Parity
+from torchlint.harness.judging.curves import compare_curves
+from torchlint.harness.judging.keeping import candidates, kept_together
+from torchlint.harness.judging.parity import Parity
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
-from torchlint.harness.promise import Comparison
-from torchlint.harness.runner import Runner
-from torchlint.harness.trace import Trace
-from torchlint.harness.verdict import Outcome, Report, Verdict
+from torchlint.harness.runs.runner import Runner
+from torchlint.harness.trace import ParameterMatch, Trace
 
 TRAINING = """
     import torch
@@ -157,7 +157,7 @@ def compared(
     try:
         first = start(ORIGINAL, "numbers", 0)
         runner.serve(first)
-        parity = Parity(start, first, seeds=True)
+        parity = Parity(start, first, lambda runs: True)
         found = []
         for changes in cases:
             texts = {str(script): changed(text, changes)}
@@ -251,6 +251,27 @@ def seeds(*levels: float, fall: float = 0.0) -> list[Trace]:
 )
 def test_loss_curves_are_alike_within_the_scatter_of_seeds(after: list[Trace], word: str) -> None:
     assert compare_curves(seeds(1.0, 1.003, 0.998, 1.001), after) == word
+
+
+@pytest.mark.parametrize(("joined", "method"), [(True, "seeds"), (False, "aligned")])
+def test_where_only_the_fixed_script_has_several_processes_its_curves_decide(
+    joined: bool, method: str
+) -> None:
+    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+        (trace,) = seeds(1.0 + 0.001 * shift)
+        if variant is fix and mode == "replay":
+            (off,) = seeds(1.001, fall=0.05)
+            trace = replace(off, losses=(1.001, *off.losses[1:]), parameters=match)
+        return replace(trace, joined=joined and variant is fix)
+
+    match = ParameterMatch(True, 2, 0, 0.1, updates=0.2)
+    fix = Variant("rule", ("TL701",), Safety.UNSAFE, {"train.py": ""})
+    fixed = replace(start(fix, "numbers", 0), losses=tuple(seeds(2.0)[0].losses))
+    parity = Parity(start, start(ORIGINAL, "numbers", 0), lambda runs: True)
+    comparison = parity.compare(fix, fixed)
+    assert comparison is not None
+    assert (comparison.method, comparison.kept) == (method, joined)
+    assert ("share of a batch" in comparison.note) is joined
 
 
 def outcome(verdict: Verdict, *codes: str, kept: bool | None = True) -> Outcome:

@@ -8,10 +8,10 @@ import pytest
 from harness.scripts import PLAIN, write
 
 from torchlint.finding import Safety
+from torchlint.harness.judging.verdict import Verdict
 from torchlint.harness.plan import Plan, Variant
 from torchlint.harness.session import ScriptError, Session
-from torchlint.harness.stage import Stage
-from torchlint.harness.verdict import Verdict
+from torchlint.harness.stage import Schedule, Stage
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     text = "import time\n" + script.read_text()
     script.write_text(text)
     variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): text + "# the same\n"})
-    monkeypatch.setattr("torchlint.harness.runner._PATIENCE", 0.5)
-    monkeypatch.setattr("torchlint.harness.session._QUICK", 0.0)
+    monkeypatch.setattr("torchlint.harness.runs.runner._PATIENCE", 0.5)
+    monkeypatch.setattr("torchlint.harness.session._QUICK_RUNS", 1000)
     plan = Plan(script, steps=20, warmup=5, rounds=2, device="cpu", quick=True)
     with Session(plan) as session:
         report = session.measure([variant])
@@ -110,3 +110,52 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     assert report.rounds == 1
     assert [len(runs) for runs in outcome.before.times] == [1, 1]
     assert [len(runs) for runs in outcome.after.times] == [1, 1]
+
+
+@pytest.mark.parametrize(("pairs", "doubt"), [(0, "not-timed"), (1, "timed-once")])
+def test_a_quick_answer_leaves_out_what_would_come_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs: int, doubt: str
+) -> None:
+    script = write(tmp_path, PLAIN)
+    asked = iter([True] * pairs)
+
+    def fits(schedule: Schedule, **runs: int) -> bool:
+        return runs == {"numbers": 1} or (runs == {"time": 2} and next(asked, False))
+
+    monkeypatch.setattr(Schedule, "fits", fits)
+    variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): script.read_text() + "# a\n"})
+    with Session(Plan(script, rounds=2, device="cpu", quick=True)) as session:
+        report = session.measure([variant])
+    (outcome,) = report.outcomes
+    assert outcome.comparison is not None
+    assert outcome.comparison.word == "equal"
+    assert outcome.verdict is Verdict.UNSURE
+    assert [doubt.name for doubt in outcome.doubts] == [doubt]
+    assert (outcome.speedup is not None, report.noise) == (bool(pairs), None)
+    assert [len(runs) for runs in outcome.after.times] == [1] * pairs
+    assert outcome.syncs.after is None
+
+
+def test_numbers_that_are_others_stay_open_where_a_quick_answer_has_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = write(tmp_path, PLAIN)
+    monkeypatch.setattr(Schedule, "fits", lambda schedule, **runs: runs == {"numbers": 1})
+    text = script.read_text().replace("lr=0.1", "lr=0.2")
+    assert text != script.read_text()
+    variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): text})
+    with Session(Plan(script, rounds=2, device="cpu", quick=True)) as session:
+        report = session.measure([variant])
+    (outcome,) = report.outcomes
+    assert outcome.verdict is Verdict.UNSURE
+    assert "numbers-open" in [doubt.name for doubt in outcome.doubts]
+
+
+def test_a_script_that_is_too_slow_for_a_quick_answer_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = write(tmp_path, "import time, torch\ntime.sleep(60)\n")
+    monkeypatch.setattr("torchlint.harness.runs.runner.QUICK", 3.0)
+    with Session(Plan(script, quick=True)) as session, pytest.raises(ScriptError) as error:
+        session.measure([])
+    assert "too long for --quick" in error.value.failure.message

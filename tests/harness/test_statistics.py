@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from torchlint.harness.statistics import noise_band, share, speedup, step_time
+from torchlint.harness.judging.statistics import noise_band, share, speedup, step_time
 
 
 def rounds(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness.scripts import run, write
 
-from torchlint.harness.anatomy import usual_step
+from torchlint.harness.judging.anatomy import usual_step
 from torchlint.harness.trace import Phase, Trace
 
 LOADER = """

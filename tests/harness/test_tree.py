@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchlint.harness.tree import changes, snapshot
+from torchlint.harness.runs.tree import changes, snapshot
 
 
 def test_what_was_written_made_or_removed_is_named(tmp_path: Path) -> None:

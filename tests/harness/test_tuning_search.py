@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from torchlint.harness.tuningpace import LoaderSeen, Pace
-from torchlint.harness.tuningrate import Rate, Timed, noise_of, rate_of, steady_rate
-from torchlint.harness.tuningsearch import cheaper, doubling, knee_of, next_between, undecided
+from torchlint.harness.pace import LoaderSeen, Pace
+from torchlint.harness.tuning.rate import Rate, Timed, noise_of, rate_of, steady_rate
+from torchlint.harness.tuning.search import cheaper, doubling, knee_of, next_between, undecided
 
 
 def exact(**rates: float) -> dict[int, Rate]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from torchlint.finding import Safety
-from torchlint.harness.assessment import Evidence, assess
+from torchlint.harness.judging.assessment import Evidence, assess
+from torchlint.harness.judging.promise import compare
+from torchlint.harness.judging.statistics import Interval, Speedup
+from torchlint.harness.judging.verdict import Verdict, decide, judge_speed
 from torchlint.harness.plan import Variant
-from torchlint.harness.promise import compare
-from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Failure, ParameterMatch, SyncSite, Trace
-from torchlint.harness.verdict import Verdict, decide, judge_speed
 
 SAME = ParameterMatch(True, 2, 2, 0.0)
 LOSSES = tuple(1 / (step + 1) for step in range(20))

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_shell import Shell
+from cli_terminal import Terminal
 from harness.scripts import write
 
 CALL = "from torchlint.cli import main; main()"
@@ -68,3 +70,27 @@ def test_a_device_that_there_is_not_is_refused(tmp_path: Path) -> None:
     done = verify(tmp_path, "train.py", "--device", "tpu")
     assert done.returncode == 2
     assert "no device `tpu`: take auto, cpu, cuda or cuda:N" in done.stderr
+
+
+def test_in_a_terminal_a_script_finds_one_of_its_width_and_nothing_typed(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        import os
+        import torch
+        width = int(os.popen("stty size").read().split()[1])
+        torch.autograd.set_detect_anomaly(True)
+        try:
+            input()
+        except EOFError:
+            print(width)
+        if width != 91:
+            raise ValueError(width)
+        """,
+    )
+    call = ("verify", "train.py", "--isolated", "--select", "TL801", "--rounds", "2")
+    with Terminal(Shell(tmp_path), *call, columns=91) as terminal:
+        code, _ = terminal.end()
+    assert "fixed-script-fails" not in terminal.shown
+    assert "prints the same (there are no losses to compare)" in terminal.shown
+    assert code in (0, 1)

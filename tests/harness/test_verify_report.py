@@ -7,12 +7,12 @@ import os
 from dataclasses import replace
 
 from torchlint.finding import Safety
-from torchlint.harness.doubt import Doubt
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.statistics import Interval, Speedup
+from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
-from torchlint.harness.promise import Comparison
-from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Failure, SyncSite
-from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 from torchlint.report.verification import failure_line, verification_json, verification_text
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from torchlint.finding import Safety
-from torchlint.harness.anatomy import Step, usual_step
-from torchlint.harness.doubt import Doubt
+from torchlint.harness.judging.anatomy import Step, usual_step
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.promise import Comparison, Word
+from torchlint.harness.judging.statistics import Interval, Speedup
+from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
-from torchlint.harness.promise import Comparison, Word
-from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import Phase, PhaseName, SyncSite, Trace
-from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 
 __all__ = ["curves", "outcome", "report", "step"]
 

@@ -11,9 +11,9 @@ from PIL import Image
 from report.browser import Browser
 from report.html_samples import outcome, report
 
-from torchlint.harness.doubt import Doubt
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.verdict import Verdict
 from torchlint.harness.trace import SyncSite
-from torchlint.harness.verdict import Verdict
 from torchlint.report.html import verification_html
 
 ATTACK = (

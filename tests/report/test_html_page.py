@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report.html_samples import curves, outcome, report, step
 
-from torchlint.harness.verdict import Curves, Report, Verdict
+from torchlint.harness.judging.verdict import Curves, Report, Verdict
 from torchlint.report.html import verification_html
 from torchlint.report.htmlcharts import losses, one_step, step_times
 
@@ -47,6 +47,13 @@ def test_no_name_of_a_colour_is_left_to_be_put_in(page: str) -> None:
     assert used <= set(re.findall(r"--([a-z-]+):", page))
     assert {"original", "fixed", "data", "forward", "backward", "optimizer"} <= used
     assert not re.search(r"#0[1-8]0[1-8]0[1-8]", page)
+
+
+def test_all_fixes_are_counted_where_none_was_measured_alone(made: Report) -> None:
+    assert "<p>1 FASTER. A speed above 1x" in verification_html(made)
+    once = verification_html(replace(made, noise=None))
+    assert "50 steps after 10 of warm-up, once each" in once
+    assert "against itself" not in once
 
 
 def test_ids_are_each_there_once(texts: dict[str, str]) -> None:

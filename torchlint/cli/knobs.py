@@ -16,8 +16,8 @@ from torchlint.engine.parsing import (
     syntax_tree,
 )
 from torchlint.engine.writing import write_atomic
-from torchlint.harness.tuningpace import LoaderSeen, Place
-from torchlint.harness.tuningreport import Decision, Knob, LoaderSite, TuningReport, Value
+from torchlint.harness.pace import LoaderSeen, Place
+from torchlint.harness.tuning.report import Decision, Knob, LoaderSite, TuningReport, Value
 from torchlint.semantic.rewrite import Edits
 from torchlint.semantic.script import Script
 from torchlint.semantic.target import Target

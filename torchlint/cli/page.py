@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from torchlint.cli.failure import fail
-from torchlint.harness.verdict import Report
+from torchlint.harness.judging.verdict import Report
 
 __all__ = ["require_page", "write_page"]
 

@@ -18,9 +18,9 @@ from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 
 if TYPE_CHECKING:
-    from torchlint.harness.tuningpace import LoaderSeen
-    from torchlint.harness.tuningreport import Knob
-    from torchlint.harness.tuningruns import Progress
+    from torchlint.harness.pace import LoaderSeen
+    from torchlint.harness.tuning.report import Knob
+    from torchlint.harness.tuning.runs import Progress
 
 __all__ = ["tune"]
 
@@ -74,8 +74,8 @@ def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> in
     from torchlint.cli.knobs import find_call
     from torchlint.engine import WriteError
     from torchlint.harness.session import ScriptError
-    from torchlint.harness.tuning import search
-    from torchlint.harness.tuningruns import Runs, TuningPlan
+    from torchlint.harness.tuning.runs import Runs, TuningPlan
+    from torchlint.harness.tuning.session import search
     from torchlint.report.tuning import tuning_json, tuning_text
     from torchlint.report.verification import failure_line
 

@@ -20,10 +20,10 @@ from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
-from torchlint.harness.keeping import candidates, kept_together, together
+from torchlint.harness.judging.keeping import candidates, kept_together, together
+from torchlint.harness.judging.verdict import Report
 from torchlint.harness.plan import Plan
 from torchlint.harness.session import ScriptError, Session
-from torchlint.harness.verdict import Report
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
 __all__ = ["verify"]
@@ -71,7 +71,7 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first answer in about two minutes: all fixes together, then each as time allows.",
+    help="A first answer within two minutes: all fixes together, then each as time allows.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that were kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -9,32 +9,33 @@ from statistics import median
 from types import TracebackType
 from typing import Final
 
-from torchlint.harness import tree
-from torchlint.harness.assessment import Evidence, assess, durations
-from torchlint.harness.doubt import Doubt
-from torchlint.harness.parity import Parity
+from torchlint.harness.judging.assessment import Evidence, assess, durations
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.parity import Parity
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.statistics import Interval, noise_band
+from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
-from torchlint.harness.promise import Comparison
-from torchlint.harness.runner import Runner
+from torchlint.harness.runs import tree
+from torchlint.harness.runs.runner import QUICK, Runner
 from torchlint.harness.stage import Notify
-from torchlint.harness.statistics import noise_band
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.verdict import Outcome, Report
 
 __all__ = ["ScriptError", "Session"]
 
 _FEWEST: Final = 8
 """Steps that a script must take to be timed by its steps."""
-_QUICK: Final = 90.0
-"""Seconds within which --quick is to be done."""
 _QUICK_STEPS: Final = 3
 """Steps of a window at least, however slow they are."""
 _QUICK_SHARE: Final = 0.25
 """How long its window lasts at least, of what a run takes to start."""
-_QUICK_RUNS: Final = 12
+_QUICK_RUNS: Final = 14
 """Runs that the answer about one variant takes, with room for the comparison of its numbers."""
 
 _NO_TORCH: Final = "it never imports torch, so there is nothing to measure"
+_TOO_SLOW: Final = (
+    "one run of it takes too long for --quick to compare two in two minutes: run without it"
+)
 _TRAINS_ELSEWHERE: Final = (
     "no torch optimizer took a step in it, but it starts processes of its own: "
     "verify the script that trains"
@@ -71,7 +72,6 @@ class Session:
         self._plan = plan
         self._runner = Runner(plan, notify)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
-        self._began = time.monotonic()
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
         self._rounds = plan.rounds
@@ -96,24 +96,24 @@ class Session:
         Raises `ScriptError` for a script that cannot be measured.
         """
         began = time.monotonic()
-        first = _fit(self._runner.run(ORIGINAL, "numbers"))
+        first = self._measurable(self._runner.run(ORIGINAL, "numbers"))
         if first.leader == BY_HAND:
             self._runner.leader = BY_HAND
             began = time.monotonic()
-            first = _fit(self._runner.run(ORIGINAL, "numbers"))
+            first = self._measurable(self._runner.run(ORIGINAL, "numbers"))
         wanted = self._plan.device.partition(":")[0]
         if first.taken and wanted not in ("auto", first.device):
             raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
         self._original = Evidence(first)
-        self._fit_window(first, time.monotonic() - began)
         self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
+        self._fit_window(first, time.monotonic() - began)
         self._runner.serve(first)
         if self._plan.quick:
             self._runner.compared = first.taken
         self._parity = Parity(
             lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
             first,
-            seeds=not self._plan.quick,
+            lambda runs: self._runner.schedule.fits(numbers=runs, time=2),
         )
         return first.modules
 
@@ -129,17 +129,29 @@ class Session:
         if not self._plan.quick:
             self._measure(self._original, variants)
             return self._report(self._original)
-        longest = 0.0
         for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
-            began = time.monotonic()
-            late = began - self._began + longest > _QUICK
+            late = not self._runner.schedule.fits(numbers=1, time=self._timed_runs(1))
             known = self._trial(variant) is not None
             if late and self._outcomes and variant.kind == "rule" and not known:
                 self._unmeasured += variant.codes
                 continue
             self._measure(self._original, [variant])
-            longest = max(longest, time.monotonic() - began)
         return self._report(self._original)
+
+    def _measurable(self, trace: Trace) -> Trace:
+        """Give the trace of an original that can be measured; raises `ScriptError` for another."""
+        late = trace.failure is not None and trace.failure.kind == "timeout"
+        if self._plan.quick and self._plan.timeout > QUICK and late:
+            raise ScriptError(Failure("timeout", _TOO_SLOW))
+        if trace.failure is not None:
+            raise ScriptError(trace.failure)
+        if not trace.torch:
+            raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE if trace.processes else _NO_TORCH))
+        if not trace.taken and trace.processes:
+            raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE))
+        if not self._runner.schedule.fits(numbers=1):
+            raise ScriptError(Failure("timeout", _TOO_SLOW))
+        return trace
 
     def _measure(self, original: Evidence, variants: Sequence[Variant]) -> None:
         """Measure some variants beside each other; those with equal texts are one."""
@@ -149,16 +161,15 @@ class Session:
                 variant.texts != other.texts for other in distinct
             ):
                 distinct.append(variant)
-        self._expect(len(distinct))
+        self._expect(len(distinct), numbers=len(distinct))
         trials = [self._tried(variant) for variant in distinct]
         self._trials += trials
         sound = [trial for trial in trials if trial.sound]
-        fewer = len(sound) - len(trials)
-        self._runner.schedule.expect(syncs=fewer, time=3 * self._rounds * fewer)
-        self._look_closer(original, sound)
+        self._expect(len(sound))
         if sound:
             self._time(original, sound)
-        noise = noise_band(durations(original.rounds)) if original.rounds else None
+            self._look_closer(original, sound)
+        noise = _noise(original)
         for variant in variants:
             trial = self._trial(variant)
             assert trial is not None
@@ -175,77 +186,91 @@ class Session:
 
     def _look_closer(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Look where the host waits and, if wanted, what steps are made of; none is timed."""
-        if self._runner.whole or not sound:
+        if self._runner.whole:
             return
-        sides = [(trial.variant, trial.evidence) for trial in sound]
-        for variant, evidence in ((ORIGINAL, original), *sides):
-            if evidence.syncs is None:
-                evidence.syncs = self._runner.run(variant, "syncs")
-            if self._plan.timeline and evidence.timeline is None:
-                evidence.timeline = self._runner.run(variant, "timeline", self._window)
+        sides = [(ORIGINAL, original), *((trial.variant, trial.evidence) for trial in sound)]
+        fits = self._runner.schedule.fits
+        unseen = [side for side in sides if side[1].syncs is None]
+        for variant, evidence in unseen if fits(syncs=len(unseen)) else ():
+            evidence.syncs = self._runner.run(variant, "syncs")
+        unseen = [side for side in sides if side[1].timeline is None and self._plan.timeline]
+        for variant, evidence in unseen if fits(timeline=len(unseen)) else ():
+            evidence.timeline = self._runner.run(variant, "timeline", self._window)
 
     def _time(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Time each variant twice in every round, between two runs of the original.
 
         What slows the machine for a while slows a variant and the originals beside it.
         """
+        fits = self._runner.schedule.fits
+        if not fits(time=2):
+            return
+        if not fits(time=self._timed_runs(len(sound))):
+            self._rounds = 1
         for _ in range(self._rounds):
-            before = self._timed(ORIGINAL)
-            original.rounds.append([before])
+            beside = [self._timed(ORIGINAL)]
+            original.rounds.append(beside)
             for trial in sound:
-                before = self._time_beside(before, trial)
-                original.rounds[-1].append(before)
+                beside += self._time_beside(beside[-1], trial)
         if original.broken is not None:
             raise ScriptError(original.broken)
 
-    def _time_beside(self, before: Trace, trial: _Trial) -> Trace:
+    def _time_beside(self, before: Trace, trial: _Trial) -> list[Trace]:
         """Time a variant twice behind a run of the original; give the next one of these.
 
         That stands between the two where there is one round, and each is held against its own:
         else a busy moment of the machine that meets both could not be told from the variant.
+        Where time is short the variant is timed once, and no other run of the original follows.
         """
         first = self._timed(trial.variant)
         if self._rounds == 1:
+            if not self._runner.schedule.fits(time=2):
+                trial.evidence.rounds.append([first])
+                trial.evidence.beside.append([before])
+                return []
             after = self._timed(ORIGINAL)
             trial.evidence.rounds += [[first], [self._timed(trial.variant)]]
             trial.evidence.beside += [[before], [after]]
-            return after
+            return [after]
         trial.evidence.rounds.append([first, self._timed(trial.variant)])
         after = self._timed(ORIGINAL)
         trial.evidence.beside.append([before, after])
-        return after
+        return [after]
 
     def _timed(self, variant: Variant) -> Trace:
         return self._runner.run(variant, "time", self._window)
 
-    def _expect(self, variants: int) -> None:
-        """Tell the schedule what measuring so many variants takes."""
-        rounds = self._rounds
+    def _expect(self, variants: int, numbers: int = 0) -> None:
+        """Tell the schedule what measuring so many variants takes, and comparing so many."""
+        looks = 0 if self._runner.whole or not variants else variants + (not self._outcomes)
         self._runner.schedule.expect(
-            numbers=variants + (not self._outcomes),
-            syncs=0 if self._runner.whole else variants + (not self._outcomes),
-            time=rounds * (3 * variants + 1),
+            numbers=numbers,
+            time=self._timed_runs(variants) if variants else 0,
+            syncs=looks,
+            timeline=looks if self._plan.timeline else 0,
         )
 
-    def _fit_window(self, first: Trace, took: float) -> None:
-        """Take less warm-up and fewer steps where the script ends early.
+    def _timed_runs(self, variants: int) -> int:
+        """Give how many timed runs so many variants take, those of the original among them."""
+        return self._rounds * (3 * variants + 1)
 
-        A quick answer takes fewer of both where they are slow, and one round where runs are.
-        """
-        plan = self._plan
-        warmup, steps = plan.warmup, plan.steps
+    def _fit_window(self, first: Trace, took: float) -> None:
+        """Take less warm-up and fewer steps where the script ends early or time is short."""
+        warmup, steps = self._plan.warmup, self._plan.steps
         if first.ending != "full":
             warmup = min(warmup, first.taken // 4)
             steps = min(steps, first.taken - warmup)
-        if plan.quick and first.durations:
+        self._window = warmup, steps
+        run = took
+        if first.durations and not self._runner.whole:
             pace = median(first.durations)
             start = max(0.0, took - pace * first.taken)
-            fitting = int(max(_QUICK / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
-            warmup = max(1, min(warmup, fitting // 4))
-            steps = max(_QUICK_STEPS, min(steps, fitting - warmup))
-            if start + pace * (warmup + steps) > _QUICK / _QUICK_RUNS:
-                self._rounds = 1
-        self._window = warmup, steps
+            if self._plan.quick:
+                self._window = _short_window(warmup, steps, start, pace)
+            run = start + pace * sum(self._window)
+        if self._plan.quick and run > QUICK / _QUICK_RUNS:
+            self._rounds = 1
+        self._runner.schedule.suppose("time", run)
 
     def _report(self, original: Evidence) -> Report:
         plan = self._plan
@@ -261,7 +286,7 @@ class Session:
             steps=0 if self._runner.whole else steps,
             warmup=0 if self._runner.whole else warmup,
             rounds=self._rounds,
-            noise=noise_band(durations(original.rounds)) if original.rounds else None,
+            noise=_noise(original),
             outcomes=tuple(self._outcomes),
             doubts=self._doubts(first, changed) if self._outcomes else (),
             diverted=tree.shown(self._runner.diverted, self._runner.root),
@@ -285,12 +310,14 @@ class Session:
         return tuple(doubts)
 
 
-def _fit(trace: Trace) -> Trace:
-    """Give the trace of an original that can be measured; raises `ScriptError` for another."""
-    if trace.failure is not None:
-        raise ScriptError(trace.failure)
-    if not trace.torch:
-        raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE if trace.processes else _NO_TORCH))
-    if not trace.taken and trace.processes:
-        raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE))
-    return trace
+def _short_window(warmup: int, steps: int, start: float, pace: float) -> tuple[int, int]:
+    """Give less warm-up and fewer steps where they are slow, beside what a run takes to start."""
+    fitting = int(max(QUICK / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
+    warmup = max(1, min(warmup, fitting // 4))
+    return warmup, max(_QUICK_STEPS, min(steps, fitting - warmup))
+
+
+def _noise(original: Evidence) -> Interval | None:
+    """Give what the original shows against itself, None where it was not timed twice in a round."""
+    paired = [runs for runs in original.rounds if len(runs) > 1]
+    return noise_band(durations(paired)) if paired else None

@@ -13,9 +13,9 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from torchlint import __version__
-from torchlint.harness.anatomy import Step
+from torchlint.harness.judging.anatomy import Step
+from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
-from torchlint.harness.verdict import Outcome, Report, Verdict
 from torchlint.report.escape import printable
 from torchlint.report.htmlcharts import Chart, losses, one_step, step_times
 from torchlint.report.paint import Paint
@@ -110,9 +110,10 @@ def _arguments(report: Report) -> tuple[str, ...]:
 
 
 def _summary(report: Report) -> str:
-    """Give how many fixes of each verdict there are."""
-    alone = [outcome.verdict for outcome in report.outcomes if outcome.variant.kind == "rule"]
-    return ", ".join(f"{alone.count(each)} {each.value}" for each in Verdict if each in alone)
+    """Give how many fixes of each verdict there are, of all together where none stands alone."""
+    alone = [outcome for outcome in report.outcomes if outcome.variant.kind == "rule"]
+    verdicts = [outcome.verdict for outcome in alone or report.outcomes]
+    return ", ".join(f"{verdicts.count(each)} {each.value}" for each in Verdict if each in verdicts)
 
 
 def _sections(report: Report) -> list[_Section]:

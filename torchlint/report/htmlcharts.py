@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from torchlint.harness.anatomy import Step
-from torchlint.harness.verdict import Curves
+from torchlint.harness.judging.anatomy import Step
+from torchlint.harness.judging.verdict import Curves
 
 __all__ = ["Chart", "losses", "one_step", "step_times"]
 

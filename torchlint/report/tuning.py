@@ -8,7 +8,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from torchlint.harness.tuningreport import (
+from torchlint.harness.tuning.report import (
     Decision,
     Knob,
     LoaderSite,

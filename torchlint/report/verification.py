@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.finding import Safety
-from torchlint.harness.curves import SEEDS
-from torchlint.harness.promise import Method
-from torchlint.harness.statistics import Interval, Speedup
+from torchlint.harness.judging.curves import SEEDS
+from torchlint.harness.judging.promise import Method
+from torchlint.harness.judging.statistics import Interval, Speedup
+from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.trace import Failure, SyncSite
-from torchlint.harness.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.report.paint import Paint
 from torchlint.report.summary import plural
 
@@ -171,12 +171,13 @@ def conditions(report: Report) -> tuple[str, ...]:
         count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
         where += f", under torchrun with {count} process{'es' if count > 1 else ''}"
         where += f" on each of {hosts} hosts" if hosts > 1 else ""
-    if report.noise is None:
-        return (where,)
-    low, high = report.noise.low, report.noise.high
     window = f"{report.steps} steps after {report.warmup} of warm-up"
     if report.whole:
         window = "whole runs"
+    if report.noise is None:
+        timed = any(outcome.speedup for outcome in report.outcomes)
+        return (where, f"{window}, once each") if timed else (where,)
+    low, high = report.noise.low, report.noise.high
     return (
         where,
         f"{plural(report.rounds, 'round')} of {window}; "

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from torchlint.harness.pace import LoaderSeen
 from torchlint.harness.trace import Failure
-from torchlint.harness.tuningpace import LoaderSeen
-from torchlint.harness.tuningrate import Rate
+from torchlint.harness.tuning.rate import Rate
 
 __all__ = ["Decision", "Knob", "LoaderSite", "Searched", "Trial", "TuningReport", "Value"]
 

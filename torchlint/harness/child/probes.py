@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -18,12 +16,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.plan import BY_HAND, Task
-from torchlint.harness.trace import ParameterMatch, SyncSite
+from torchlint.harness.trace import ParameterMatch
 
 __all__ = [
     "LOAD",
@@ -32,8 +29,8 @@ __all__ = [
     "Numbers",
     "Probe",
     "Stop",
-    "Syncs",
     "Timer",
+    "device_of",
     "distance",
     "synchronise",
 ]
@@ -50,24 +47,6 @@ _PATIENCE: Final = 100
 
 _FEWEST: Final = 4
 """Steps that are looked at, however slow they are."""
-
-_SYNC_OPS: Final = frozenset(
-    {
-        "aten::_local_scalar_dense",
-        "aten::nonzero",
-        "aten::_unique2",
-        "aten::masked_select",
-        "aten::equal",
-    }
-)
-_SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
-_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
-_BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH)), "numpy", ""))
-"""Code that stands between a line of the user's and the wait that it causes."""
-_HOST_WORK: Final = (
-    os.path.join(_TORCH, "optim", ""),
-    os.path.join(_TORCH, "utils", "data", ""),
-)
 
 
 class Stop(BaseException):
@@ -113,7 +92,7 @@ class Probe:
         return {
             "taken": self.taken,
             "leader": self.leader,
-            "device": _device(self._first),
+            "device": device_of(self._first),
             "torch": torch.__version__,
             "device_memory": _peak_memory(),
         }
@@ -221,6 +200,7 @@ class Numbers(Probe):
         self._steps: list[int] = []
         self._begin = time.perf_counter()
         self._times: list[float] = []
+        self._end_together = CommonEnd()
         self._asks = False
         self._answered = False
         register_optimizer_step_pre_hook(self._stepping)
@@ -232,8 +212,10 @@ class Numbers(Probe):
         if self.taken > len(self._times):
             self._times.append(time.perf_counter())
         gone = self._times[-1] - self._begin
-        late = self.taken >= _FEWEST and 0 < self.task.seconds < gone
-        return late or self.taken >= self.task.warmup + self.task.steps
+        late = self.taken >= _FEWEST and gone > self.task.seconds
+        if self.task.seconds and self._end_together.reached(self.taken, late):
+            return True
+        return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
         """Give the losses, and how the parameters compare with the reference."""
@@ -306,146 +288,6 @@ class Nudged(Numbers):
         real.addcmul_(real, torch.empty_like(real).uniform_(-size, size, generator=dice))
 
 
-class Syncs(Probe):
-    """Counts the places where the host asks for a tensor's value; never timed."""
-
-    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
-        super().__init__(task, finish)
-        self._hits: Counter[tuple[str, int, str, str]] = Counter()
-        calls = _CallCounter(self._hit)
-        calls.__enter__()
-        _OpCounter(self._hit, calls).__enter__()
-        self._watched = Counter[tuple[str, int]]()
-        self._loading = False
-        _around_loading(self._load, self._loaded)
-        if torch.cuda.is_available():
-            self._watch_device()
-
-    def at_step(self) -> bool:
-        """Start to count after the warm-up; say whether enough steps were counted."""
-        if self.taken == self.task.warmup:
-            self._hits.clear()
-            self._watched.clear()
-        return self.taken >= self.task.warmup + self.task.steps
-
-    def close(self) -> dict[str, Any]:
-        """Give the lines that waited, with the device's own count where it has one."""
-        device = _device(self._first)
-        sites = Counter[tuple[str, int, str]]()
-        for (file, line, call, where), count in self._hits.items():
-            if where == device:
-                sites[file, line, call] += count
-        for (file, line), count in self._watched.items():
-            if not any(site[:2] == (file, line) for site in sites):
-                sites[file, line, "synchronising CUDA call"] += count
-        return {
-            "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
-            "sync_steps": max(0, self.taken - self.task.warmup),
-        }
-
-    def _load(self) -> None:
-        self._loading = True
-
-    def _loaded(self) -> None:
-        self._loading = False
-
-    def _hit(self, call: str, tensor: torch.Tensor) -> None:
-        # A sample that is made on the host is nothing that a device is waited for.
-        if self._loading and tensor.device.type == "cpu":
-            return
-        frame = sys._getframe(2)
-        while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(_BETWEEN) or frame.f_code.co_filename == __file__
-        ):
-            if frame.f_code.co_filename.startswith(_HOST_WORK):
-                return
-            frame = frame.f_back
-        self._hits[frame.f_code.co_filename, frame.f_lineno, call, tensor.device.type] += 1
-
-    def _watch_device(self) -> None:
-        """Let CUDA itself say where the host waits: it warns, and the warnings are counted."""
-        torch.cuda.set_sync_debug_mode("warn")
-        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
-        show = warnings.showwarning
-
-        def counted(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-            if "synchronizing CUDA operation" in str(message):
-                self._watched[filename, lineno] += 1
-            else:
-                show(message, category, filename, lineno, *rest)
-
-        setattr(warnings, "showwarning", counted)  # noqa: B010 - a function is replaced
-
-
-class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
-    """Counts the calls that bring a tensor to the host without an operator that shows it."""
-
-    def __init__(self, hit: Callable[[str, torch.Tensor], None]) -> None:
-        super().__init__()
-        self._hit = hit
-        self._last: torch.Tensor | None = None
-        self.inside = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name not in _SYNC_CALLS or self.inside or not _brings_home(name, args, kwargs or {}):
-            return func(*args, **(kwargs or {}))
-        tensor = args[0]
-        if tensor is not self._last:
-            self._hit(f".{name}()" if name != "__repr__" else "print", tensor)
-        self.inside = True
-        try:
-            result = func(*args, **(kwargs or {}))
-        finally:
-            self.inside = False
-        self._last = result if isinstance(result, torch.Tensor) else None
-        return result
-
-
-class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
-    """Counts the operators whose result the host has to wait for."""
-
-    def __init__(self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter) -> None:
-        super().__init__()
-        self._hit = hit
-        self._calls = calls
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
-            self._hit(_SPOKEN.get(name, name.partition("::")[2]), args[0])
-        return func(*args, **(kwargs or {}))
-
-
-_SPOKEN: Final = {
-    "aten::_local_scalar_dense": ".item()",
-    "aten::_unique2": "unique",
-    "aten::index": "indexing with a mask",
-}
-
-
-def _is_masked(name: str, args: Any) -> bool:
-    """Whether an operator indexes with a mask: its result has a size that only the device knows."""
-    return name == "aten::index" and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-    )
-
-
-def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call on a tensor brings its values to the host.
-
-    `x.to(device)` on a CPU is how scripts for any device feed their network: no way home.
-    """
-    if not args or not isinstance(args[0], torch.Tensor):
-        return False
-    if name != "to":
-        return True
-    if args[0].device.type == "cpu":
-        return False
-    target = kwargs.get("device", args[1] if len(args) > 1 else None)
-    return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
-
-
 def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> None:
     """Call something before and after every batch that a loader gives."""
     ask = _BaseDataLoaderIter.__next__
@@ -474,8 +316,8 @@ def synchronise() -> None:
         torch.accelerator.synchronize()
 
 
-def _device(parameters: list[torch.Tensor]) -> str:
-    """Give the type of the device that the script trains on."""
+def device_of(parameters: list[torch.Tensor]) -> str:
+    """Give the type of the device that these are on, that of an accelerator where some are."""
     types = [parameter.device.type for parameter in parameters]
     return next((name for name in types if name != "cpu"), "cpu")
 

@@ -16,20 +16,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from torchlint.harness.launchrank import as_rank, exit_code
-from torchlint.harness.overlay import Overlay, after_import
+from torchlint.harness.child.overlay import Overlay, after_import
+from torchlint.harness.child.rank import as_rank, exit_code
+from torchlint.harness.child.shadow import Shadow
+from torchlint.harness.child.workers import Luggage, hand_on
+from torchlint.harness.child.writers import divert_loggers
 from torchlint.harness.plan import Task
-from torchlint.harness.shadow import Shadow
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.workers import Luggage, hand_on
-from torchlint.harness.writers import divert_loggers
 
 if TYPE_CHECKING:
-    from torchlint.harness.probes import Probe
+    from torchlint.harness.child.probes import Probe
 
 __all__ = ["end_with_parent", "main"]
 
-_OURS: Final = str(Path(__file__).parents[1]) + os.sep
+_OURS: Final = str(Path(__file__).parents[2]) + os.sep
 
 _LONGEST: Final = 150
 """Characters of an error's own words that are repeated, of their begin and of their end."""
@@ -112,7 +112,7 @@ class Run:
         draft.rename(self.task.trace)
 
     def _attach(self) -> None:
-        from torchlint.harness.attachment import attach
+        from torchlint.harness.child.attachment import attach
 
         self.environment = dict(os.environ) != self.variables
         self.probe = attach(self.task, self.shadow, lambda: self.write("full"))

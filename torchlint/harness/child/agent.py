@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchlint.harness.child import end_with_parent
+from torchlint.harness.child.run import end_with_parent
 
 __all__ = ["agent"]
 

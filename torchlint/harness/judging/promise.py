@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Final, Literal
 
 from torchlint.finding import Safety
-from torchlint.harness.curves import compare_curves
-from torchlint.harness.doubt import Doubt
+from torchlint.harness.judging.curves import compare_curves
+from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.trace import Trace
 
 __all__ = [

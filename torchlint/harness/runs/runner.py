@@ -11,13 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from torchlint.harness import launch, process, tree
-from torchlint.harness.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.plan import Mode, Plan, Task, Variant
+from torchlint.harness.runs import process, torchrun, tree
+from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
-from torchlint.harness.trace import Trace
+from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["Runner"]
+__all__ = ["QUICK", "Runner"]
+
+QUICK: Final = 105.0
+"""Seconds within which the runs of a quick verification are to be done."""
 
 _COMPARED: Final = ("numbers", "nudged")
 """Modes in which final parameters are held against those of the first run."""
@@ -38,7 +41,7 @@ class Runner:
         self.plan = plan
         self.script = plan.script.resolve()
         self.root = tree.project_root(self.script)
-        self.schedule = Schedule(notify)
+        self.schedule = Schedule(notify, QUICK if plan.quick else math.inf)
         self.leader: int | None = None
         self.whole = False
         """Whether runs go from start to end."""
@@ -123,7 +126,7 @@ class Runner:
             verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
-            trace = self.start(task)
+            trace = self.start(task, self.schedule.limit)
         for path in trace.diverted:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
         return trace
@@ -147,10 +150,16 @@ class Runner:
 
         It is ended after `limit` seconds where the plan's own time limit is longer.
         """
+        trace = self._start(task, min(self.plan.timeout, limit))
+        if trace.failure is None or trace.failure.kind != "timeout" or limit >= self.plan.timeout:
+            return trace
+        why = f"it had not done its steps after {limit:.0f} s, far longer than any run before it"
+        return replace(trace, failure=Failure("timeout", why))
+
+    def _start(self, task: Task, timeout: float) -> Trace:
         plan = self.plan
-        timeout = min(plan.timeout, limit)
         if plan.launcher is not None and task.texts not in self._single:
-            trace = launch.run(task, plan.launcher, device=plan.device, timeout=timeout)
+            trace = torchrun.run(task, plan.launcher, device=plan.device, timeout=timeout)
             if trace.joined or trace.failure is not None:
                 return trace
             self._single.append(task.texts)
@@ -165,7 +174,7 @@ class Runner:
             )
         except ServerGoneError:
             self.start_alone()
-            return self.start(task, limit)
+            return self._start(task, timeout)
 
 
 def _setting_lines(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Final
 
-from torchlint.harness.tuningpace import Pace, Window
+from torchlint.harness.pace import Pace, Window
 
 __all__ = ["Rate", "Timed", "noise_of", "rate_of", "steady_rate"]
 

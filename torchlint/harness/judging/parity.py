@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from torchlint.finding import Safety
-from torchlint.harness.curves import SEEDS
-from torchlint.harness.doubt import Doubt
-from torchlint.harness.plan import ORIGINAL, Mode, Variant
-from torchlint.harness.promise import (
+from torchlint.harness.judging.curves import SEEDS
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.promise import (
     Comparison,
     compare,
     compare_aligned,
@@ -17,6 +17,7 @@ from torchlint.harness.promise import (
     compare_output,
     compare_seeds,
 )
+from torchlint.harness.plan import ORIGINAL, Mode, Variant
 from torchlint.harness.trace import Trace
 
 __all__ = ["Parity"]
@@ -24,14 +25,19 @@ __all__ = ["Parity"]
 Start = Callable[[Variant, Mode, int], Trace]
 """Runs a variant in a mode, with what is added to its seeds."""
 
+_SHARES: Final = "each process sees its own share of a batch, and batch norm takes that for all"
+
+Fits = Callable[[int], bool]
+"""Whether there is time for so many more runs."""
+
 
 class Parity:
     """The original's numbers, against which those of every variant are held."""
 
-    def __init__(self, start: Start, first: Trace, *, seeds: bool) -> None:
+    def __init__(self, start: Start, first: Trace, fits: Fits) -> None:
         self._start = start
         self._first = first
-        self._seeds = seeds
+        self._fits = fits
         self._again: Trace | None = None
         self._nudged: Trace | None = None
         self._aligned: tuple[Trace, Trace] | None = None
@@ -55,18 +61,35 @@ class Parity:
         """Compare the numbers of a fixed run, None where it failed."""
         if fixed.ending == "failed" or bool(fixed.taken) != bool(self._first.taken):
             return None
-        if not self._first.losses and not self._first.taken:
-            return compare_output(self._first, self.again, fixed)
-        comparison = compare(self._first, self.again, fixed, variant.safety)
+        comparison = self._as_is(fixed, variant.safety, self._first)
+        if comparison.word == "equal":
+            return comparison
+        if self._again is None and not self._fits(1):
+            return _open(comparison, "it is not what the original gives")
+        comparison = self._as_is(fixed, variant.safety, self.again)
+        if comparison.method == "output":
+            return comparison
         if variant.safety == Safety.CLOSE and comparison.kept is False and self._first.taken:
+            if self._nudged is None and not self._fits(1):
+                return _open(comparison, "it is not close to what the original gives")
             return compare_nudged(self._first, self.nudged, fixed) or comparison
         promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison
+        if not self._fits(1 if self._aligned else 3):
+            return _open(comparison, "as they are they do not tell")
         aligned = self._aligned_comparison(variant)
-        return (
-            aligned if isinstance(aligned, Comparison) else self._last(variant, comparison, aligned)
-        )
+        if isinstance(aligned, str):
+            return self._last(variant, comparison, aligned)
+        if aligned.kept is False and fixed.joined and not self._first.joined:
+            return self._last(variant, aligned, _SHARES)
+        return aligned
+
+    def _as_is(self, fixed: Trace, safety: Safety, again: Trace) -> Comparison:
+        """Compare the numbers as they are; `again` is what the original can promise."""
+        if not self._first.losses and not self._first.taken:
+            return compare_output(self._first, again, fixed)
+        return compare(self._first, again, fixed, safety)
 
     def _aligned_comparison(self, variant: Variant) -> Comparison | str:
         """Give both the original's weights, one list of batches and the same seeds."""
@@ -84,10 +107,15 @@ class Parity:
         """Run both with several seeds; only what promises no numbers can be judged by these."""
         if variant.safety != Safety.UNSAFE:
             return comparison
-        if not self._seeds:
-            return replace(comparison, kept=None, doubt=Doubt.numbers_open(why))
+        if not self._fits(SEEDS if self._curves else 2 * SEEDS):
+            why = f"on the original's weights and batches nothing could be compared ({why})"
+            return _open(comparison, why)
         shifts = range(1, SEEDS + 1)
         if self._curves is None:
             self._curves = [self._start(ORIGINAL, "numbers", shift) for shift in shifts]
         fixed = [self._start(variant, "numbers", shift) for shift in shifts]
         return replace(compare_seeds(self._curves, fixed), note=why)
+
+
+def _open(comparison: Comparison, why: str) -> Comparison:
+    return replace(comparison, kept=None, doubt=Doubt.numbers_open(why))

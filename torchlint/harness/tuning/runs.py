@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from types import TracebackType
@@ -13,14 +13,15 @@ from typing import Final
 
 import psutil
 
-from torchlint.harness import tree
+from torchlint.harness.pace import LoaderSeen, Pace
 from torchlint.harness.plan import BY_HAND, Plan, Task
-from torchlint.harness.runner import Runner
+from torchlint.harness.runs import tree
+from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError
+from torchlint.harness.stage import HANGS
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.tuningpace import LoaderSeen, Pace
-from torchlint.harness.tuningrate import Rate, Timed, noise_of, rate_of
-from torchlint.harness.tuningreport import Trial, Value
+from torchlint.harness.tuning.rate import Rate, Timed, noise_of, rate_of
+from torchlint.harness.tuning.report import Trial, Value
 
 __all__ = ["Edit", "Progress", "Runs", "Survey", "TuningPlan", "Values"]
 
@@ -37,8 +38,6 @@ _WINDOW: Final = (1.0, 5.0)
 """Seconds that a run is watched, at least and at most."""
 _BESIDE: Final = 2
 """Runs between two of the original."""
-_HANGS: Final = 5
-"""How many times the longest run so far another may take."""
 _PREFETCH: Final = 2
 """What torch takes where there are workers and nothing is said."""
 
@@ -263,11 +262,11 @@ class Runs:
             texts=texts,
             leader=surveyed.trace.leader if surveyed else self._leader,
         )
-        limit = _HANGS * max(self._walls) if self._walls else math.inf
+        limit = HANGS * max(self._walls) if self._walls else math.inf
         started = time.monotonic()
         trace = self._runner.start(task, limit)
-        if trace.failure is not None and trace.failure.kind == "timeout" and limit < plan.timeout:
-            return replace(trace, failure=_hanging(limit, max(self._walls)))
+        if trace.failure is not None and trace.failure.kind == "timeout":
+            return trace
         self._walls.append(time.monotonic() - started)
         return trace
 
@@ -280,14 +279,6 @@ class Runs:
         step = fmean(survey.pace.after(_SETTLE).seconds)
         affordable = int(2 * self._window / step)
         return _SETTLE + min(workers * ahead, max(_SETTLE, affordable), survey.loader.passes or 999)
-
-
-def _hanging(limit: float, longest: float) -> Failure:
-    return Failure(
-        "timeout",
-        f"it had not done its steps after {limit:.0f} s, {_HANGS} times as long as any run before "
-        f"it ({longest:.1f} s)",
-    )
 
 
 def _surveyed(trace: Trace) -> Survey:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from torchlint.harness.anatomy import Step
-from torchlint.harness.doubt import Doubt
+from torchlint.harness.judging.anatomy import Step
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.plan import Launcher, Variant
-from torchlint.harness.promise import Comparison
-from torchlint.harness.statistics import Interval, Speedup
 from torchlint.harness.trace import SyncSite
 
 __all__ = [

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from torchlint.harness import process
-from torchlint.harness.launchmerge import first_failure, merged
-from torchlint.harness.launchrank import JOINED, PID, rank_folder
+from torchlint.harness.child.rank import JOINED, PID, rank_folder
 from torchlint.harness.plan import Launcher, Task
+from torchlint.harness.runs import process
+from torchlint.harness.runs.merge import first_failure, merged
 from torchlint.harness.trace import Failure, Trace
 
 __all__ = ["run"]
@@ -25,7 +25,7 @@ _AGENT: Final = (
     sys.executable,
     "-c",
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
-    "from torchlint.harness.launchagent import agent; agent(sys.argv[1:])",
+    "from torchlint.harness.child.agent import agent; agent(sys.argv[1:])",
 )
 _DIED: Final = (
     re.compile(r"exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)"),

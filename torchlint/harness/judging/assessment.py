@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from torchlint.harness.anatomy import usual_step
-from torchlint.harness.doubt import Doubt
-from torchlint.harness.plan import Variant
-from torchlint.harness.promise import Comparison
-from torchlint.harness.statistics import Interval, share, speedup, step_time
-from torchlint.harness.trace import Failure, SyncSite, Trace
-from torchlint.harness.verdict import (
+from torchlint.harness.judging.anatomy import usual_step
+from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.statistics import Interval, share, speedup, step_time
+from torchlint.harness.judging.verdict import (
     Change,
     Curves,
     Outcome,
@@ -22,6 +20,8 @@ from torchlint.harness.verdict import (
     judge_speed,
     speed_doubt,
 )
+from torchlint.harness.plan import Variant
+from torchlint.harness.trace import Failure, SyncSite, Trace
 
 __all__ = ["Evidence", "assess", "durations", "place"]
 
@@ -81,11 +81,16 @@ def assess(
         doubts.append(doubt)
     elif comparison.kept is False:
         verdict = Verdict.DIFFERENT
-    elif noise is None or not after.rounds:
+    elif not after.rounds:
         verdict = Verdict.UNSURE
+        doubts.append(Doubt.not_timed())
     elif after.broken is not None:
         verdict = Verdict.UNSURE
         doubts.append(Doubt.run_failed(after.broken.message + place(after.broken)))
+    elif noise is None:
+        gain = speedup(durations(before.rounds), durations(after.rounds))
+        verdict = Verdict.UNSURE
+        doubts.append(Doubt.timed_once())
     else:
         gain = speedup(durations(before.rounds), durations(after.rounds))
         verdict = judge_speed(gain, noise)

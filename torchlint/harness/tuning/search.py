@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from torchlint.harness.tuningrate import Rate
+from torchlint.harness.tuning.rate import Rate
 
 __all__ = ["TOLERANCE", "as_good", "cheaper", "doubling", "knee_of", "next_between", "undecided"]
 

@@ -6,8 +6,8 @@ import sys
 from functools import partial
 from typing import Any, Final
 
-from torchlint.harness.overlay import after_import
-from torchlint.harness.shadow import Shadow
+from torchlint.harness.child.overlay import after_import
+from torchlint.harness.child.shadow import Shadow
 
 __all__ = ["divert_loggers"]
 

@@ -17,14 +17,14 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from torchlint.harness.child.probes import Probe, synchronise
+from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.plan import Task
-from torchlint.harness.probes import Probe, synchronise
-from torchlint.harness.tuningpace import LoaderSeen, Place
 
 __all__ = ["Pacer"]
 
 _TORCH: Final = str(Path(torch.__file__).parent) + os.sep
-_OURS: Final = str(Path(__file__).parents[1]) + os.sep
+_OURS: Final = str(Path(__file__).parents[2]) + os.sep
 _INSTALLED: Final = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
 )
@@ -67,7 +67,7 @@ class Pacer(Probe):
     """Times each step and counts its samples, until the window is long enough."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
-        from torchlint.harness.tuningcost import Cost
+        from torchlint.harness.child.cost import Cost
 
         super().__init__(task, finish)
         self._root = os.path.realpath(task.root) + os.sep

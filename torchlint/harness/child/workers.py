@@ -10,8 +10,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from torchlint.harness.overlay import Overlay
-from torchlint.harness.shadow import Shadow
+from torchlint.harness.child.overlay import Overlay
+from torchlint.harness.child.shadow import Shadow
 
 __all__ = ["Luggage", "hand_on"]
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from torchlint.harness.tuningrate import Rate
-from torchlint.harness.tuningreport import Knob, Searched, Trial, TuningReport, Value
-from torchlint.harness.tuningruns import Edit, Runs
-from torchlint.harness.tuningsearch import (
+from torchlint.harness.tuning.rate import Rate
+from torchlint.harness.tuning.report import Knob, Searched, Trial, TuningReport, Value
+from torchlint.harness.tuning.runs import Edit, Runs
+from torchlint.harness.tuning.search import (
     TOLERANCE,
     as_good,
     cheaper,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchlint.harness.verdict import Outcome, Report, Verdict
+from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 
 __all__ = ["candidates", "kept_together", "together"]
 

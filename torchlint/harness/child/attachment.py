@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import torch
 
-from torchlint.harness.alignment import Aligned
-from torchlint.harness.overlay import after_import
+from torchlint.harness.child.alignment import Aligned
+from torchlint.harness.child.overlay import after_import
+from torchlint.harness.child.pacer import Pacer
+from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers, Probe, Timer
+from torchlint.harness.child.shadow import Shadow
+from torchlint.harness.child.syncs import Syncs
+from torchlint.harness.child.timeline import Anatomy
 from torchlint.harness.plan import Mode, Task
-from torchlint.harness.probes import LOAD, SAVE, Nudged, Numbers, Probe, Syncs, Timer
-from torchlint.harness.shadow import Shadow
-from torchlint.harness.timeline import Anatomy
-from torchlint.harness.tuningprobe import Pacer
 
 __all__ = ["attach"]
 

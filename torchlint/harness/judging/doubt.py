@@ -70,9 +70,21 @@ class Doubt:
     def numbers_open(cls, why: str) -> Doubt:
         """Say that --quick has no time for the comparison that is left."""
         return cls(
-            "numbers-open",
-            f"on the original's weights and batches nothing could be compared ({why}), and --quick "
-            "does not run several seeds: run without it",
+            "numbers-open", f"{why}, and --quick has no time to find out more: run without it"
+        )
+
+    @classmethod
+    def not_timed(cls) -> Doubt:
+        """Say that --quick had no time to time it."""
+        return cls("not-timed", "its numbers took all the time of --quick: run without it")
+
+    @classmethod
+    def timed_once(cls) -> Doubt:
+        """Say that one run of each was timed, which does not show how far the machine is even."""
+        return cls(
+            "timed-once",
+            "--quick had time to time one run of each, and what the machine does by itself does "
+            "not show in that: run without it",
         )
 
     @classmethod

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.harness.overlay import after_import
+from torchlint.harness.child.overlay import after_import
 from torchlint.harness.plan import Task
 
 __all__ = ["JOINED", "PID", "as_rank", "exit_code", "rank_folder"]

@@ -15,8 +15,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from torchlint.harness.child.probes import Probe, synchronise
 from torchlint.harness.plan import Task
-from torchlint.harness.probes import Probe, synchronise
 from torchlint.harness.trace import Phase, PhaseName
 
 __all__ = ["Anatomy", "Timeline"]

@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from torchlint.harness.forkserver import ForkServer
 from torchlint.harness.plan import Task
+from torchlint.harness.runs.forkserver import ForkServer
+from torchlint.harness.runs.standardinput import standard_input
 from torchlint.harness.trace import Failure, Trace
 
 __all__ = [
@@ -35,7 +36,7 @@ COMMAND: Final = (
     sys.executable,
     "-c",
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
-    "from torchlint.harness.child import main; main(sys.argv[1])",
+    "from torchlint.harness.child.run import main; main(sys.argv[1])",
 )
 """What starts a run, the file of its task behind it.
 
@@ -138,7 +139,7 @@ def start(
     with errors.open("wb") as error_file, output.open("wb") as output_file:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=standard_input(),
             stdout=sys.stderr if verbose else output_file,
             stderr=sys.stderr if verbose else error_file,
             env=variables,

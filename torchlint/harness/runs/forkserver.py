@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from torchlint.harness.child import end_with_parent, main
+from torchlint.harness.child.run import end_with_parent, main
+from torchlint.harness.runs.standardinput import standard_input
 
 __all__ = ["ForkServer", "Forked", "ServerGoneError", "serve"]
 
 _SERVE: Final = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
-    "from torchlint.harness.forkserver import serve; serve(sys.argv[1:])"
+    "from torchlint.harness.runs.forkserver import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 )
 
 
@@ -60,9 +61,11 @@ class ForkServer:
     def __init__(
         self, modules: Sequence[str], environment: Mapping[str, str], verbose: bool
     ) -> None:
+        inherited = standard_input()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, *modules],
+            [sys.executable, "-c", _SERVE, str(inherited), *modules],
             stdin=subprocess.PIPE,
+            pass_fds=(inherited,),
             stdout=subprocess.PIPE,
             stderr=None if verbose else subprocess.DEVNULL,
             env=environment,
@@ -95,14 +98,17 @@ class ForkServer:
             pipe.close()
 
 
-def serve(modules: Sequence[str]) -> None:
+def serve(inherited: int, modules: Sequence[str]) -> None:
     """Import the modules, then fork a run for each request, until there are no more.
+
+    Runs get the file `inherited` as their standard input.
 
     A process with other threads in it cannot be forked safely: then nothing is served.
     """
     end_with_parent()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(inherited, 0)
+    os.close(inherited)
     os.dup2(2, 1)
     for module in modules:
         importlib.import_module(module)

@@ -1,0 +1,196 @@
+"""Where the host waits for a tensor's value: counted by line in a run that is not timed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from torchlint.harness.child.probes import Probe, device_of
+from torchlint.harness.plan import Task
+from torchlint.harness.trace import SyncSite
+
+__all__ = ["Syncs"]
+
+_SYNC_OPS: Final = frozenset(
+    {
+        "aten::_local_scalar_dense",
+        "aten::nonzero",
+        "aten::_unique2",
+        "aten::masked_select",
+        "aten::equal",
+    }
+)
+_SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
+_TORCH: Final = os.path.dirname(torch.__file__) + os.sep
+_BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH)), "numpy", ""))
+"""Code that stands between a line of the user's and the wait that it causes."""
+_MARK: Final = "_torchlint_sent"
+_HOST_WORK: Final = (
+    os.path.join(_TORCH, "optim", ""),
+    os.path.join(_TORCH, "utils", "data", ""),
+)
+
+
+class Syncs(Probe):
+    """Counts the places where the host asks for a tensor's value; never timed."""
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._hits: Counter[tuple[str, int, str, str]] = Counter()
+        calls = _CallCounter(self._hit)
+        calls.__enter__()
+        _OpCounter(self._hit, calls).__enter__()
+        self._watched = Counter[tuple[str, int]]()
+        if torch.cuda.is_available():
+            self._watch_device()
+
+    def at_step(self) -> bool:
+        """Start to count after the warm-up; say whether enough steps were counted."""
+        if self.taken == self.task.warmup:
+            self._hits.clear()
+            self._watched.clear()
+        return self.taken >= self.task.warmup + self.task.steps
+
+    def close(self) -> dict[str, Any]:
+        """Give the lines that waited, with the device's own count where it has one."""
+        device = device_of(self._first)
+        sites = Counter[tuple[str, int, str]]()
+        for (file, line, call, where), count in self._hits.items():
+            if where == device:
+                sites[file, line, call] += count
+        for (file, line), count in self._watched.items():
+            if not any(site[:2] == (file, line) for site in sites):
+                sites[file, line, "synchronising CUDA call"] += count
+        return {
+            "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
+            "sync_steps": max(0, self.taken - self.task.warmup),
+        }
+
+    def _hit(self, call: str, tensor: torch.Tensor) -> None:
+        if tensor.device.type == "cpu" and not _is_sent(tensor):
+            return
+        frame = sys._getframe(2)
+        while frame.f_back is not None and (
+            frame.f_code.co_filename.startswith(_BETWEEN) or frame.f_code.co_filename == __file__
+        ):
+            if frame.f_code.co_filename.startswith(_HOST_WORK):
+                return
+            frame = frame.f_back
+        self._hits[frame.f_code.co_filename, frame.f_lineno, call, tensor.device.type] += 1
+
+    def _watch_device(self) -> None:
+        """Let CUDA itself say where the host waits: it warns, and the warnings are counted."""
+        torch.cuda.set_sync_debug_mode("warn")
+        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
+        show = warnings.showwarning
+
+        def counted(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+            if "synchronizing CUDA operation" in str(message):
+                self._watched[filename, lineno] += 1
+            else:
+                show(message, category, filename, lineno, *rest)
+
+        setattr(warnings, "showwarning", counted)  # noqa: B010 - a function is replaced
+
+
+class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
+    """Counts the calls that bring a tensor to the host without an operator that shows it."""
+
+    def __init__(self, hit: Callable[[str, torch.Tensor], None]) -> None:
+        super().__init__()
+        self._hit = hit
+        self._last: torch.Tensor | None = None
+        self.inside = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name not in _SYNC_CALLS or self.inside or not _brings_home(name, args, kwargs):
+            result = func(*args, **kwargs)
+            return _sent(result) if _names_device(name, args, kwargs) else result
+        tensor = args[0]
+        if tensor is not self._last:
+            self._hit(f".{name}()" if name != "__repr__" else "print", tensor)
+        self.inside = True
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.inside = False
+        self._last = result if isinstance(result, torch.Tensor) else None
+        return result
+
+
+def _is_sent(value: Any) -> bool:
+    """Whether a tensor on the host would be on the device of a script that has another.
+
+    It would where it comes of parameters, or of a tensor for which the script names a device.
+    """
+    return isinstance(value, torch.Tensor) and (value.requires_grad or hasattr(value, _MARK))
+
+
+def _sent(result: Any) -> Any:
+    """Note that a script with another device has this on it."""
+    for tensor in tree_leaves(result):
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+            setattr(tensor, _MARK, True)
+    return result
+
+
+def _names_device(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call says on which device its result is to be."""
+    if name == "to" and len(args) > 1:
+        return isinstance(args[1], str | torch.device)
+    return name == "cuda" or kwargs.get("device") is not None
+
+
+class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the operators whose result the host has to wait for."""
+
+    def __init__(self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter) -> None:
+        super().__init__()
+        self._hit = hit
+        self._calls = calls
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
+            self._hit(_SPOKEN.get(name, name.partition("::")[2]), args[0])
+        result = func(*args, **(kwargs or {}))
+        return _sent(result) if any(map(_is_sent, tree_leaves(args))) else result
+
+
+_SPOKEN: Final = {
+    "aten::_local_scalar_dense": ".item()",
+    "aten::_unique2": "unique",
+    "aten::index": "indexing with a mask",
+}
+
+
+def _is_masked(name: str, args: Any) -> bool:
+    """Whether an operator indexes with a mask: its result has a size that only the device knows."""
+    return name == "aten::index" and any(
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    )
+
+
+def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call on a tensor brings its values to the host.
+
+    `x.to(device)` on a CPU is how scripts for any device feed their network: no way home.
+    """
+    if not args or not isinstance(args[0], torch.Tensor):
+        return False
+    if name != "to":
+        return True
+    if args[0].device.type == "cpu":
+        return False
+    target = kwargs.get("device", args[1] if len(args) > 1 else None)
+    return isinstance(target, str | torch.device) and torch.device(target).type == "cpu"

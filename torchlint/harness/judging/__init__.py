@@ -1,0 +1,1 @@
+"""What runs add up to: the numbers compared, the times weighed."""
