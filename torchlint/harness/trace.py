@@ -84,7 +84,7 @@ class Trace:
     joined: bool = False
     """Whether several ranks made a process group."""
     pace: dict[str, Any] | None = None
-    """Loaders and samples, where a run was for the pace; `tuningpace.Pace` reads it."""
+    """Loaders and samples, where a run was for the pace; `harness.pace.Pace` reads it."""
     modules: tuple[str, ...] = ()
     """Files of the project that the run imported, the script first."""
     warnings: tuple[str, ...] = ()
