@@ -144,6 +144,13 @@ def test_a_folder_of_no_script_is_refused(quick: Shell, tmp_path: Path) -> None:
             ("--launcher", "torchrun", "--nproc-per-node", "2", "--nnodes", "2"),
             "several hosts have to meet: --rdzv-endpoint HOST:PORT",
         ),
+        (
+            (
+                *("--launcher", "torchrun", "--nproc-per-node", "2", "--nnodes", "2"),
+                *("--rdzv-endpoint", "localhost:1", "--quick"),
+            ),
+            "run without it on several",
+        ),
     ],
 )
 def test_a_launch_that_lacks_something_says_what(

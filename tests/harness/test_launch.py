@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.scripts import write
+from harness.scripts import PLAIN, write
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.parity import Parity
-from torchlint.harness.plan import ORIGINAL, Launcher, Plan, Task, Variant
+from torchlint.harness.plan import ORIGINAL, Launcher, Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun
 from torchlint.harness.runs.merge import first_failure
 from torchlint.harness.runs.runner import Runner
+from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.trace import Failure, Trace
 
 TWO = Launcher(2)
@@ -178,19 +179,38 @@ def test_several_hosts_meet_at_an_endpoint_under_the_name_of_the_run() -> None:
     assert "--standalone" in TWO.arguments("run-3")
 
 
-def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> None:
-    script = write(tmp_path, RANKS)
+def two_hosts() -> Launcher:
+    """Give how each of two hosts that are this machine launches."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        host = Launcher(1, 2, f"localhost:{free.getsockname()[1]}")
+        return Launcher(1, 2, f"localhost:{free.getsockname()[1]}")
 
-    def on_host(name: str) -> Trace:
+
+def test_a_script_that_makes_no_group_is_not_for_several_hosts(tmp_path: Path) -> None:
+    plan = Plan(write(tmp_path, PLAIN), steps=6, warmup=2, device="cpu", launcher=two_hosts())
+
+    def told(_: int) -> str:
+        with Session(plan) as session, pytest.raises(ScriptError) as error:
+            session.survey()
+        return error.value.failure.message
+
+    with ThreadPoolExecutor(2) as hosts:
+        first, second = hosts.map(told, range(2))
+    assert first == second
+    assert first.endswith("verify it without --nnodes")
+
+
+def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> None:
+    script = write(tmp_path, RANKS)
+    host = two_hosts()
+
+    def on_host(name: str, mode: Mode) -> Trace:
         task = Task(
             script=str(script),
             args=(),
             root=str(tmp_path),
-            folder=str(tmp_path / name / "run-1"),
-            mode="numbers",
+            folder=str(tmp_path / name / mode),
+            mode=mode,
             steps=6,
             warmup=2,
             seed=0,
@@ -199,13 +219,22 @@ def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> No
         )
         return torchrun.run(task, host, device="cpu", timeout=120)
 
-    with ThreadPoolExecutor(2) as hosts:
-        traces = list(hosts.map(on_host, ["first", "second"]))
-    assert [trace.failure for trace in traces] == [None, None]
-    assert all(trace.joined and trace.taken == 8 for trace in traces)
-    # The weights are one: where a loss is of the samples 1 and another of 2, both fall as one.
-    losses = sorted((trace.losses for trace in traces), key=lambda each: abs(each[0]))
-    assert [2 * loss for loss in losses[0]] == pytest.approx(list(losses[1]), rel=1e-6)
-    # Each host keeps the parameters of its own first rank, and compares them.
-    counts = [trace.parameters.count for trace in traces if trace.parameters]
-    assert counts == [1, 1]
+    def on_both(mode: Mode) -> tuple[Trace, Trace]:
+        with ThreadPoolExecutor(2) as hosts:
+            first, second = hosts.map(on_host, ["first", "second"], [mode] * 2)
+        assert (first.failure, first.joined, first.taken) == (None, True, 8)
+        return first, second
+
+    first, second = on_both("time")
+    # Rank 1 sleeps in each step, on one of them: both know, and decide alike.
+    assert first == second
+    assert len(first.rank_times) == 2
+    assert sum(first.durations) / 6 == pytest.approx(max(first.rank_times))
+    first, second = on_both("numbers")
+    # Their samples are 1 and 2, and a loss is that of both.
+    assert first.losses == second.losses
+    assert first.losses[1] == pytest.approx(first.losses[0] - 0.1 * 1.5**2)
+    # Each keeps the parameters of the first rank that it sees, and compares them.
+    assert first.parameters == second.parameters
+    assert first.parameters is not None
+    assert first.parameters.count == 1

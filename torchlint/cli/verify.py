@@ -100,6 +100,11 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         )
     if options["html"] is not None:
         require_page(options["html"], script)
+    if options["quick"] and options["nnodes"] > 1:
+        raise click.UsageError(
+            "--quick measures what one host has time for, and others would decide otherwise: "
+            "run without it on several"
+        )
     plan = Plan(
         script=script,
         args=args,

@@ -40,6 +40,9 @@ _TRAINS_ELSEWHERE: Final = (
     "no torch optimizer took a step in it, but it starts processes of its own: "
     "verify the script that trains"
 )
+_ONE_HOST: Final = (
+    "its processes make no group, so each host would run it by itself: verify it without --nnodes"
+)
 _OTHER_DEVICE: Final = "it was to train on {}, and it trained on {}: say so in its arguments"
 
 
@@ -151,6 +154,9 @@ class Session:
             raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE))
         if not self._runner.schedule.fits(numbers=1):
             raise ScriptError(Failure("timeout", _TOO_SLOW))
+        launcher = self._plan.launcher
+        if launcher is not None and launcher.nnodes > 1 and not trace.joined:
+            raise ScriptError(Failure("idle", _ONE_HOST))
         return trace
 
     def _measure(self, original: Evidence, variants: Sequence[Variant]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from torchlint.harness.child.hosts import TOLD, tell_hosts
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.plan import Task
 
@@ -80,10 +81,12 @@ def exit_code(task: Task, failed: bool) -> int:
     if failed:
         return 1
     ranks = int(os.environ["LOCAL_WORLD_SIZE"])
-    traces = [
-        rank_folder(Path(task.folder).parent, rank) / task.trace.name for rank in range(ranks)
-    ]
+    own = Path(task.folder)
+    traces = [rank_folder(own.parent, rank) / task.trace.name for rank in range(ranks)]
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end and not all(trace.exists() for trace in traces):
         time.sleep(0.01)
+    several = int(os.environ["GROUP_WORLD_SIZE"]) > 1 and os.environ["LOCAL_RANK"] == "0"
+    if several and (own / JOINED).exists() and all(trace.exists() for trace in traces):
+        tell_hosts(own / TOLD, traces)
     return 0

@@ -9,10 +9,12 @@ import os
 import re
 import signal
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from torchlint.harness.child.hosts import TOLD
 from torchlint.harness.child.rank import JOINED, PID, rank_folder
 from torchlint.harness.plan import Launcher, Task
 from torchlint.harness.runs import process
@@ -33,16 +35,63 @@ _DIED: Final = (
 )
 """How torchrun tells of the first rank that it saw end, and of all in its summary."""
 
+_SILENT: Final = "the other hosts did not tell what their ranks saw"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """The ranks of this host in one run, by what they leave in their folders."""
+
+    folders: tuple[Path, ...]
+    traces: tuple[Path, ...]
+    alone: bool
+    """Whether there is no other host."""
+
+    @classmethod
+    def of(cls, task: Task, launcher: Launcher) -> _Ranks:
+        """Give those that torchrun will start."""
+        count = launcher.nproc_per_node
+        folders = tuple(rank_folder(Path(task.folder), rank) for rank in range(count))
+        traces = tuple(folder / task.trace.name for folder in folders)
+        return cls(folders, traces, launcher.nnodes == 1)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the script made a process group."""
+        return any((folder / JOINED).exists() for folder in self.folders)
+
+    @property
+    def everyone(self) -> Path:
+        """The file with the traces of the ranks of all hosts, which those of one group send."""
+        return self.folders[0] / TOLD
+
+    @property
+    def told(self) -> bool:
+        """Whether all was said that is to be said."""
+        heard = self.alone or not self.joined or self.everyone.exists()
+        return heard and all(trace.exists() for trace in self.traces)
+
+    def end(self) -> None:
+        """End the session of each: its loader workers belong to it."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError, ValueError):
+                os.killpg(int((folder / PID).read_text(encoding="utf-8")), signal.SIGKILL)
+
+    def read(self) -> dict[int, Trace]:
+        """Give the traces that are there, by rank."""
+        return {at: _read(trace) for at, trace in enumerate(self.traces) if trace.exists()}
+
 
 def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace:
     """Run the script once under torchrun; the trace says `joined` where its ranks found together.
 
-    Ranks have sessions of their own, so each is ended by itself, with all that it started.
+    It is that of all ranks of all hosts. Those of this one have sessions of their own, so each is
+    ended by itself, with all that it started.
     """
     folder = Path(task.folder)
     order = process.write_order(replace(task, launched=True))
     errors = folder / "stderr"
-    ranks = [rank_folder(folder, rank) for rank in range(launcher.nproc_per_node)]
+    ranks = _Ranks.of(task, launcher)
     command = [*_AGENT, *launcher.arguments(folder.name), "--no-python", *process.COMMAND]
     agent = process.start(
         [*command, str(order)],
@@ -51,33 +100,37 @@ def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace
         process.environment(device, folder),
         task.verbose,
     )
-    traces = [rank / task.trace.name for rank in ranks]
-
-    def told() -> bool:
-        return all(trace.exists() for trace in traces)
-
     try:
-        in_time = process.wait(agent, told, timeout)
+        in_time = process.wait(agent, lambda: ranks.told, timeout)
     finally:
         process.end(agent)
-        for rank in ranks:
-            _end(rank / PID)
+        ranks.end()
     if not in_time:
         return Trace("failed", process.why_no_trace(0, False, timeout, errors))
-    found = {at: _read(trace) for at, trace in enumerate(traces) if trace.exists()}
+    found = ranks.read()
     failures = [
-        (at, traces[at].stat().st_mtime, trace.failure)
+        (at, ranks.traces[at].stat().st_mtime, trace.failure)
         for at, trace in found.items()
         if trace.failure is not None
     ]
-    if len(found) < len(ranks):
-        failures += _deaths(errors, ranks, set(found))
+    whole = len(found) == launcher.nproc_per_node
+    if not whole:
+        failures += _deaths(errors, ranks.folders, set(found))
     if failures:
-        return Trace("failed", first_failure(failures, len(ranks)))
-    if len(found) < len(ranks):
+        return Trace("failed", first_failure(failures, launcher.nproc_per_node))
+    if not whole:
         return Trace("failed", process.why_no_trace(agent.returncode or 0, True, timeout, errors))
-    joined = any((rank / JOINED).exists() for rank in ranks)
-    return replace(merged([found[at] for at in range(len(ranks))]), joined=joined)
+    return _of_all_hosts(ranks, list(found.values()))
+
+
+def _of_all_hosts(ranks: _Ranks, own: list[Trace]) -> Trace:
+    """Give one trace for the ranks of this host, and those of all others in the group."""
+    if ranks.alone or not ranks.joined:
+        return replace(merged(own), joined=ranks.joined)
+    if not ranks.everyone.exists():
+        return Trace("failed", Failure("crash", _SILENT))
+    told = json.loads(ranks.everyone.read_text(encoding="utf-8"))
+    return replace(merged([Trace.from_json(trace) for trace in told]), joined=True)
 
 
 def _read(trace: Path) -> Trace:
@@ -87,7 +140,9 @@ def _read(trace: Path) -> Trace:
     return replace(process.with_exit_message(read, trace.with_name("stderr")), output=printed)
 
 
-def _deaths(errors: Path, ranks: list[Path], told: set[int]) -> list[tuple[int, float, Failure]]:
+def _deaths(
+    errors: Path, ranks: Sequence[Path], told: set[int]
+) -> list[tuple[int, float, Failure]]:
     """Give the ranks that died without a word, as torchrun saw it."""
     said = errors.read_text(encoding="utf-8", errors="replace")
     found = []
@@ -97,9 +152,3 @@ def _deaths(errors: Path, ranks: list[Path], told: set[int]) -> list[tuple[int, 
             why = process.why_no_trace(code, True, 0, ranks[rank] / "stderr")
             found.append((rank, 0.0, why))
     return found
-
-
-def _end(file: Path) -> None:
-    """End the session of a rank: its loader workers belong to it."""
-    with contextlib.suppress(OSError, ValueError):
-        os.killpg(int(file.read_text(encoding="utf-8")), signal.SIGKILL)

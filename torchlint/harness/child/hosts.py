@@ -1,0 +1,49 @@
+"""What the hosts of a launched run tell each other when it ends: what their ranks saw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+__all__ = ["TOLD", "tell_hosts"]
+
+TOLD: Final = "ranks.json"
+"""The file of a host's first rank with the traces of the ranks of all hosts, in their order."""
+
+_PATIENCE: Final = timedelta(seconds=60)
+"""How long a host waits for what the others have to say."""
+
+
+def tell_hosts(file: Path, traces: Sequence[Path]) -> None:
+    """Send the traces of this host's ranks to all others, and write those of all of them.
+
+    The store is that of torchrun, which is there until the last host is done. Raises what torch
+    raises where a host does not answer.
+    """
+    from torch.distributed import TCPStore
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = TCPStore(address, port, is_master=False, timeout=_PATIENCE)
+    own = [_seen(trace) for trace in traces]
+    store.set(_key(int(os.environ["GROUP_RANK"])), json.dumps(own))
+    hosts = range(int(os.environ["GROUP_WORLD_SIZE"]))
+    everyone = [trace for host in hosts for trace in json.loads(store.get(_key(host)))]
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(everyone), encoding="utf-8")
+    draft.rename(file)
+
+
+def _key(host: int) -> str:
+    return f"torchlint-host-{host}"
+
+
+def _seen(trace: Path) -> dict[str, object]:
+    """Give the trace of a rank, with a digest of what it printed."""
+    output = trace.with_name("stdout")
+    printed = hashlib.sha256(output.read_bytes()).hexdigest() if output.exists() else ""
+    return {**json.loads(trace.read_text(encoding="utf-8")), "output": printed}
