@@ -85,8 +85,12 @@ def test_ranks_that_look_only_for_so_long_end_with_the_same_step(tmp_path: Path)
     assert 4 < trace.taken < 900
 
 
-def test_the_slowest_rank_counts(tmp_path: Path) -> None:
+def test_the_slowest_rank_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     trace = launched(tmp_path, RANKS)
+    assert list(temporary.glob("torchelastic_*")) == []
     assert trace.failure is None
     assert (trace.ending, trace.taken, trace.joined) == ("full", 8, True)
     assert len(trace.rank_times) == 2

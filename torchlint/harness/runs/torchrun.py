@@ -92,9 +92,9 @@ def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace
     order = process.write_order(replace(task, launched=True))
     errors = folder / "stderr"
     ranks = _Ranks.of(task, launcher)
-    command = [*_AGENT, *launcher.arguments(folder.name), "--no-python", *process.COMMAND]
+    command = [*_AGENT, *launcher.arguments(folder.name), "--log-dir", str(folder / "torchrun")]
     agent = process.start(
-        [*command, str(order)],
+        [*command, "--no-python", *process.COMMAND, str(order)],
         folder / "stdout",
         errors,
         process.environment(device, folder),
