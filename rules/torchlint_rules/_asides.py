@@ -57,9 +57,9 @@ def _looks_now_and_then(script: Script) -> Iterator[cst.Call]:
 
 def _looks_in_eval(script: Script) -> Iterator[cst.Call]:
     """Yield the forward calls of a training loop behind its own `eval()`, on all data at once."""
-    switches = list(script.method_calls("eval"))
-    for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH) if switches else ():
-        if not any(next(script.loops_around(each), None) is loop for each in switches):
+    switched = {id(next(script.loops_around(it), None)) for it in script.method_calls("eval")}
+    for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH) if switched else ():
+        if id(loop) not in switched:
             continue
         for call in script.within(loop.node.body, cst.Call):
             if next(script.loops_around(call), None) is not loop or script.is_cut_off(call):
