@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -147,8 +146,11 @@ def _runs(number: int) -> bool:
 def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "fixtures" / "rules" / "tl701_data_parallel"
     script = write(tmp_path, (folder / "slow.py").read_text(encoding="utf-8"))
-    texts: Mapping[str, str] = {str(script): (folder / "fast.py").read_text(encoding="utf-8")}
-    variant = Variant("rule", ("TL701",), Safety.UNSAFE, texts)
+    fast = (folder / "fast.py").read_text(encoding="utf-8")
+    variant = Variant("rule", ("TL701",), Safety.UNSAFE, {str(script): fast})
+    wrapped = "model = DistributedDataParallel(model, device_ids=[LOCAL_RANK] if on_gpu else None)"
+    assert wrapped in fast
+    bare = replace(variant, texts={str(script): fast.replace(wrapped, "pass")})
     plan = Plan(script, ("--epochs", "1"), steps=8, warmup=1, device="cpu", launcher=TWO)
     runner = Runner(plan, None)
     first = runner.run(ORIGINAL, "numbers")
@@ -159,11 +161,14 @@ def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: 
     )
     fixed = runner.run(variant, "numbers")
     comparison = parity.compare(variant, fixed)
+    wrong = parity.compare(bare, runner.run(bare, "numbers"))
     runner.close()
     assert (first.joined, fixed.joined) == (False, True)
     assert comparison is not None
     assert (comparison.method, comparison.word, comparison.kept) == ("aligned", "close", True)
     assert comparison.losses == 9
+    assert wrong is not None
+    assert (wrong.method, wrong.word, wrong.kept) == ("ranks", "different", False)
 
 
 def test_a_failure_that_follows_from_another_is_not_the_one_told() -> None:

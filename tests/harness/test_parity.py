@@ -16,6 +16,7 @@ from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
+from torchlint.harness.runs.merge import merged
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.trace import ParameterMatch, Trace
 
@@ -225,9 +226,9 @@ def test_an_unsafe_fix_is_compared_by_the_best_method_that_will_do(
     assert bool(comparison.note) == (method == "seeds")
 
 
-def seeds(*levels: float, fall: float = 0.0) -> list[Trace]:
-    """Runs of twelve steps, each with losses about a level of its own."""
-    steps = range(12)
+def seeds(*levels: float, fall: float = 0.02, passes: int = 1) -> list[Trace]:
+    """Runs of twelve steps, each with losses that fall from a level of its own."""
+    steps = [step for step in range(12) for _ in range(passes)]
     return [
         Trace(
             "full",
@@ -247,10 +248,19 @@ def seeds(*levels: float, fall: float = 0.0) -> list[Trace]:
         (seeds(1.0, 1.6, 0.4, 1.1), "not-compared"),
         (seeds(*[float("nan")] * 4), "different"),
         (seeds(1.001, 1.002, 0.999, 1.0, fall=0.05), "different"),
+        (seeds(1.001, 1.002, 0.999, 1.0, passes=2), "different"),
+        (seeds(1.015, 1.016, 1.013, 1.014), "not-compared"),
+        ([*seeds(1.001, 1.002, 0.999), Trace("failed")], "not-compared"),
     ],
 )
 def test_loss_curves_are_alike_within_the_scatter_of_seeds(after: list[Trace], word: str) -> None:
     assert compare_curves(seeds(1.0, 1.003, 0.998, 1.001), after) == word
+
+
+def test_curves_that_hardly_fall_tell_nothing() -> None:
+    before, after = seeds(1.0, 1.003, 0.998, 1.001, fall=1e-3), seeds(1.001, 1.002, 0.999, 1.0)
+    assert compare_curves(before, before) == "not-compared"
+    assert compare_curves(after, after) == "close"
 
 
 @pytest.mark.parametrize(("joined", "method"), [(True, "seeds"), (False, "aligned")])
@@ -272,6 +282,21 @@ def test_where_only_the_fixed_script_has_several_processes_its_curves_decide(
     assert comparison is not None
     assert (comparison.method, comparison.kept) == (method, joined)
     assert ("share of a batch" in comparison.note) is joined
+
+
+def test_processes_that_each_train_a_network_of_their_own_are_found_out() -> None:
+    (first,) = seeds(1.0)
+    apart = merged([replace(first, joined=True, weights=weights) for weights in ("a", "b")])
+    fix = Variant("rule", ("TL701",), Safety.UNSAFE, {"train.py": ""})
+
+    def compared(first: Trace) -> Comparison | None:
+        return Parity(lambda *rest: first, first, lambda runs: True).compare(fix, apart)
+
+    alone, together = compared(first), compared(replace(first, joined=True))
+    assert alone is not None
+    assert (alone.method, alone.word, alone.kept) == ("ranks", "different", False)
+    assert together is not None
+    assert together.word == "equal"
 
 
 def outcome(verdict: Verdict, *codes: str, kept: bool | None = True) -> Outcome:

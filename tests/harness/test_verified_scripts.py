@@ -26,14 +26,14 @@ TRAINING = """
         x = torch.randn(64, 4)
         loader = DataLoader(TensorDataset(x, x.sum(1)), batch_size=4, shuffle=True)
         first, second = nn.Linear(4, 8), nn.Linear(8, 1)
-        net = nn.ModuleList([first, nn.Dropout(0.5), second])
+        net = nn.ModuleList([first, nn.Dropout(0.5), second, nn.BatchNorm1d(8)])
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         net.train()
         for epoch in range(100):
             for x, y in loader:
                 optimizer.zero_grad()
                 hidden = first(x)
-                hidden = net[1](hidden)
+                hidden = net[1](net[3](hidden))
                 loss = (second(hidden).squeeze(1) - y.float()).pow(2).mean()
                 loss.backward()
                 optimizer.step()
@@ -96,7 +96,7 @@ def test_every_wrong_fix_of_a_pack_that_calls_itself_exact_is_found_out(tmp_path
     verdicts = {tuple(it["codes"]): (it["verdict"], it["decision"]) for it in report["variants"]}
     alone = [(code,) for code in codes]
     assert verdicts == dict.fromkeys([*alone, codes], ("DIFFERENT", "revert"))
-    assert len(WRONG) == len(codes) == 11
+    assert len(WRONG) == len(codes) == 12
     assert code == 1
     assert report["changed"] == []
     assert [path.name for path in project.iterdir()] == ["train.py"]

@@ -20,6 +20,7 @@ WRONG = {
         "loss.backward()",
         "loss.backward(gradient=torch.tensor(1.0001))",
     ),
+    "other statistics of batch norm": ("BatchNorm1d(8)", "BatchNorm1d(8, momentum=0.2)"),
     "a crash": ("y.float()", "y.afloat()"),
 }
 """What each does to a training script: the text that it takes, and what it makes of it."""

@@ -40,6 +40,8 @@ class ParameterMatch:
     equal: int
     distance: float
     """How far all of them together are from the reference, relative to its norm."""
+    buffers: bool = True
+    """Whether what the layers keep beside them is equal: statistics of batch norm, mostly."""
     updates: float | None = None
     """How far apart the first step moved both, relative to how far it moved the reference."""
 
@@ -83,6 +85,10 @@ class Trace:
     """Mean seconds of a step of each rank, where there are several."""
     joined: bool = False
     """Whether several ranks made a process group."""
+    weights: str = ""
+    """A digest of a rank's final parameters."""
+    diverged: bool = False
+    """Whether ranks ended with parameters of their own."""
     pace: dict[str, Any] | None = None
     """Loaders and samples, where a run was for the pace; `harness.pace.Pace` reads it."""
     modules: tuple[str, ...] = ()

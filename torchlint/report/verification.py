@@ -297,6 +297,8 @@ def _numbers(outcome: Outcome) -> str:
     if comparison.method == "output":
         same = "the same" if comparison.word == "equal" else "something else"
         return f"prints {same} (there are no losses to compare)"
+    if comparison.method == "ranks":
+        return "its processes end with weights of their own: they do not share their gradients"
     if comparison.word == "not-compared":
         return "not compared" if comparison.doubt else "not compared: other parameters"
     if comparison.method == "seeds":
@@ -307,7 +309,8 @@ def _numbers(outcome: Outcome) -> str:
         )
     how = _METHODS[comparison.method]
     seen = f"{comparison.losses} losses, {comparison.parameters} parameters{how}"
-    since = "" if comparison.differs_at is None else f", from step {comparison.differs_at + 1} on"
+    step = comparison.differs_at
+    since = ", in its final parameters or buffers" if step is None else f", from step {step + 1} on"
     promise = outcome.variant.safety
     if comparison.word == "equal":
         return f"equal bit for bit ({seen})"

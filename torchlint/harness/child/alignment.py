@@ -23,8 +23,9 @@ from torch.nn.modules.module import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.child.probes import LOAD, SAVE, Numbers, distance
+from torchlint.harness.child.probes import LOAD, SAVE, Numbers
 from torchlint.harness.child.share import share_of
+from torchlint.harness.child.weights import distance
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import ParameterMatch
 

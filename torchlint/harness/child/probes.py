@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
+from torchlint.harness.child.weights import buffers_beside, digest, match, trained
 from torchlint.harness.plan import BY_HAND, Task
 from torchlint.harness.trace import ParameterMatch
 
@@ -31,7 +32,6 @@ __all__ = [
     "Stop",
     "Timer",
     "device_of",
-    "distance",
     "synchronise",
 ]
 
@@ -224,6 +224,7 @@ class Numbers(Probe):
             "loss_steps": self._steps,
             "durations": [after - before for before, after in pairwise(self._times)],
             "parameters": self._match(),
+            "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
 
     def _stepping(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -252,18 +253,16 @@ class Numbers(Probe):
         torch.autograd.backward = recorded
 
     def _match(self) -> ParameterMatch | None:
-        final = [
-            parameter.detach().to("cpu", copy=True)
-            for _, optimizer in sorted(self.optimizers.items())
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.requires_grad
-        ]
-        if not self.task.reference or not final:
+        parameters = self._trained()
+        if not self.task.reference or not parameters:
             return None
+        state = _copies(parameters), _copies(buffers_beside(parameters))
         if not Path(self.task.reference).exists():
-            SAVE(final, self.task.reference)
-        return match(LOAD(self.task.reference, weights_only=True), final)
+            SAVE(state, self.task.reference)
+        return match(LOAD(self.task.reference, weights_only=True), *state)
+
+    def _trained(self) -> list[torch.Tensor]:
+        return trained(optimizer for _, optimizer in sorted(self.optimizers.items()))
 
 
 class Nudged(Numbers):
@@ -302,6 +301,10 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
     _BaseDataLoaderIter.__next__ = __next__
 
 
+def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach().to("cpu", copy=True) for tensor in tensors]
+
+
 def _be_deterministic() -> None:
     """Ask for the same numbers in every run, as far as the device's kernels can give them."""
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -324,39 +327,3 @@ def device_of(parameters: list[torch.Tensor]) -> str:
 
 def _peak_memory() -> int | None:
     return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_initialized() else None
-
-
-def match(reference: list[torch.Tensor], final: list[torch.Tensor]) -> ParameterMatch:
-    """Compare final parameters with those of the reference, bit for bit and by distance."""
-    if [item.shape for item in reference] != [item.shape for item in final]:
-        return ParameterMatch(False, len(final), 0, float("inf"))
-    equal = 0
-    apart = size = 0.0
-    for before, after in zip(reference, final, strict=True):
-        length = _length(before)
-        size += length**2
-        if before.dtype == after.dtype and torch.equal(_bits(before), _bits(after)):
-            equal += 1
-        else:
-            apart += (distance(before, after) * (length or 1.0)) ** 2
-    relative = (apart / (size or 1.0)) ** 0.5
-    return ParameterMatch(True, len(final), equal, relative)
-
-
-def _length(tensor: torch.Tensor) -> float:
-    wide = torch.complex128 if tensor.is_complex() else torch.float64
-    return float(torch.linalg.vector_norm(tensor.to(wide)))
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def distance(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Give the norm of the difference relative to the norm of `before`."""
-    wide = torch.complex128 if before.is_complex() else torch.float64
-    before, after = before.to(wide), after.to(wide)
-    apart = float(torch.linalg.vector_norm(before - after))
-    size = float(torch.linalg.vector_norm(before))
-    relative = apart / size if size else apart
-    return relative if relative == relative else float("inf")

@@ -50,7 +50,7 @@ class Doubt:
     @classmethod
     def not_repeatable(cls, step: int | None) -> Doubt:
         """Say that two runs of the original do not give the same numbers."""
-        since = "in its final parameters" if step is None else f"from step {step + 1} on"
+        since = "in its final parameters or buffers" if step is None else f"from step {step + 1} on"
         return cls(
             "not-repeatable",
             f"two runs of the original differ {since}, so no fix can be compared with it: "
@@ -62,8 +62,8 @@ class Doubt:
         """Say that the seeds scatter more than a fix could show."""
         return cls(
             "scattered-seeds",
-            "the losses of several seeds scatter too much to tell whether they are the same: "
-            "raise --steps",
+            "the losses of several seeds scatter too much, beside what they fall, to tell whether "
+            "they are the same: raise --steps",
         )
 
     @classmethod

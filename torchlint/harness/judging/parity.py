@@ -61,6 +61,8 @@ class Parity:
         """Compare the numbers of a fixed run, None where it failed."""
         if fixed.ending == "failed" or bool(fixed.taken) != bool(self._first.taken):
             return None
+        if fixed.diverged and not self._first.joined:
+            return Comparison("different", False, len(fixed.losses), 0, method="ranks")
         comparison = self._as_is(fixed, variant.safety, self._first)
         if comparison.word == "equal":
             return comparison

@@ -26,11 +26,12 @@ __all__ = [
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
-Method = Literal["as-is", "nudged", "aligned", "seeds", "output"]
+Method = Literal["as-is", "nudged", "aligned", "seeds", "output", "ranks"]
 """How numbers were compared.
 
 Run as they are; with what rounding alone makes of the original as the measure; with weights,
-batches and seeds of the original given to both; over several seeds; or by what was printed.
+batches and seeds of the original given to both; over several seeds; by what was printed; or those
+of the fixed script's processes with each other.
 """
 
 RTOL: Final = 1e-5
@@ -74,7 +75,7 @@ class Comparison:
     def tolerance(self) -> str:
         """The measure that was applied, in words."""
         if self.method == "seeds":
-            return "mean losses within a tenth, beyond the scatter of the seeds"
+            return "mean losses within a tenth of what they fall, scatter of the seeds included"
         if self.method == "nudged":
             return f"within {FARTHER} times of how far one rounding a step leads the original"
         if self.method == "aligned" and self.word != "equal":
@@ -244,7 +245,8 @@ def _word(original: Trace, other: Trace) -> Word:
         return "not-compared"
     if len(original.losses) != len(other.losses):
         return "different"
-    if _first_difference(original, other) is None and (after is None or after.equal == after.count):
+    equal = after is None or (after.equal == after.count and after.buffers)
+    if _first_difference(original, other) is None and equal:
         return "equal"
     near = all(
         _near(first, second, 1 if step < EARLY else GROWTH)

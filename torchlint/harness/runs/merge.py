@@ -36,6 +36,7 @@ def merged(ranks: Sequence[Trace]) -> Trace:
         losses=_mean_losses(ranks),
         loss_steps=ranks[0].loss_steps,
         parameters=ranks[0].parameters,
+        diverged=len({rank.weights for rank in ranks}) > 1,
         misaligned=next((rank.misaligned for rank in ranks if rank.misaligned), ""),
         syncs=max((rank.syncs for rank in ranks), key=len),
         sync_steps=ranks[0].sync_steps,

@@ -1,0 +1,102 @@
+"""What training made of networks: their parameters, and what their layers keep beside these."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from torchlint.harness.trace import ParameterMatch
+
+__all__ = ["buffers_beside", "digest", "distance", "match", "trained"]
+
+Tensors = list[torch.Tensor]
+
+
+def trained(optimizers: Iterable[torch.optim.Optimizer]) -> Tensors:
+    """Give the parameters that optimizers train, in their order."""
+    return [
+        parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.requires_grad
+    ]
+
+
+def buffers_beside(parameters: Sequence[torch.Tensor]) -> Tensors:
+    """Give the buffers of the layers that hold these parameters: statistics of batch norm, mostly.
+
+    Those that no checkpoint keeps are left out.
+    """
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
+    layers = []
+    for layer in gc.get_objects():
+        if issubclass(type(layer), torch.nn.Module) and layer.__dict__.get("_buffers"):
+            held = (places.get(id(parameter)) for parameter in layer._parameters.values())
+            first = min((place for place in held if place is not None), default=None)
+            if first is not None:
+                layers.append((first, layer))
+    layers.sort(key=lambda found: found[0])
+    return [
+        buffer
+        for _, layer in layers
+        for name, buffer in layer._buffers.items()
+        if buffer is not None and name not in layer._non_persistent_buffers_set
+    ]
+
+
+def match(
+    reference: tuple[Tensors, Tensors], parameters: Tensors, buffers: Tensors
+) -> ParameterMatch:
+    """Compare parameters with those of the reference, bit for bit and by distance."""
+    before_all, kept = reference
+    if [item.shape for item in before_all] != [item.shape for item in parameters]:
+        return ParameterMatch(False, len(parameters), 0, float("inf"))
+    equal = 0
+    apart = size = 0.0
+    for before, after in zip(before_all, parameters, strict=True):
+        length = _length(before)
+        size += length**2
+        if _equal(before, after):
+            equal += 1
+        else:
+            apart += (distance(before, after) * (length or 1.0)) ** 2
+    relative = (apart / (size or 1.0)) ** 0.5
+    same = len(kept) == len(buffers) and all(map(_equal, kept, buffers))
+    return ParameterMatch(True, len(parameters), equal, relative, buffers=same)
+
+
+def distance(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Give the norm of the difference relative to the norm of `before`."""
+    wide = torch.complex128 if before.is_complex() else torch.float64
+    before, after = before.to(wide), after.to(wide)
+    apart = float(torch.linalg.vector_norm(before - after))
+    size = float(torch.linalg.vector_norm(before))
+    relative = apart / size if size else apart
+    return relative if relative == relative else float("inf")
+
+
+def digest(tensors: Tensors) -> str:
+    """Name values, bit for bit."""
+    whole = hashlib.sha256()
+    for tensor in tensors:
+        whole.update(_bits(tensor).numpy())
+    return whole.hexdigest()
+
+
+def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
+    if (before.dtype, before.shape) != (after.dtype, after.shape):
+        return False
+    return bool(torch.equal(_bits(before), _bits(after)))
+
+
+def _length(tensor: torch.Tensor) -> float:
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    return float(torch.linalg.vector_norm(tensor.to(wide)))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
