@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
@@ -40,6 +41,7 @@ _SOURCE_ORDER: Final = {
     cst.NamedExpr: ("value", "target"),
 }
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_READERS: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
 _NO_NODES: set[type] = {type(None), str, bool}
 
 
@@ -66,6 +68,17 @@ def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return names
 
 
+def _backwards(kind: type[cst.CSTNode]) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Give what reads the fields of a node that can hold code, the last first; None for none."""
+    names = (_FIELDS.get(kind) or _fields_of(kind))[::-1]
+    read: Callable[[Any], tuple[Any, ...]] | None = attrgetter(*names) if names else None
+    if len(names) == 1:
+        only = attrgetter(*names)
+        read = lambda node: (only(node),)  # noqa: E731
+    _READERS[kind] = read
+    return read
+
+
 class Tree:
     """A parsed module: who is whose parent, what comes first, where each node stands."""
 
@@ -87,39 +100,39 @@ class Tree:
     def _walk(self) -> None:
         parents, order, end, nodes = self._parents, self._order, self._end, self._nodes
         by_type = self._by_type
-        stack: list[cst.CSTNode | int] = [self.module]
+        stack: list[Any] = [self.module]
+        rank = 0
         while stack:
             node = stack.pop()
-            if isinstance(node, int):
-                end[node] = len(nodes)
-                continue
             kind = type(node)
+            if kind is int:
+                end[node] = rank
+                continue
             key = id(node)
-            order[key] = len(nodes)
+            order[key] = rank
+            rank += 1
             nodes.append(node)
             try:
                 by_type[kind].append(node)
             except KeyError:
                 by_type[kind] = [node]
-            names = _FIELDS.get(kind)
-            if names is None:
-                names = _fields_of(kind)
-            if not names:
-                end[key] = len(nodes)
+            try:
+                read = _READERS[kind]
+            except KeyError:
+                read = _backwards(kind)
+            if read is None:
+                end[key] = rank
                 continue
             stack.append(key)
-            mark = len(stack)
-            for name in names:
-                child = getattr(node, name)
+            for child in read(node):
                 kind = type(child)
-                if kind is tuple or kind is list:
+                if kind is list or kind is tuple:
                     for item in child:
                         parents[id(item)] = node
-                        stack.append(item)
+                    stack += child[::-1]
                 elif kind in _FIELDS or (kind not in _NO_NODES and _is_node(child)):
                     parents[id(child)] = node
                     stack.append(child)
-            stack[mark:] = stack[: mark - 1 : -1]
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes that stand right inside `node`, in the order of the source."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
@@ -13,6 +15,7 @@ from torchlint.source import Source
 __all__ = ["Cursor", "UnusualError"]
 
 _COMMENT: Final = regex(r"#[^\r\n]*")
+_WIDE: Final = regex(r"[^\x00-\x7f][^\r\n]*")
 _CONTINUED: Final = regex(r"\\(?:\r\n|\r|\n)")
 _TRIVIA: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|\\\r|#[^\r\n]*)*")
 _LAYOUT: Final = regex(r"(?:[ \t\f\r\n;]|\\\r?\n|\\\r|#[^\r\n]*)*")
@@ -20,6 +23,13 @@ _LAYOUT: Final = regex(r"(?:[ \t\f\r\n;]|\\\r?\n|\\\r|#[^\r\n]*)*")
 
 class UnusualError(Exception):
     """Code that only LibCST's own parser is trusted with."""
+
+
+def _wide_rows(source: Source) -> Iterator[int]:
+    """Yield the numbers of the lines on which a character takes more than one byte."""
+    if not source.text.isascii():
+        for found in _WIDE.finditer(source.text):
+            yield bisect_right(source.line_starts, found.start())
 
 
 class Cursor:
@@ -33,29 +43,28 @@ class Cursor:
         self.spans: dict[int, tuple[int, int]] = {}
         self.fragments: dict[int, tuple[cst.BaseExpression, int]] = {}
         """What LibCST has read, and where that begins: its parts have no place yet."""
-        self._is_ascii = self.text.isascii()
+        self._wide = frozenset(_wide_rows(source))
 
     def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         """Give the offset at which a node begins, without parentheses around it."""
-        if self._is_ascii:
-            return self.starts[node.lineno - 1] + node.col_offset
-        return self._offset(node.lineno, node.col_offset)
+        row = node.lineno
+        if row not in self._wide:
+            return self.starts[row - 1] + node.col_offset
+        return self._offset(row, node.col_offset)
 
     def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         """Give the offset at which a node ends, without parentheses around it."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        if self._is_ascii:
-            return self.starts[node.end_lineno - 1] + node.end_col_offset
-        return self._offset(node.end_lineno, node.end_col_offset)
+        row = node.end_lineno
+        if row not in self._wide:
+            return self.starts[row - 1] + node.end_col_offset
+        return self._offset(row, node.end_col_offset)
 
     def _offset(self, row: int, width: int) -> int:
         """Give the character that follows a number of bytes of a line."""
         start = self.starts[row - 1]
-        line = self.text[start : start + width]
-        if line.isascii():
-            return start + width
-        return start + len(line.encode()[:width].decode())
+        return start + len(self.text[start : start + width].encode()[:width].decode())
 
     def opened(self, start: int) -> int:
         """Count the parentheses that open between the cursor and an offset."""

@@ -111,8 +111,10 @@ class Expressions(Cursor):
     def expression(self, node: ast.expr) -> Any:
         """Give the LibCST node of an expression, parentheses included."""
         start = self.start(node)
-        count = self.opened(start)
-        opening = self.first_opened(start) if count else start
+        count, opening = 0, start
+        if self.text.find("(", self.at, start) >= 0:
+            count = self.opened(start)
+            opening = self.first_opened(start) if count else start
         self.at = start
         made = _READERS.get(type(node))
         if made is None:
