@@ -438,7 +438,7 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 
 def _evaluated(script: Script) -> Iterator[tuple[Accumulation, bool]]:
     """Yield the additions of evaluations, and whether code out of sight may train on them."""
-    for evaluation in script.evaluations():
+    for evaluation in script.evaluations() if script.accumulations(Role.EVAL_BATCH) else ():
         fate = script.fate(evaluation)
         if fate is Fate.TRAINED or script.needs_gradients(evaluation.body):
             continue
@@ -449,10 +449,12 @@ def _evaluated(script: Script) -> Iterator[tuple[Accumulation, bool]]:
 
 def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
     """Yield `self.last = loss` in training batches, where `loss` was sent backward."""
+    if not script.loops(Role.TRAIN_BATCH):
+        return
     sent = {
-        each.attr.value
-        for each in script.within(script.tree.module, cst.Attribute)
-        if isinstance(script.parent(each), cst.Attribute) and _is_backward(script, each)
+        each.value.attr.value
+        for each in script.all(cst.Attribute)
+        if each.attr.value == "backward" and isinstance(each.value, cst.Attribute)
     }
     for assign in script.all(cst.Assign):
         target, value = assign.targets[0].target, assign.value
@@ -464,9 +466,3 @@ def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
         hot = script.heat(assign) is Heat.HOT and script.grad(assign) is Grad.ON
         if hot and target.attr.value not in sent and _sent(script, value):
             yield target, value
-
-
-def _is_backward(script: Script, node: cst.Attribute) -> bool:
-    """Whether `backward` is called on an attribute."""
-    outer = script.parent(node)
-    return isinstance(outer, cst.Attribute) and outer.attr.value == "backward"

@@ -359,6 +359,16 @@ def _cost_of_method(script: Script, call: cst.Call) -> str | None:
     return _SIZED[func.attr.value] if _on_device(script, func.value) else None
 
 
+def _may_wait(name: str) -> bool:
+    """Whether a function is one of those that wait for the tensor that they are given first."""
+    module, _, last = name.rpartition(".")
+    return (
+        name in (*_NUMBERED, *_REDUCED, *_WITH)
+        or name == "torch.where"
+        or (module == "torch" and last in _SIZED)
+    )
+
+
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     module, _, last = name.rpartition(".")
@@ -372,7 +382,7 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
         lengths = script.call(call).given("lengths", 1)
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
-    if first is None or not _on_device(script, first):
+    if first is None or not _may_wait(name) or not _on_device(script, first):
         return None
     if name in _NUMBERED:
         sure = _counts_on_device(script, first)

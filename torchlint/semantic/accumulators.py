@@ -91,15 +91,19 @@ class Accumulators:
     def all(self) -> list[Accumulation]:
         """Give every hot addition of a batch loop, in the order of the source."""
         if self._all is None:
-            nodes: list[AccumulationNode] = [
-                *self.tree.all(cst.AugAssign),
-                *self.tree.all(cst.Assign),
-                *self.tree.all(cst.Call),
-            ]
-            found = [each for each in map(self._accumulation, nodes) if each is not None]
+            batches = any(loop.is_batch for loop in self.loops.all())
+            found = self._found() if batches else []
             self._nodes = {id(each.node): each for each in found}
             self._all = sorted(found, key=self._rank)
         return self._all
+
+    def _found(self) -> list[Accumulation]:
+        nodes: list[AccumulationNode] = [
+            *self.tree.all(cst.AugAssign),
+            *self.tree.all(cst.Assign),
+            *self.tree.all(cst.Call),
+        ]
+        return [each for each in map(self._accumulation, nodes) if each is not None]
 
     def within(self, region: cst.CSTNode) -> list[Accumulation]:
         """Give those inside a node."""

@@ -128,8 +128,6 @@ class Evaluations:
         node = loop.node
         if loop.role not in (Role.EVAL_BATCH, Role.OTHER) or self._is_owned(node):
             return None
-        if self.loops.trains(node, direct=False) or not self.measures(node.body):
-            return None
         batches = loop.role is Role.EVAL_BATCH
         if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
             return None
@@ -137,9 +135,11 @@ class Evaluations:
         if function is not None and self._is_unit_test(function, loop.loader):
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
-        if not by_function and not by_loader and not self._in_eval(node, function):
+        if not by_function and not by_loader and not self._in_eval(node):
             return None
         if not batches and self._is_method_of_network(function):
+            return None
+        if self.loops.trains(node, direct=False) or not self.measures(node.body):
             return None
         forwards = tuple(self._forwards(node.body))
         if not forwards:
@@ -169,20 +169,24 @@ class Evaluations:
         given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
         return not any(binding.how is How.PARAMETER for binding in given)
 
-    def _in_eval(self, place: cst.CSTNode, function: cst.FunctionDef | None) -> bool:
+    def _in_eval(self, place: cst.CSTNode) -> bool:
         """Whether `eval()` was the last word on the mode in the same function."""
+        if not self.modes.are_switched:
+            return False
         last = self.modes.last_switch(place, None)
         return last is not None and last.mode is Mode.EVAL and last.network is not None
 
     # -- functions without a loop -----------------------------------------------------
 
     def _of_function(self, function: cst.FunctionDef, covered: set[int]) -> Evaluation | None:
+        if not self._is_named(function) or not self.modes.are_switched:
+            return None
         if self._is_owned(function) or self._is_method_of_network(function):
             return None
-        if not self._is_named(function) or not self.only_measures(function.body):
+        if not self.only_measures(function.body):
             return None
         forwards = tuple(self._forwards(function.body, 0))
-        if not forwards or not self._in_eval(forwards[0].call, function):
+        if not forwards or not self._in_eval(forwards[0].call):
             return None
         callers = self.functions.callers(function)
         if not callers or any(id(self.scopes.function(call)) in covered for call in callers):

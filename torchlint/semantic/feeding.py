@@ -40,13 +40,14 @@ class Feeding:
 
     def measures(self, loop: cst.For) -> bool:
         """Whether each pass runs a network, to measure it, on its own part of the data."""
-        calls = [
-            call
-            for call in self.functions.own(loop.body, cst.Call)
-            if self._around(call) is loop and self.runs(call)
+        own = [
+            call for call in self.functions.own(loop.body, cst.Call) if self._around(call) is loop
         ]
-        return any(self._is_fed(call, loop) for call in calls) and any(
-            self._is_evaluation(call, loop) for call in calls
+        measuring = own
+        if not self._is_evaluation(loop):
+            measuring = [call for call in own if self.gradients.grad(call) is Grad.OFF]
+        return any(map(self.runs, measuring)) and any(
+            self._is_fed(call, loop) for call in own if self.runs(call)
         )
 
     def _around(self, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -56,10 +57,8 @@ class Feeding:
 
     # -- what a network is run for ------------------------------------------------
 
-    def _is_evaluation(self, call: cst.Call, loop: cst.For) -> bool:
-        """Whether gradients are off, the mode is that of evaluation, or the name says so."""
-        if self.gradients.grad(call) is Grad.OFF:
-            return True
+    def _is_evaluation(self, loop: cst.For) -> bool:
+        """Whether the mode is that of evaluation, or the name says so."""
         function = self.scopes.function(loop)
         if function is not None and says_evaluation(function.name.value):
             return not says_training(function.name.value)

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import How
 from torchlint.semantic.values import State, Values
 
@@ -39,7 +40,7 @@ class Gradients:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-        self._open: set[int] = set()
+        self._functions = Memo(Grad.ON, functions.names.trail, self._of_function)
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Say whether autograd records at a node."""
@@ -53,7 +54,7 @@ class Gradients:
                         return Grad.OFF if self._inferring(outer) else mode
             elif isinstance(outer, cst.FunctionDef) and child is outer.body:
                 mode = self._switched(node, outer)
-                return mode if mode is not None else self._of_function(outer)
+                return mode if mode is not None else self._functions.answer(outer)
             child = outer
         mode = self._switched(node, self.tree.module)
         return mode if mode is not None else Grad.ON
@@ -180,16 +181,10 @@ class Gradients:
             mode = self.mode(decorator.decorator)
             if mode is not None:
                 return mode
-        if id(function) in self._open:
-            return Grad.ON
         callers = self.functions.callers(function)
         if not callers:
             return self._module_wide()
-        self._open.add(id(function))
-        try:
-            modes = {self.grad(call) for call in callers}
-        finally:
-            self._open.discard(id(function))
+        modes = {self.grad(call) for call in callers}
         if len(modes) > 1:
             return Grad.UNKNOWN
         mode = modes.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -55,6 +56,8 @@ def _names_phases(node: LoopNode) -> bool:
 _ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
 _TELLING: Final = frozenset("update_grad need_update".split())
+_BACKWARD: Final = ("backward", "manual_backward")
+_STEPS: Final = (*_BACKWARD, "step")
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
@@ -181,15 +184,13 @@ class Loops:
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
         if self.trains(node, direct=True) and not self._finishes(node):
             return Role.TRAIN_BATCH
-        if loader is not None and self._updates(node.body, node, set(), 3):
+        if loader is not None and self._any_steps and self._updates(node.body, node, set(), 3):
             return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass stands in a loop inside or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
-        if not self.runs_module(node.body):
-            return Role.OTHER
         if loader is not None or self.draws_batch(node) or self._measures(node):
-            return Role.EVAL_BATCH
+            return Role.EVAL_BATCH if self.runs_module(node.body) else Role.OTHER
         return Role.OTHER
 
     def _measures(self, node: LoopNode) -> bool:
@@ -205,6 +206,8 @@ class Loops:
 
         `direct` leaves out what loops inside do, those of the functions it runs included.
         """
+        if not self._any_steps:
+            return False
         key = (id(node), direct)
         found = self._trains.get(key)
         if found is None:
@@ -232,6 +235,15 @@ class Loops:
             if self._region_trains(callee.body, None, direct, seen, depth - 1):
                 return True
         return False
+
+    @cached_property
+    def _any_steps(self) -> bool:
+        """Whether a call of the file may send a loss backward or step an optimizer."""
+        return any(
+            _is_told_to_step(call)
+            or (type(call.func) is cst.Attribute and call.func.attr.value in _STEPS)
+            for call in self.tree.all(cst.Call)
+        )
 
     def _finishes(self, node: LoopNode) -> bool:
         """Whether a pass only steps once more with what a loop inside has left over."""
@@ -303,7 +315,7 @@ class Loops:
         if not isinstance(func, cst.Attribute):
             return False
         method = func.attr.value
-        if method in ("backward", "manual_backward"):
+        if method in _BACKWARD:
             return (
                 self.names.name(func) is None or self.names.name(func) == "torch.autograd.backward"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -56,6 +56,7 @@ _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
 _SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
+_SWITCHES: Final = ("eval", "train")
 _DEPTH: Final = 4
 
 
@@ -78,6 +79,14 @@ class Modes:
             for depth in range(_DEPTH + 1)
         ]
         """The switches of a region, through so many calls of functions of this file."""
+
+    @cached_property
+    def are_switched(self) -> bool:
+        """Whether the file calls `eval()` or `train()` of anything."""
+        return any(
+            type(call.func) is cst.Attribute and call.func.attr.value in _SWITCHES
+            for call in self.tree.all(cst.Call)
+        )
 
     # -- what heeds the mode ----------------------------------------------------
 
@@ -200,7 +209,7 @@ class Modes:
 
     def _switch(self, call: cst.Call, depth: int) -> Switch | None:
         func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value in ("eval", "train"):
+        if isinstance(func, cst.Attribute) and func.attr.value in _SWITCHES:
             return self._own_switch(call, func)
         callee = self.functions.callee(call)
         if callee is not None and depth:
