@@ -57,9 +57,9 @@ def formulas(script: Script) -> Iterator[Formula]:
 
 
 def _last(node: cst.BaseExpression) -> str:
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         return node.attr.value
-    return node.value if isinstance(node, cst.Name) else ""
+    return node.value if type(node) is cst.Name else ""
 
 
 class _Reader:

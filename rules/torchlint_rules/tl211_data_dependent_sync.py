@@ -299,6 +299,8 @@ def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
     """Yield the indexings by a mask, and those whose bounds are tensors."""
     for item in script.all(cst.Subscript):
+        if not any(_may_select(script, element.slice) for element in item.slice):
+            continue
         if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
             continue
         if script.kind(item.value) not in _TENSORS:
@@ -314,6 +316,14 @@ def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
                 if any(_counts_on_device(script, bound) for bound in bounds):
                     yield item, "keep lengths on the host too"
                     break
+
+
+def _may_select(script: Script, index: cst.BaseSlice) -> bool:
+    """Whether an index is a mask, or a range with bounds that are not written down."""
+    if isinstance(index, cst.Index):
+        return _is_mask(script, index.value)
+    bounds = (index.lower, index.upper) if isinstance(index, cst.Slice) else ()
+    return any(not isinstance(each, (cst.Integer, type(None))) for each in bounds)
 
 
 def _is_mask(script: Script, node: cst.BaseExpression) -> bool:

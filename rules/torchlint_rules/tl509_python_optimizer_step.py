@@ -418,7 +418,7 @@ def _lerp_may_fail(script: Script) -> bool:
 def _shares_storage(line: cst.Assign) -> bool:
     """Whether a line makes two tensors one (`a.data = b.data`)."""
     sides = (line.targets[0].target, line.value)
-    return all(isinstance(side, cst.Attribute) and side.attr.value == "data" for side in sides)
+    return all(type(side) is cst.Attribute and side.attr.value == "data" for side in sides)
 
 
 # -- updates ---------------------------------------------------------------------
@@ -506,7 +506,7 @@ def _is_penalty(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> 
 def _sums_in_place(script: Script, line: cst.Assign) -> bool:
     """Whether a line sums over the parameters of a network in one expression."""
     value = line.value
-    if not isinstance(value, cst.Call) or len(value.args) != 1:
+    if type(value) is not cst.Call or len(value.args) != 1:
         return False
     inner = value.args[0].value
     return (

@@ -145,7 +145,7 @@ class Accumulators:
 
     def _of_call(self, node: cst.Call) -> Addition | None:
         func = node.func
-        if not isinstance(func, cst.Attribute) or not isinstance(self.tree.parent(node), cst.Expr):
+        if type(func) is not cst.Attribute or type(self.tree.parent(node)) is not cst.Expr:
             return None
         method, target = func.attr.value, func.value
         values = tuple(arg.value for arg in node.args if not arg.star)
@@ -207,7 +207,7 @@ class Accumulators:
         target, value = node.targets[0].target, node.value
         if len(node.targets) != 1 or not isinstance(target, (cst.Name, cst.Attribute)):
             return None
-        if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+        if type(value) is not cst.BinaryOperation or type(value.operator) is not cst.Add:
             return None
         path = dotted(target)
         if path and dotted(value.left) == path:

@@ -86,7 +86,7 @@ class Attentions:
     def _normalised(self, call: cst.Call) -> tuple[cst.BaseExpression, int] | None:
         """Give what a softmax is taken of, and along which dimension."""
         func = call.func
-        last = _last(func.func if isinstance(func, cst.Call) else func)
+        last = _last(func.func if type(func) is cst.Call else func)
         if "softmax" not in last.lower() and last not in self._layers:
             return None
         if any(arg.star for arg in call.args) or self.values.argument_node(call, "dtype", 3):
@@ -94,7 +94,7 @@ class Attentions:
         if self.names.name(func) in _SOFTMAX:
             dim = self.values.argument(call, "dim", 1)
             given = self.values.argument_node(call, "input", 0)
-        elif isinstance(func, cst.Attribute) and last == "softmax" and len(call.args) == 1:
+        elif type(func) is cst.Attribute and last == "softmax" and len(call.args) == 1:
             made = self._softmax_layer(func)
             dim = self.values.argument(made or call, "dim", 0)
             given = call.args[0] if made is not None else None
@@ -589,6 +589,6 @@ class _Reader:
 
 def _last(node: cst.BaseExpression) -> str:
     """Give the last word of a name or an attribute."""
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         return node.attr.value
-    return node.value if isinstance(node, cst.Name) else ""
+    return node.value if type(node) is cst.Name else ""

@@ -73,7 +73,7 @@ class Devices:
             return True
         for call in self.tree.all(cst.Call):
             func = call.func
-            if isinstance(func, cst.Attribute):
+            if type(func) is cst.Attribute:
                 if func.attr.value in _CALLS and self.names.name(func) is None:
                     return True
                 if func.attr.value == "to" and any(

@@ -52,7 +52,7 @@ class Feeding:
 
     def _around(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Give the nearest loop around a node."""
-        loops = (o for o in self.tree.ancestors(node) if isinstance(o, (cst.For, cst.While)))
+        loops = (o for o in self.tree.ancestors(node) if type(o) in (cst.For, cst.While))
         return next(loops, None)
 
     # -- what a network is run for ------------------------------------------------
@@ -70,9 +70,9 @@ class Feeding:
         for call in self.functions.own(home, cst.Call):
             if self.tree.order(call) > self.tree.end(loop):
                 break
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("train", "eval"):
+            if type(call.func) is cst.Attribute and call.func.attr.value in ("train", "eval"):
                 given = [arg.value for arg in call.args]
-                off = any(isinstance(each, cst.Name) and each.value == "False" for each in given)
+                off = any(type(each) is cst.Name and each.value == "False" for each in given)
                 last = "eval" if off else call.func.attr.value
         return last == "eval"
 

@@ -101,7 +101,7 @@ class Functions:
         for at in found:
             for base in at.bases:
                 inner = self.definition(base.value)
-                if isinstance(inner, cst.ClassDef) and inner not in found:
+                if type(inner) is cst.ClassDef and inner not in found:
                     found.append(inner)
         return found
 
@@ -148,7 +148,7 @@ class Functions:
     def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
         """Give the class for the first parameter of a method."""
         bindings = self.scopes.reaching(name)
-        if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Param):
+        if len(bindings) != 1 or type(bindings[0].node) is not cst.Param:
             return None
         return self.owner_of_self(bindings[0].node)
 
@@ -156,7 +156,7 @@ class Functions:
         """Give the class whose instance a parameter is, as the first of a method."""
         parameters = self.tree.parent(parameter)
         function = self.tree.parent(parameters) if parameters is not None else None
-        if not isinstance(function, cst.FunctionDef) or not isinstance(parameters, cst.Parameters):
+        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
             return None
         first = (*parameters.posonly_params, *parameters.params)[:1]
         if not first or first[0] is not parameter:
@@ -166,17 +166,17 @@ class Functions:
         ):
             return None
         owner = self.scopes.scope(function).node
-        return owner if isinstance(owner, cst.ClassDef) else None
+        return owner if type(owner) is cst.ClassDef else None
 
     def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
         found: set[cst.ClassDef | None] = set()
         for binding in bindings:
             value = binding.value
-            if isinstance(value, cst.Name) and value.value == "None":
+            if type(value) is cst.Name and value.value == "None":
                 continue
             if binding.how is How.ASSIGN and value is not None:
                 found.add(self.instance_of(value))
-            elif binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            elif binding.how is How.PARAMETER and type(binding.node) is cst.Param:
                 found |= {self.instance_of(given) for given in self.given(binding.node)} or {None}
             elif binding.how is How.UNPACKED and len(binding.path) == 1:
                 found.add(self._prepared(value, binding.path[0]))
@@ -200,7 +200,7 @@ class Functions:
         owner = self.instance_of(node.value)
         if owner is None:
             named = self.definition(node.value)
-            owner = named if isinstance(named, cst.ClassDef) else None
+            owner = named if type(named) is cst.ClassDef else None
         if owner is None:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
@@ -280,7 +280,7 @@ class Functions:
         parameters = self.tree.parent(parameter)
         function = self.tree.parent(parameters) if parameters is not None else None
         starred = isinstance(parameter.star, str) and parameter.star != ""
-        if starred or not isinstance(function, cst.FunctionDef):
+        if starred or type(function) is not cst.FunctionDef:
             return []
         found: list[cst.BaseExpression] = []
         for call in self.callers(function):
@@ -386,6 +386,6 @@ class Functions:
 
 def _last(node: cst.BaseExpression) -> str | None:
     """Give the last word of a name or an attribute, None for what has none."""
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         return node.attr.value
-    return node.value if isinstance(node, cst.Name) else None
+    return node.value if type(node) is cst.Name else None

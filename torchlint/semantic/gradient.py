@@ -46,13 +46,13 @@ class Gradients:
         """Say whether autograd records at a node."""
         child: cst.CSTNode = node
         for outer in self.tree.ancestors(node):
-            if isinstance(outer, cst.With) and child is outer.body:
+            if type(outer) is cst.With and child is outer.body:
                 for item in reversed(outer.items):
                     mode = self.mode(item.item)
                     if mode is not None:
                         # enable_grad() has no say inside inference_mode().
                         return Grad.OFF if self._inferring(outer) else mode
-            elif isinstance(outer, cst.FunctionDef) and child is outer.body:
+            elif type(outer) is cst.FunctionDef and child is outer.body:
                 mode = self._switched(node, outer)
                 return mode if mode is not None else self._functions.answer(outer)
             child = outer

@@ -127,7 +127,7 @@ class Kinds:
         return frozenset(
             dotted(call.func.value)
             for call in self.tree.all(cst.Call)
-            if isinstance(call.func, cst.Attribute)
+            if type(call.func) is cst.Attribute
             and call.func.attr.value in ("parameters", "named_parameters")
         ) - {""}
 
@@ -236,7 +236,7 @@ class Kinds:
             if found is not Kind.UNKNOWN:
                 return found
         definition = self.functions.definition(node.func)
-        if isinstance(definition, cst.ClassDef):
+        if type(definition) is cst.ClassDef:
             return derived(self.functions.bases(definition))
         made_by = self.functions.partial(node)
         if made_by is not None:
@@ -251,7 +251,7 @@ class Kinds:
             return Kind.LOSS
         if kind is Kind.MODULE and callee is None:
             return Kind.TENSOR
-        if isinstance(node.func, cst.Attribute) and callee is None:
+        if type(node.func) is cst.Attribute and callee is None:
             return self._kind_of_method(node.func, name)
         return Kind.UNKNOWN
 
@@ -333,7 +333,7 @@ class Kinds:
         if binding.how is How.AUGMENTED:
             return True
         value = binding.value
-        return isinstance(value, cst.BinaryOperation) and any(
+        return type(value) is cst.BinaryOperation and any(
             name.value == binding.name for name in self.tree.within(value, cst.Name)
         )
 
@@ -361,8 +361,8 @@ class Kinds:
         found: dict[str, list[cst.Name]] = {}
         for item in self.tree.all(cst.Subscript):
             index = item.slice[0].slice
-            if isinstance(item.value, cst.Name) and isinstance(index, cst.Index):
-                if isinstance(index.value, cst.SimpleString):
+            if type(item.value) is cst.Name and type(index) is cst.Index:
+                if type(index.value) is cst.SimpleString:
                     found.setdefault(item.value.value, []).append(item.value)
         return found
 
@@ -516,18 +516,18 @@ class Kinds:
         return Kind.UNKNOWN
 
     def _annotated(self, node: cst.BaseExpression) -> Kind:
-        if isinstance(node, cst.SimpleString):
+        if type(node) is cst.SimpleString:
             return self._annotated_by_name(self.names.spelled(node.value.strip("'\"")))
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             return self._annotated_generic(node)
-        if isinstance(node, cst.BinaryOperation):
+        if type(node) is cst.BinaryOperation:
             return joined([self._annotated(node.left), self._annotated(node.right)])
-        if isinstance(node, cst.Name) and node.value == "None":
+        if type(node) is cst.Name and node.value == "None":
             return Kind.NOTHING
         name = self.names.name(node)
         if name is None:
             owner = self.functions.definition(node)
-            bases = self.functions.bases(owner) if isinstance(owner, cst.ClassDef) else []
+            bases = self.functions.bases(owner) if type(owner) is cst.ClassDef else []
             return derived(bases)
         return self._annotated_by_name(name)
 

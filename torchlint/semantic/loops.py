@@ -139,7 +139,7 @@ class Loops:
         """Yield the calls in a loop's own passes: not those of loops and functions inside."""
         for call in self.functions.own(node.body, kind):
             inner = next(
-                (o for o in self.tree.ancestors(call) if isinstance(o, (cst.For, cst.While))), None
+                (o for o in self.tree.ancestors(call) if type(o) in (cst.For, cst.While)), None
             )
             if inner is node or (
                 inner is not None

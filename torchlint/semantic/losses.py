@@ -85,7 +85,7 @@ class Losses:
     def _find_values(self) -> Iterator[cst.BaseExpression]:
         for call in self.tree.all(cst.Call):
             func = call.func
-            if not isinstance(func, cst.Attribute):
+            if type(func) is not cst.Attribute:
                 continue
             if func.attr.value == "backward":
                 yield from sent(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
 __all__ = ["Memo", "Trail"]
 
@@ -38,16 +38,16 @@ class Memo(Generic[S, T]):
         self.open_answer = open_answer
         self.trail = trail
         self.find = find
-        self._known: dict[int, object] = {}
+        self._known: dict[int, Any] = {}
         self._passing: dict[int, tuple[T, int, object]] = {}
         self._open: dict[int, int] = {}
 
     def answer(self, subject: S) -> T:
         """Give the answer for a subject (which must stay alive), found at most once."""
         key = id(subject)
-        known = self._known.get(key, _UNKNOWN)
+        known: T = self._known.get(key, _UNKNOWN)
         if known is not _UNKNOWN:
-            return cast(T, known)
+            return known
         trail = self.trail
         if key in self._open:
             trail.lean(self._open[key])

@@ -209,13 +209,13 @@ class Modes:
 
     def _switch(self, call: cst.Call, depth: int) -> Switch | None:
         func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value in _SWITCHES:
+        if type(func) is cst.Attribute and func.attr.value in _SWITCHES:
             return self._own_switch(call, func)
         callee = self.functions.callee(call)
         if callee is not None and depth:
             inner = self._switches[depth - 1].answer(callee)
             return Switch(call, inner[-1].mode, None) if inner else None
-        word = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        word = func.attr.value if type(func) is cst.Attribute else getattr(func, "value", "")
         if isinstance(word, str) and _SETS_EVAL.fullmatch(word) and callee is None:
             return Switch(call, Mode.UNKNOWN, None)
         return None

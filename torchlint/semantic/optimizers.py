@@ -78,11 +78,11 @@ class Optimizers:
 
     def _restores(self, call: cst.Call) -> bool:
         func = call.func
-        named = func.attr if isinstance(func, cst.Attribute) else func
-        word = named.value if isinstance(named, cst.Name) else ""
+        named = func.attr if type(func) is cst.Attribute else func
+        word = named.value if type(named) is cst.Name else ""
         if not _RESTORES.search(word):
             return False
-        if word == "load_state_dict" and isinstance(func, cst.Attribute):
+        if word == "load_state_dict" and type(func) is cst.Attribute:
             kind = self.kinds.kind(func.value)
             if kind is not Kind.UNKNOWN:
                 return kind is Kind.OPTIMIZER
@@ -98,15 +98,15 @@ class Optimizers:
 
     def _saves(self, call: cst.Call) -> bool:
         func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value in ("state_dict", "save_state"):
+        if type(func) is cst.Attribute and func.attr.value in ("state_dict", "save_state"):
             kind = self.kinds.kind(func.value)
             if kind is not Kind.UNKNOWN:
                 return kind is Kind.OPTIMIZER
             return func.attr.value == "save_state" or any(
                 each in _NAMED for each in words(self.tree.text(func.value))
             )
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if not isinstance(last, cst.Name) or not _SAVING.intersection(words(last.value)):
+        last = func.attr if type(func) is cst.Attribute else func
+        if type(last) is not cst.Name or not _SAVING.intersection(words(last.value)):
             return False
         return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
 

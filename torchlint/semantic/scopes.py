@@ -407,13 +407,13 @@ class Scopes:
         found = self._blocks.get(id(binding))
         if found is None:
             node = binding.node
-            if isinstance(node, cst.For):
+            if type(node) is cst.For:
                 found = (node.body, *self.blocks(node))
-            elif isinstance(node, cst.Param):
+            elif type(node) is cst.Param:
                 owner = self.tree.parent(self.tree.parent(node) or node)
-                body = owner.body if isinstance(owner, cst.FunctionDef) else None
+                body = owner.body if type(owner) is cst.FunctionDef else None
                 found = (body,) if body is not None else ()
-            elif isinstance(node, cst.ExceptHandler):
+            elif type(node) is cst.ExceptHandler:
                 found = (node.body, *self.blocks(node))
             else:
                 found = self.blocks(node)
@@ -481,9 +481,9 @@ class Scopes:
         if inner is None:
             return False
         owner = self.tree.parent(inner)
-        while isinstance(owner, (cst.Else, cst.If)) and isinstance(self.tree.parent(owner), cst.If):
+        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
             owner = self.tree.parent(owner)
-        if not isinstance(owner, cst.If):
+        if type(owner) is not cst.If:
             return False
         return any(self.tree.inside(block, owner) for block in around)
 

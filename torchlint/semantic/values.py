@@ -97,15 +97,15 @@ class Values:
         return self._values.answer(node)
 
     def _value_of(self, node: cst.BaseExpression) -> Value:
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             if node.value in _CONSTANTS:
                 return Value(State.KNOWN, node)
             bindings = self.scopes.reaching(node)
             return self._joint(bindings) if bindings else Value(State.KNOWN, node)
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             bindings = self.functions.attribute(node)
             return self._joint(bindings) if bindings else _DECIDED
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             return _DECIDED
         return Value(State.KNOWN, node)
 
