@@ -74,6 +74,15 @@ class DataDependentSync(Rule):
                       loss.backward()
             !     scale = 1 if loss < 1 else 2
             """,
+        "a mask that each batch narrows": """
+              import torch
+              import torch.nn.functional as F
+              open_ = torch.ones(8).cuda() > 0
+              for x, y in loader:
+                  open_ = open_ & (y.cuda() > 0)
+            !     loss = F.cross_entropy(model(x.cuda()[open_]), y)
+                  loss.backward()
+            """,
         "a loop until a tensor is small enough": """
               import torch
               from torch import nn
@@ -326,25 +335,28 @@ def _may_select(script: Script, index: cst.BaseSlice) -> bool:
     return any(not isinstance(each, (cst.Integer, type(None))) for each in bounds)
 
 
-def _is_mask(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether a tensor surely holds booleans."""
+def _is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = frozenset()) -> bool:
+    """Whether a tensor surely holds booleans; `trail` are the bindings that led to it."""
     if isinstance(node, cst.Comparison):
         return True
     if isinstance(node, cst.UnaryOperation):
-        return _is_mask(script, node.expression)
+        return _is_mask(script, node.expression, trail)
     if isinstance(node, cst.BinaryOperation):
         bitwise = isinstance(node.operator, (cst.BitAnd, cst.BitOr))
-        return bitwise and _is_mask(script, node.left)
+        return bitwise and _is_mask(script, node.left, trail)
     if isinstance(node, cst.Call):
         func = node.func
         return isinstance(func, cst.Attribute) and func.attr.value in _MASKING
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         return bool(bindings) and all(
-            binding.how is How.ASSIGN
-            and binding.value is not None
-            and not isinstance(binding.value, cst.Name)
-            and _is_mask(script, binding.value)
+            id(binding) in trail
+            or (
+                binding.how is How.ASSIGN
+                and binding.value is not None
+                and not isinstance(binding.value, cst.Name)
+                and _is_mask(script, binding.value, trail | {id(binding)})
+            )
             for binding in bindings
         )
     return False
