@@ -126,3 +126,14 @@ def test_parts_of_an_f_string_are_placed_when_asked_for() -> None:
     assert tree.text(sum_) == "(x + 1)"
     (joined,) = tree.all(cst.ConcatenatedString)
     assert tree.text(joined) == '("a"\n      f"{ (x + 1) :.{n}f}")'
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_characters_of_several_bytes_are_counted_once_on_their_line(end: str) -> None:
+    source = Source("wide.py", end.join(["# größer", 'first("ü", second)', "größe = third", ""]))
+    syntax = read(source)
+    tree = Tree(source, syntax)
+    names = tree.all(cst.Name)
+    assert syntax.spans
+    assert [name.value for name in names] == ["first", "second", "größe", "third"]
+    assert [tree.text(name) for name in names] == ["first", "second", "größe", "third"]
