@@ -95,8 +95,9 @@ def test_every_wrong_fix_of_a_pack_that_calls_itself_exact_is_found_out(tmp_path
     code, report = verify(project, *arguments, path=tmp_path / "site")
     verdicts = {tuple(it["codes"]): (it["verdict"], it["decision"]) for it in report["variants"]}
     alone = [(code,) for code in codes]
-    assert verdicts == dict.fromkeys([*alone, codes], ("DIFFERENT", "revert"))
-    assert len(WRONG) == len(codes) == 12
+    # The last rule's edit overlaps that of the first, which goes before it.
+    assert verdicts == dict.fromkeys([*alone, codes[:-1]], ("DIFFERENT", "revert"))
+    assert len(WRONG) == len(codes) == 13
     assert code == 1
     assert report["changed"] == []
     assert [path.name for path in project.iterdir()] == ["train.py"]

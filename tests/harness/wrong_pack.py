@@ -22,6 +22,7 @@ WRONG = {
     ),
     "other statistics of batch norm": ("BatchNorm1d(8)", "BatchNorm1d(8, momentum=0.2)"),
     "a crash": ("y.float()", "y.afloat()"),
+    "weight decay, at the place of the first": ("lr=0.1)", "lr=0.1, weight_decay=1e-6)"),
 }
 """What each does to a training script: the text that it takes, and what it makes of it."""
 

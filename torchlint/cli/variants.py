@@ -26,12 +26,13 @@ class Fixes:
         for result in self._together:
             for error in result.errors:
                 report(error)
-        self._codes = sorted({found.code for result in self._together for found in result.applied})
 
     def variants(self) -> tuple[Variant, ...]:
-        """Give each rule's fixes alone, and all together."""
-        alone = [_variant("rule", (code,), self._fixed({code})) for code in self._codes]
-        whole = [_variant("all", tuple(self._codes), self._together)] if self._codes else []
+        """Give each rule's fixes alone, and all together: those that others leave room for."""
+        found = {it.code for result in self._fixed(()) for it in result.left if it.fix is not None}
+        applied = {it.code for result in self._together for it in result.applied}
+        alone = [_variant("rule", (code,), self._fixed({code})) for code in sorted(found | applied)]
+        whole = [_variant("all", tuple(sorted(applied)), self._together)] if applied else []
         return tuple(variant for variant in (*alone, *whole) if variant.texts)
 
     def kept(self, codes: Collection[str]) -> Variant:

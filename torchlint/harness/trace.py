@@ -85,6 +85,8 @@ class Trace:
     """Mean seconds of a step of each rank, where there are several."""
     joined: bool = False
     """Whether several ranks made a process group."""
+    batch_norm: bool = False
+    """Whether a layer takes the statistics of its batch, of which each rank has a share."""
     weights: str = ""
     """A digest of a rank's final parameters."""
     diverged: bool = False

@@ -19,7 +19,14 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
-from torchlint.harness.child.weights import buffers_beside, digest, match, trained
+from torchlint.harness.child.weights import (
+    buffers,
+    digest,
+    has_batch_norm,
+    layers_of,
+    match,
+    trained,
+)
 from torchlint.harness.plan import BY_HAND, Task
 from torchlint.harness.trace import ParameterMatch
 
@@ -224,6 +231,7 @@ class Numbers(Probe):
             "loss_steps": self._steps,
             "durations": [after - before for before, after in pairwise(self._times)],
             "parameters": self._match(),
+            "batch_norm": has_batch_norm(layers_of(self._trained())),
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
 
@@ -256,7 +264,7 @@ class Numbers(Probe):
         parameters = self._trained()
         if not self.task.reference or not parameters:
             return None
-        state = _copies(parameters), _copies(buffers_beside(parameters))
+        state = _copies(parameters), _copies(buffers(layers_of(parameters)))
         if not Path(self.task.reference).exists():
             SAVE(state, self.task.reference)
         return match(LOAD(self.task.reference, weights_only=True), *state)

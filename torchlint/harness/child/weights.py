@@ -10,7 +10,7 @@ import torch
 
 from torchlint.harness.trace import ParameterMatch
 
-__all__ = ["buffers_beside", "digest", "distance", "match", "trained"]
+__all__ = ["buffers", "digest", "distance", "has_batch_norm", "layers_of", "match", "trained"]
 
 Tensors = list[torch.Tensor]
 
@@ -26,30 +26,40 @@ def trained(optimizers: Iterable[torch.optim.Optimizer]) -> Tensors:
     ]
 
 
-def buffers_beside(parameters: Sequence[torch.Tensor]) -> Tensors:
-    """Give the buffers of the layers that hold these parameters: statistics of batch norm, mostly.
-
-    Those that no checkpoint keeps are left out.
-    """
+def layers_of(parameters: Sequence[torch.Tensor]) -> list[torch.nn.Module]:
+    """Give the layers that hold these parameters, in their order."""
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
     layers = []
     for layer in gc.get_objects():
-        if issubclass(type(layer), torch.nn.Module) and layer.__dict__.get("_buffers"):
-            held = (places.get(id(parameter)) for parameter in layer._parameters.values())
+        if issubclass(type(layer), torch.nn.Module):
+            held = (places.get(id(it)) for it in layer.__dict__.get("_parameters", {}).values())
             first = min((place for place in held if place is not None), default=None)
             if first is not None:
                 layers.append((first, layer))
     layers.sort(key=lambda found: found[0])
+    return [layer for _, layer in layers]
+
+
+def buffers(layers: Iterable[torch.nn.Module]) -> Tensors:
+    """Give the buffers of layers: statistics of batch norm, mostly.
+
+    Those that no checkpoint keeps are left out.
+    """
     return [
         buffer
-        for _, layer in layers
+        for layer in layers
         for name, buffer in layer._buffers.items()
         if buffer is not None and name not in layer._non_persistent_buffers_set
     ]
 
 
+def has_batch_norm(layers: Iterable[torch.nn.Module]) -> bool:
+    """Whether one of some layers takes the statistics of its batch."""
+    return any(isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) for layer in layers)
+
+
 def match(
-    reference: tuple[Tensors, Tensors], parameters: Tensors, buffers: Tensors
+    reference: tuple[Tensors, Tensors], parameters: Tensors, beside: Tensors
 ) -> ParameterMatch:
     """Compare parameters with those of the reference, bit for bit and by distance."""
     before_all, kept = reference
@@ -65,7 +75,7 @@ def match(
         else:
             apart += (distance(before, after) * (length or 1.0)) ** 2
     relative = (apart / (size or 1.0)) ** 0.5
-    same = len(kept) == len(buffers) and all(map(_equal, kept, buffers))
+    same = len(kept) == len(beside) and all(map(_equal, kept, beside))
     return ParameterMatch(True, len(parameters), equal, relative, buffers=same)
 
 

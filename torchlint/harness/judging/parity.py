@@ -83,7 +83,8 @@ class Parity:
         aligned = self._aligned_comparison(variant)
         if isinstance(aligned, str):
             return self._last(variant, comparison, aligned)
-        if aligned.kept is False and fixed.joined and not self._first.joined:
+        shared = fixed.joined and not self._first.joined and self._first.batch_norm
+        if aligned.kept is False and shared:
             return self._last(variant, aligned, _SHARES)
         return aligned
 
