@@ -26,6 +26,10 @@ _WITH: Final = {
 }
 _NUMBERED: Final = ("builtins.range", "torch.arange", "builtins.sorted")
 _REDUCED: Final = ("builtins.max", "builtins.min", "builtins.sum", "builtins.any", "builtins.all")
+_WAITING: Final = frozenset(
+    {*_WITH, *_NUMBERED, *_REDUCED, "torch.where", *(f"torch.{name}" for name in _SIZED)}
+)
+"""Functions that wait for the tensor that they are given first."""
 _PACK: Final = "torch.nn.utils.rnn.pack_padded_sequence"
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
 _MASKING: Final = frozenset("eq ne gt ge lt le bool isnan isfinite isinf logical_not".split())
@@ -381,16 +385,6 @@ def _cost_of_method(script: Script, call: cst.Call) -> str | None:
     return _SIZED[func.attr.value] if _on_device(script, func.value) else None
 
 
-def _may_wait(name: str) -> bool:
-    """Whether a function is one of those that wait for the tensor that they are given first."""
-    module, _, last = name.rpartition(".")
-    return (
-        name in (*_NUMBERED, *_REDUCED, *_WITH)
-        or name == "torch.where"
-        or (module == "torch" and last in _SIZED)
-    )
-
-
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     module, _, last = name.rpartition(".")
@@ -404,7 +398,7 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
         lengths = script.call(call).given("lengths", 1)
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
-    if first is None or not _may_wait(name) or not _on_device(script, first):
+    if first is None or name not in _WAITING or not _on_device(script, first):
         return None
     if name in _NUMBERED:
         sure = _counts_on_device(script, first)
@@ -417,4 +411,4 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
         return f"pass {word}" if given.state is State.ABSENT else None
     if name == "torch.where":
         return _SIZED["nonzero"] if len(call.args) == 1 else None
-    return _SIZED.get(last) if module == "torch" else None
+    return _SIZED.get(last)

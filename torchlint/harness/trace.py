@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Failure", "ParameterMatch", "Phase", "PhaseName", "SyncSite", "Trace"]
+__all__ = ["Failure", "ParameterMatch", "Phase", "PhaseName", "SyncSite", "Trace", "printed"]
 
 Ending = Literal["full", "ended", "failed"]
 PhaseName = Literal["data", "forward", "backward", "optimizer"]
@@ -127,3 +129,8 @@ class Trace:
         values["phases"] = tuple(Phase(**phase) for phase in data.get("phases", ()))
         values["syncs"] = tuple(SyncSite(**site) for site in data.get("syncs", ()))
         return cls(**values)
+
+
+def printed(output: Path) -> str:
+    """Give the digest of what a run printed into a file, nothing where there is none."""
+    return hashlib.sha256(output.read_bytes()).hexdigest() if output.exists() else ""

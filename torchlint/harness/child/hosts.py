@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+from torchlint.harness.trace import printed
 
 __all__ = ["TOLD", "tell_hosts"]
 
@@ -22,8 +23,8 @@ _PATIENCE: Final = timedelta(seconds=60)
 def tell_hosts(file: Path, traces: Sequence[Path]) -> None:
     """Send the traces of this host's ranks to all others, and write those of all of them.
 
-    The store is that of torchrun, which is there until the last host is done. Raises what torch
-    raises where a host does not answer.
+    The store is that of torchrun, which is there until the last host is done. Raises
+    `RuntimeError` where a host does not answer.
     """
     from torch.distributed import TCPStore
 
@@ -44,6 +45,5 @@ def _key(host: int) -> str:
 
 def _seen(trace: Path) -> dict[str, object]:
     """Give the trace of a rank, with a digest of what it printed."""
-    output = trace.with_name("stdout")
-    printed = hashlib.sha256(output.read_bytes()).hexdigest() if output.exists() else ""
-    return {**json.loads(trace.read_text(encoding="utf-8")), "output": printed}
+    said = json.loads(trace.read_text(encoding="utf-8"))
+    return {**said, "output": printed(trace.with_name("stdout"))}

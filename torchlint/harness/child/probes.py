@@ -1,4 +1,4 @@
-"""Hooks on torch inside the process that runs the user's script: the one module that imports it."""
+"""Hooks on torch inside the process that runs the user's script: its steps, times and numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -231,7 +232,7 @@ class Numbers(Probe):
             "loss_steps": self._steps,
             "durations": [after - before for before, after in pairwise(self._times)],
             "parameters": self._match(),
-            "batch_norm": has_batch_norm(layers_of(self._trained())),
+            "batch_norm": has_batch_norm(self._layers),
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
 
@@ -264,10 +265,14 @@ class Numbers(Probe):
         parameters = self._trained()
         if not self.task.reference or not parameters:
             return None
-        state = _copies(parameters), _copies(buffers(layers_of(parameters)))
+        state = _copies(parameters), _copies(buffers(self._layers))
         if not Path(self.task.reference).exists():
             SAVE(state, self.task.reference)
         return match(LOAD(self.task.reference, weights_only=True), *state)
+
+    @cached_property
+    def _layers(self) -> list[torch.nn.Module]:
+        return layers_of(self._trained())
 
     def _trained(self) -> list[torch.Tensor]:
         return trained(optimizer for _, optimizer in sorted(self.optimizers.items()))

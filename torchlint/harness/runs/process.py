@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from typing import Final, Protocol
 from torchlint.harness.plan import Task
 from torchlint.harness.runs.forkserver import ForkServer
 from torchlint.harness.runs.standardinput import standard_input
-from torchlint.harness.trace import Failure, Trace
+from torchlint.harness.trace import Failure, Trace, printed
 
 __all__ = [
     "COMMAND",
@@ -115,8 +114,7 @@ def run(
             failure = replace(failure, message=f"{failure.message}; {_ELSEWHERE}")
         return Trace("failed", failure)
     trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
-    printed = "" if verbose else hashlib.sha256(output.read_bytes()).hexdigest()
-    return replace(with_exit_message(trace, errors), output=printed)
+    return replace(with_exit_message(trace, errors), output="" if verbose else printed(output))
 
 
 def write_order(task: Task) -> Path:

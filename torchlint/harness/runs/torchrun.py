@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from torchlint.harness.child.rank import JOINED, PID, rank_folder
 from torchlint.harness.plan import Launcher, Task
 from torchlint.harness.runs import process
 from torchlint.harness.runs.merge import first_failure, merged
-from torchlint.harness.trace import Failure, Trace
+from torchlint.harness.trace import Failure, Trace, printed
 
 __all__ = ["run"]
 
@@ -135,9 +134,10 @@ def _of_all_hosts(ranks: _Ranks, own: list[Trace]) -> Trace:
 
 def _read(trace: Path) -> Trace:
     read = Trace.from_json(json.loads(trace.read_text(encoding="utf-8")))
-    output = trace.with_name("stdout")
-    printed = hashlib.sha256(output.read_bytes()).hexdigest() if output.exists() else ""
-    return replace(process.with_exit_message(read, trace.with_name("stderr")), output=printed)
+    return replace(
+        process.with_exit_message(read, trace.with_name("stderr")),
+        output=printed(trace.with_name("stdout")),
+    )
 
 
 def _deaths(
