@@ -1,5 +1,5 @@
 """The command line: arguments in, text and an exit code out."""
 
-from torchlint.cli.program import main
+from torchlint.cli.start import main
 
 __all__ = ["main"]

@@ -17,6 +17,7 @@ from torchlint.cli.options import (
     report_options,
     run_options,
 )
+from torchlint.cli.printed import Command, Printed
 from torchlint.cli.run import STDIN, Run, refused
 from torchlint.report.escape import printable
 from torchlint.report.report import Report
@@ -24,8 +25,8 @@ from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
+    from torchlint.cli.recording import Recording
     from torchlint.engine import FileResult
-    from torchlint.engine.outputs import Outputs
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
@@ -50,11 +51,13 @@ def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> Non
         from torchlint.cli.watch import watch
 
         ctx.exit(watch(lambda: _check(paths, options), paths, options))
-    ctx.exit(_check(paths, options))
+    ctx.exit(_check(paths, options, ctx.obj))
 
 
-def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
-    """Check once and give the exit code."""
+def _check(
+    paths: tuple[Path, ...], options: Mapping[str, Any], command: Command | None = None
+) -> int:
+    """Check once and give the exit code; what `command` prints may be kept."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -68,6 +71,10 @@ def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
         from torchlint.cli.addignore import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
+    printed = run.printed(command)
+    if printed is not None:
+        run.show(printed.text)
+        return printed.code
     known = None
     if options["write_baseline"] or run.settings.baseline is not None:
         from torchlint.cli.baseline import known_findings
@@ -78,12 +85,9 @@ def _check(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
     measured = measured_report(options, names)
     if reads_stdin:
         return _report(run, _stdin_result(run), measured, known)
-    outputs = None if options["write_baseline"] or measured is not None else run.outputs(files)
-    printed = outputs.get() if outputs is not None else None
-    if printed is not None:
-        run.show(printed.text)
-        return run.code(printed.found)
-    return _report(run, run.results(files), measured, known, outputs)
+    alone = known is None and measured is None
+    recording = run.recording(command, paths) if alone else None
+    return _report(run, run.results(files), measured, known, recording)
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:
@@ -112,7 +116,7 @@ def _report(
     results: Iterable[FileResult],
     measured: MeasuredReport | None,
     known: KnownFindings | None,
-    outputs: Outputs | None = None,
+    recording: Recording | None = None,
 ) -> int:
     entries: list[Entry] = []
     files = suppressed = 0
@@ -135,8 +139,7 @@ def _report(
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
     text = run.deliver(report)
-    if outputs is not None and not run.failed:
-        from torchlint.engine.outputs import Printed
-
-        outputs.put(Printed(text, bool(entries)))
-    return run.code(bool(entries))
+    code = run.code(bool(entries))
+    if recording is not None and not run.failed:
+        recording.keep(Printed(text, code))
+    return code

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 
-__all__ = ["INTERRUPTED", "READER_GONE", "LazyGroup"]
+from torchlint.cli.exitcodes import INTERRUPTED, READER_GONE
 
-INTERRUPTED: Final = 130
-READER_GONE: Final = 141
-"""The exit codes of a program that SIGINT or SIGPIPE ended."""
+__all__ = ["LazyGroup"]
 
 
 class LazyGroup(click.Group):

@@ -1,25 +1,23 @@
-"""The program `torchlint`: its commands, and how a run of it ends."""
+"""The program `torchlint`: its commands, and what is said of errors."""
 
 from __future__ import annotations
 
-import atexit
-import gc
-import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from torchlint import __version__
+from torchlint.cli.exitcodes import INTERRUPTED
 from torchlint.cli.failure import fail
-from torchlint.cli.lazy import INTERRUPTED, READER_GONE, LazyGroup
+from torchlint.cli.lazy import LazyGroup
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from torchlint.cli.printed import Command
 
-_ALLOCATIONS: Final = 100_000
-_DEPTH: Final = 5_000
-"""How deep calls may go: questions about names lead from one to the next, file-long."""
+__all__ = ["program", "run"]
+
 _COMPLETION: Final = """\b
 A shell completes commands, options and codes of rules after
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
@@ -50,34 +48,10 @@ def program() -> None:
     """Find what makes a PyTorch training script slow, rewrite it, and prove the rewrite."""
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and leave with its exit code."""
-    # A syntax tree is many objects that live and die together: looking for dead ones is in vain.
-    gc.set_threshold(_ALLOCATIONS, 20, 20)
-    sys.setrecursionlimit(_DEPTH)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+def run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
+    """Run the program and give its exit code; what `command` prints may be kept."""
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = READER_GONE
-    if arguments is None:
-        _leave(code)
-    sys.exit(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process without taking its objects apart, which takes longer than some runs."""
-    atexit._run_exitfuncs()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    try:
-        code = program.main(arguments, prog_name="torchlint", standalone_mode=False)
+        code = program.main(arguments, prog_name="torchlint", standalone_mode=False, obj=command)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:

@@ -13,17 +13,18 @@ import click
 
 from torchlint.cli.failure import fail, warn
 from torchlint.cli.options import overrides
+from torchlint.cli.printed import CACHE
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
-from torchlint.engine import Project, discover
-from torchlint.engine.files import WORTH_REMEMBERING
+from torchlint.engine import Discovery, Project, discover
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.report.formats import BRIEF, STATISTICS, render
 from torchlint.report.paint import Paint
 
 if TYPE_CHECKING:
+    from torchlint.cli.printed import Command, Printed
+    from torchlint.cli.recording import Recording
     from torchlint.engine import FileResult
-    from torchlint.engine.outputs import Outputs
     from torchlint.finding import Finding
     from torchlint.report.card import Card
     from torchlint.report.entry import Entry
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["STDIN", "Run", "near", "refused"]
 
 STDIN: Final = Path("-")
-_CACHE: Final = ".torchlint_cache"
 
 
 @contextmanager
@@ -57,6 +57,7 @@ class Run:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self.failed = False
+        self.found = Discovery(())
 
     @cached_property
     def registry(self) -> Registry:
@@ -113,7 +114,8 @@ class Run:
         with refused():
             for path in paths:
                 self.project.selection(path)
-            found = discover(paths, self.project)
+            self.found = discover(paths, self.project)
+        found = self.found
         self.report_errors(tuple(dict.fromkeys(found.errors)))
         if not found.files and not found.errors and not self.quiet:
             warn("no Python files found: nothing was looked at")
@@ -146,7 +148,7 @@ class Run:
     @property
     def cache_dir(self) -> Path | None:
         """Where results are kept, None where nowhere."""
-        return None if self.settings.no_cache else self.settings.cache_dir or Path(_CACHE)
+        return None if self.settings.no_cache else self.settings.cache_dir or Path(CACHE)
 
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; on a terminal long work shows how far it is."""
@@ -200,17 +202,23 @@ class Run:
         """Print the text of a report."""
         click.echo(text, nl=False, color=self.paint.color)
 
-    def outputs(self, files: Sequence[Path]) -> Outputs | None:
-        """Give what earlier runs over many files printed, None where this one does more."""
-        settings = self.settings
-        more = (settings.baseline, settings.output_file, settings.verbose, self.failed)
-        if self.cache_dir is None or len(files) < WORTH_REMEMBERING or any(more):
+    def printed(self, command: Command | None) -> Printed | None:
+        """Give what the command printed before, where the configuration says what keeps that."""
+        if command is None or self.cache_dir is None or str(self.cache_dir) == command.folder:
             return None
-        from torchlint.engine.outputs import Outputs
+        return command.printed(str(self.cache_dir))
 
-        form = (settings.output_format, settings.statistics, settings.quiet)
-        with refused():
-            return Outputs(self.cache_dir, self.project, files, (form, tuple(self.paint)))
+    def recording(self, command: Command | None, paths: Sequence[Path]) -> Recording | None:
+        """Begin to keep what is printed of the files found, None where this run does more."""
+        settings = self.settings
+        more = (settings.output_file, settings.verbose, self.failed)
+        if command is None or self.cache_dir is None or not self.found.files or any(more):
+            return None
+        from torchlint.cli.recording import Recording, sight_of
+
+        config_file = self.options["config_file"]
+        sight = sight_of(paths, self.found, self.registry, config_file, self.cache_dir)
+        return Recording(command, self.cache_dir, sight)
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the file that `--output-file` names."""

@@ -20,10 +20,14 @@ WORTH_REMEMBERING: Final = 50
 
 
 class Discovery(NamedTuple):
-    """The files found, in the order of their paths, and a line for each that is out of reach."""
+    """The files found, in the order of their paths, and the folders that were searched for them.
+
+    `errors` has a line for each path that is out of reach.
+    """
 
     files: tuple[Path, ...]
     errors: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def discover(paths: Iterable[Path], project: Project) -> Discovery:
@@ -31,7 +35,7 @@ def discover(paths: Iterable[Path], project: Project) -> Discovery:
     search = _Search(project)
     for path in paths:
         search.add(path)
-    return Discovery(search.unique(), tuple(search.errors))
+    return Discovery(search.unique(), tuple(search.errors), tuple(search.folders))
 
 
 class _Search:
@@ -42,6 +46,7 @@ class _Search:
         self.found: dict[str, tuple[bool, str]] = {}
         """Whether each file is a link, and where it lies, by its path."""
         self.errors: list[str] = []
+        self.folders: list[str] = []
         self.patterns: dict[int, Patterns] = {}
 
     def add(self, path: Path) -> None:
@@ -85,6 +90,7 @@ class _Search:
             except OSError as error:
                 self.errors.append(_out_of_reach(Path(folder), error))
                 continue
+            self.folders.append(folder)
             settings = self.project.settings_at(folder)
             if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
                 ignored = ignored.below(folder)

@@ -16,7 +16,7 @@ from torchlint import __version__
 from torchlint.config import OF_THE_RUN, Settings
 from torchlint.registry import Registry, Selection
 
-__all__ = ["Store", "context"]
+__all__ = ["Store", "context", "keep", "sources_below"]
 
 
 class Store:
@@ -29,8 +29,7 @@ class Store:
 
     def __init__(self, folder: Path, registry: Registry, kind: str = "") -> None:
         self.folder = folder
-        packs = tuple(sorted({os.path.dirname(head.file) for head in registry.rules}))  # noqa: PTH120
-        self.file = folder / f"{_fingerprint(packs)}{kind and f'-{kind}'}.json"
+        self.file = folder / f"{_fingerprint(_homes(registry))}{kind and f'-{kind}'}.json"
 
     def read(self) -> dict[str, Any]:
         """Give what was kept."""
@@ -42,22 +41,33 @@ class Store:
 
     def write(self, new: dict[str, Any], old: dict[str, Any], most: int) -> None:
         """Keep so many entries, the new ones first."""
-        from tempfile import mkstemp
-
         rest = (item for item in old.items() if item[0] not in new)
         kept = dict([*new.items(), *rest][:most])
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            ignore = self.folder / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
-            handle, name = mkstemp(dir=self.folder, suffix=".tmp")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(kept, file, separators=(",", ":"))
-                Path(name).replace(self.file)
-            except OSError:
-                Path(name).unlink(missing_ok=True)
+        keep(self.folder, self.file.name, json.dumps(kept, separators=(",", ":")).encode())
+
+
+def keep(folder: Path, name: str, data: bytes) -> None:
+    """Write a file of a cache, whole or not at all; one that cannot be written is not."""
+    from tempfile import mkstemp
+
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        handle, made = mkstemp(dir=folder, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(made).replace(folder / name)
+        except OSError:
+            Path(made).unlink(missing_ok=True)
+
+
+def sources_below(registry: Registry) -> Iterator[str]:
+    """Yield the folders and files that make what is found: torchlint's and those of packs."""
+    for parent, names in _sources(_homes(registry)):
+        yield from (parent, *names)
 
 
 def context(settings: Settings, rules: Selection) -> bytes:
@@ -67,21 +77,32 @@ def context(settings: Settings, rules: Selection) -> bytes:
     return repr((sorted(options.items()), rules.codes, rules.complete)).encode()
 
 
+def _homes(registry: Registry) -> tuple[str, ...]:
+    """Give the folders of torchlint and of every pack."""
+    ours = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+    return (ours, *sorted({os.path.dirname(head.file) for head in registry.rules}))  # noqa: PTH120
+
+
 @cache
-def _fingerprint(packs: tuple[str, ...]) -> str:
+def _fingerprint(homes: tuple[str, ...]) -> str:
     """Name what makes results: versions, and the state of every file of code and of evidence."""
     state = [repr((__version__, sys.version_info[:3]))]
-    for folder in (os.path.dirname(os.path.dirname(__file__)), *packs):  # noqa: PTH120
-        for name, status in _files_below(folder):
-            state.append(f"{name} {status.st_mtime_ns} {status.st_size}")
+    for _, names in _sources(homes):
+        for name in names:
+            with contextlib.suppress(OSError):
+                status = os.stat(name)  # noqa: PTH116
+                state.append(f"{name} {status.st_mtime_ns} {status.st_size}")
     return source_hash("\n".join(state).encode("utf-8", "surrogateescape")).hex()
 
 
-def _files_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    for parent, folders, names in os.walk(folder):
+@cache
+def _sources(homes: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Give every folder with its files of code and of evidence, in order."""
+    return tuple(found for home in homes for found in _sources_in(home))
+
+
+def _sources_in(home: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for parent, folders, names in os.walk(home):
         folders.sort()
-        for name in sorted(names):
-            if name.endswith((".py", ".json")):
-                path = os.path.join(parent, name)  # noqa: PTH118
-                with contextlib.suppress(OSError):
-                    yield path, os.stat(path)  # noqa: PTH116
+        sources = (name for name in sorted(names) if name.endswith((".py", ".json")))
+        yield parent, tuple(os.path.join(parent, name) for name in sources)  # noqa: PTH118

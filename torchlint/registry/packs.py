@@ -6,6 +6,7 @@ the installed metadata decides first whether there is any pack besides the built
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -16,7 +17,7 @@ from typing import Final
 
 from torchlint.registry.heads import RegistryError, RuleHead, holds_rule, not_imported
 
-__all__ = ["BUILT_IN", "GROUP", "installed_packs", "rules_of"]
+__all__ = ["BUILT_IN", "GROUP", "installed_packs", "pack_metadata", "rules_of"]
 
 GROUP: Final = "torchlint.rules"
 """The entry-point group: each entry point names a package of rule modules."""
@@ -26,6 +27,7 @@ BUILT_IN: Final = ("torchlint", "torchlint_rules")
 
 _RULE_FILE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)\.py")
 _CODE: Final = re.compile(r"[a-z]{2,5}[0-9]{3}")
+_METADATA: Final = (".dist-info", ".egg-info")
 
 
 def installed_packs() -> dict[str, str]:
@@ -44,6 +46,15 @@ def installed_packs() -> dict[str, str]:
     return packs
 
 
+def pack_metadata() -> Iterator[str]:
+    """Yield what tells which packs there are: the folders of the path, and the metadata in them."""
+    for folder in sys.path:
+        place = folder or os.curdir
+        yield place
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            yield from (_points(entry) for entry in entries if entry.name.endswith(_METADATA))
+
+
 def _speaks_of_rules(folder: str) -> bool:
     """Whether metadata on this part of the path may hold a pack that is not the built-in one."""
     try:
@@ -56,13 +67,17 @@ def _speaks_of_rules(folder: str) -> bool:
 
 
 def _has_pack(entry: os.DirEntry[str]) -> bool:
-    if not entry.name.endswith((".dist-info", ".egg-info")) or entry.name.startswith("torchlint-"):
+    if not entry.name.endswith(_METADATA) or entry.name.startswith("torchlint-"):
         return False
     try:
-        with open(os.path.join(entry.path, "entry_points.txt"), "rb") as points:  # noqa: PTH118, PTH123
+        with open(_points(entry), "rb") as points:  # noqa: PTH123
             return f"[{GROUP}]".encode() in points.read()
     except OSError:
         return False
+
+
+def _points(entry: os.DirEntry[str]) -> str:
+    return os.path.join(entry.path, "entry_points.txt")  # noqa: PTH118
 
 
 def rules_of(pack: str, package: str) -> Iterator[RuleHead]:

@@ -1,0 +1,62 @@
+"""How the program starts and how it ends."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from torchlint.cli.exitcodes import INTERRUPTED, READER_GONE
+from torchlint.cli.printed import Command
+
+__all__ = ["main"]
+
+_ALLOCATIONS: Final = 100_000
+_DEPTH: Final = 5_000
+"""How deep calls may go: questions about names lead from one to the next, file-long."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and leave with its exit code."""
+    # A syntax tree is many objects that live and die together: looking for dead ones is in vain.
+    gc.set_threshold(_ALLOCATIONS, 20, 20)
+    sys.setrecursionlimit(_DEPTH)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _again() if arguments is None else _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = READER_GONE
+    if arguments is None:
+        _leave(code)
+    sys.exit(code)
+
+
+def _again() -> int:
+    """Print what this very command printed before, or run it; give the exit code."""
+    command = Command.given()
+    printed = command.printed(command.folder) if command is not None else None
+    if printed is None:
+        return _run(None, command)
+    sys.stdout.write(printed.text)
+    return printed.code
+
+
+def _run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
+    from torchlint.cli.program import run
+
+    return run(arguments, command)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without taking its objects apart, which takes longer than some runs."""
+    atexit._run_exitfuncs()
+    sys.stderr.flush()
+    os._exit(code)
