@@ -44,6 +44,9 @@ def _again() -> int:
     command = Command.given()
     printed = command.printed(command.folder) if command is not None else None
     if printed is None:
+        from torchlint.cli.lean import expect_libcst
+
+        expect_libcst()
         return _run(None, command)
     sys.stdout.write(printed.text)
     return printed.code

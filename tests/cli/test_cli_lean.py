@@ -1,0 +1,65 @@
+"""LibCST's nodes are what they are without the part that is left out of their import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "scripts"
+SHOWN: Final = """
+import dataclasses, sys
+if sys.argv[1] == "lean":
+    from torchlint.cli.lean import expect_libcst
+    expect_libcst()
+real = dataclasses.dataclass
+import libcst as cst
+assert dataclasses.dataclass is real
+from libcst.metadata import CodePosition
+
+tree = cst.parse_module(sys.stdin.read())
+again = tree.deep_clone()
+name, other = cst.Name("loss"), cst.Name("loss")
+print("__setattr__" in vars(cst.Name), file=sys.stderr)
+print(repr(again), again.code == tree.code, again.deep_equals(tree), again == tree)
+print(repr(name), name == name, name == other, len({name, other}), name.deep_equals(other))
+print(name.with_changes(value="total").value, [field.name for field in dataclasses.fields(name)])
+print(CodePosition(1, 2) == CodePosition(1, 2), hash(CodePosition(1, 2)) == hash((1, 2)))
+try:
+    cst.Name("")
+except cst.CSTValidationError as error:
+    print(error)
+"""
+ASSIGNED: Final = """
+import libcst as cst
+from torchlint.cli.lean import expect_libcst
+
+expect_libcst()
+import libcst
+
+try:
+    cst.Name("loss").value = "total"
+except AttributeError as error:
+    print(type(error).__name__)
+"""
+
+
+def _run(code: str, *arguments: str, text: str = "") -> tuple[str, str]:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_nodes_print_compare_copy_and_validate_as_they_do() -> None:
+    script = next(FIXTURES.glob("*/before.py")).read_text()
+    (lean, frozen), (whole, as_ever) = (
+        _run(SHOWN, kind, text=script) for kind in ("lean", "whole")
+    )
+    assert (frozen, as_ever) == ("False\n", "True\n")
+    assert lean == whole
+    assert "Module(" in lean
+
+
+def test_classes_that_somebody_has_imported_stay_as_they_are() -> None:
+    assert _run(ASSIGNED)[0] == "FrozenInstanceError\n"
