@@ -14,7 +14,7 @@ from torchlint.cli.printed import Command
 
 __all__ = ["main"]
 
-_ALLOCATIONS: Final = 100_000
+_ALLOCATIONS: Final = 300_000
 _DEPTH: Final = 5_000
 """How deep calls may go: questions about names lead from one to the next, file-long."""
 
