@@ -9,23 +9,24 @@ from typing import Final
 
 FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "scripts"
 SHOWN: Final = """
-import dataclasses, sys
+import abc, dataclasses, sys
 if sys.argv[1] == "lean":
     from torchlint.cli.lean import expect_libcst
     expect_libcst()
-real = dataclasses.dataclass
+real = dataclasses.dataclass, abc.ABC
 import libcst as cst
-assert dataclasses.dataclass is real
+assert (dataclasses.dataclass, abc.ABC) == real
 from libcst.metadata import CodePosition
 
 tree = cst.parse_module(sys.stdin.read())
 again = tree.deep_clone()
 name, other = cst.Name("loss"), cst.Name("loss")
-print("__setattr__" in vars(cst.Name), file=sys.stderr)
+print("__setattr__" in vars(cst.Name), type(cst.Name).__name__, file=sys.stderr)
 print(repr(again), again.code == tree.code, again.deep_equals(tree), again == tree)
 print(repr(name), name == name, name == other, len({name, other}), name.deep_equals(other))
 print(name.with_changes(value="total").value, [field.name for field in dataclasses.fields(name)])
 print(CodePosition(1, 2) == CodePosition(1, 2), hash(CodePosition(1, 2)) == hash((1, 2)))
+print(isinstance(name, (cst.BaseExpression, cst.Attribute)), isinstance(tree, cst.BaseExpression))
 try:
     cst.Name("")
 except cst.CSTValidationError as error:
@@ -56,7 +57,7 @@ def test_nodes_print_compare_copy_and_validate_as_they_do() -> None:
     (lean, frozen), (whole, as_ever) = (
         _run(SHOWN, kind, text=script) for kind in ("lean", "whole")
     )
-    assert (frozen, as_ever) == ("False\n", "True\n")
+    assert (frozen, as_ever) == ("False type\n", "True ABCMeta\n")
     assert lean == whole
     assert "Module(" in lean
 

@@ -1,4 +1,4 @@
-"""LibCST without what keeps its nodes from being changed, for a process that is all our own."""
+"""LibCST without the checks that its classes make, for a process that is all our own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _NODES: Final = "libcst._nodes."
 def expect_libcst() -> None:
     """Make the import of LibCST, where it comes to one, take two thirds of its time.
 
-    Left out is what makes its classes of nodes refuse assignments, and a text form that LibCST
-    replaces by its own. Nothing is different for code that assigns to no node. The classes belong
-    to the whole process: only the program calls this, no function of the Python API.
+    Left out is what makes its nodes refuse assignments, a text form that LibCST replaces by its
+    own, and what makes abstract classes refuse instances, which has every `isinstance` call Python
+    code. Nothing is different for code that does neither. The classes belong to the whole process:
+    only the program calls this, no function of the Python API.
     """
     sys.meta_path.insert(0, _Finder())
 
@@ -44,10 +45,29 @@ class _Finder:
 
 def _with_less(execute: Callable[[Any], None]) -> Callable[[Any], None]:
     def lean(module: Any) -> None:
-        with _assignable_nodes():
+        with _plain_abstract_classes(), _assignable_nodes():
             execute(module)
 
     return lean
+
+
+class _Plain:
+    """Stands for `abc.ABC`."""
+
+    __slots__ = ()
+
+
+@contextmanager
+def _plain_abstract_classes() -> Iterator[None]:
+    """Make abstract classes of the type of all others."""
+    import abc
+
+    real = abc.ABC
+    setattr(abc, real.__name__, _Plain)
+    try:
+        yield
+    finally:
+        setattr(abc, real.__name__, real)
 
 
 @contextmanager
