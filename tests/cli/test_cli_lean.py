@@ -18,6 +18,8 @@ import libcst as cst
 assert (dataclasses.dataclass, abc.ABC) == real
 from libcst.metadata import CodePosition
 
+METHODS = ("__eq__", "__hash__", "__repr__")
+
 tree = cst.parse_module(sys.stdin.read())
 again = tree.deep_clone()
 name, other = cst.Name("loss"), cst.Name("loss")
@@ -26,6 +28,10 @@ print(repr(again), again.code == tree.code, again.deep_equals(tree), again == tr
 print(repr(name), name == name, name == other, len({name, other}), name.deep_equals(other))
 print(name.with_changes(value="total").value, [field.name for field in dataclasses.fields(name)])
 print(CodePosition(1, 2) == CodePosition(1, 2), hash(CodePosition(1, 2)) == hash((1, 2)))
+kinds = [kind for kind in vars(cst).values() if isinstance(kind, type)]
+for kind in (kind for kind in kinds if issubclass(kind, cst.CSTNode)):
+    own = [getattr(kind, part) is getattr(cst.CSTNode, part) for part in METHODS]
+    print(kind.__name__, own, [field.name for field in dataclasses.fields(kind)])
 print(isinstance(name, (cst.BaseExpression, cst.Attribute)), isinstance(tree, cst.BaseExpression))
 try:
     cst.Name("")

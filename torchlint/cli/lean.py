@@ -82,6 +82,8 @@ def _assignable_nodes() -> Iterator[None]:
             return lambda decorated: dataclass(decorated, **options)
         if cls.__module__.startswith(_NODES):
             options |= {"frozen": False, "repr": False}
+            # Most nodes get their `__eq__` by other means, and `dataclass` makes one for nothing.
+            options["eq"] = "__eq__" not in vars(cls)
         return real(cls, **options)
 
     setattr(dataclasses, real.__name__, dataclass)
