@@ -194,3 +194,41 @@ def test_an_interrupt_is_130_and_quiet(shell: Shell, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def _sh(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `torchlint` is the program."""
+    program = f'torchlint() {{ "{sys.executable}" -P -m torchlint "$@"; }}\n'
+    return subprocess.run(
+        ["sh", "-c", program + line],
+        cwd=shell.folder,
+        env=shell.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_output_that_cannot_be_written_is_2_and_one_line(shell: Shell) -> None:
+    shell.write("train.py", TRAIN)
+    for command in ("check --select XY", "rules", "--help"):
+        done = _sh(shell, f"torchlint {command} > /dev/full")
+        assert done.returncode == 2, command
+        assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_an_empty_one(shell: Shell, closed: str) -> None:
+    shell.write("train.py", TRAIN)
+    done = _sh(shell, f"torchlint check --select XY train.py {closed}")
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert ("train.py:3:" in done.stdout) == (">&-" not in closed.split())
+    assert shell.read("train.py") == TRAIN
+
+
+def test_a_current_folder_that_is_gone_is_2_and_one_line(shell: Shell) -> None:
+    done = _sh(shell, 'mkdir below && cd below && rmdir "$PWD" && torchlint check .')
+    assert done.returncode == 2
+    assert done.stderr == "error: the current folder no longer exists: change to one that does\n"

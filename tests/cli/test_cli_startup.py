@@ -36,7 +36,7 @@ def test_the_program_alone_imports_click_and_no_command(shell: Shell, option: st
     assert "click" in modules
     assert {name for name in modules if name.startswith("torchlint.")} == {
         "torchlint.cli",
-        "torchlint.cli.exitcodes",
+        "torchlint.cli.ends",
         "torchlint.cli.failure",
         "torchlint.cli.lazy",
         "torchlint.cli.printed",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from torchlint.cli.exitcodes import INTERRUPTED, READER_GONE
+from torchlint.cli.ends import INTERRUPTED, READER_GONE
 
 __all__ = ["LazyGroup"]
 

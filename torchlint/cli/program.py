@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from torchlint import __version__
-from torchlint.cli.exitcodes import INTERRUPTED
+from torchlint.cli.ends import INTERRUPTED, NO_ROOM
 from torchlint.cli.failure import fail
 from torchlint.cli.lazy import LazyGroup
 
@@ -23,6 +24,7 @@ A shell completes commands, options and codes of rules after
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
 in ~/.bashrc; for zsh it is zsh_source, for fish fish_source.
 """
+_GONE: Final = "the current folder no longer exists: change to one that does"
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
@@ -61,15 +63,27 @@ def run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
         fail(_words(error))
         return 2
     except Exception as error:
-        if sys.flags.dev_mode:
+        if sys.flags.dev_mode or (isinstance(error, OSError) and error.errno in NO_ROOM):
             raise
-        words = " ".join(sys.argv[1:])
-        fail(
-            f"internal error: {type(error).__name__}: {error}"
-            f" (please report it with what `python -X dev -m torchlint {words}` prints)"
-        )
+        fail(_GONE if _is_nowhere() else _internal(error))
         return 2
     return code if isinstance(code, int) else 0
+
+
+def _is_nowhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
+
+
+def _internal(error: Exception) -> str:
+    words = " ".join(sys.argv[1:])
+    return (
+        f"internal error: {type(error).__name__}: {error}"
+        f" (please report it with what `python -X dev -m torchlint {words}` prints)"
+    )
 
 
 def _words(error: click.ClickException) -> str:

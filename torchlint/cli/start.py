@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from torchlint.cli.exitcodes import INTERRUPTED, READER_GONE
+from torchlint.cli.ends import INTERRUPTED, READER_GONE
 from torchlint.cli.printed import Command
 
 __all__ = ["main"]
@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # A syntax tree is many objects that live and die together: looking for dead ones is in vain.
     gc.set_threshold(_ALLOCATIONS, 20, 20)
     sys.setrecursionlimit(_DEPTH)
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -34,9 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = READER_GONE
+    except OSError as error:
+        from torchlint.cli.failure import fail
+
+        fail(f"the output cannot be written: {error.strerror}")
+        code = 2
     if arguments is None:
         _leave(code)
     sys.exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """Give a program that was started without some of its three streams empty ones.
+
+    Else the next file that is opened would take the number of a stream, and get what is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _again() -> int:
