@@ -102,7 +102,9 @@ class Command(NamedTuple):
             here = os.getcwd()  # noqa: PTH109
         except OSError:
             return None
-        columns = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+        columns = None
+        if sys.stdout.isatty():
+            columns = os.get_terminal_size(sys.stdout.fileno()).columns
         variables = [os.environ.get(name) for name in _VARIABLES]
         program = (__version__, sys.version, sys.flags.utf8_mode, sys.path)
         return cls(arguments, repr((here, columns, sys.stdout.encoding, variables, program)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.cli.printed import MOST_BYTES, SUFFIX, Command, Printed, Sight
-from torchlint.engine.files import Discovery
+from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.store import keep, sources_below
 from torchlint.registry import Registry, pack_metadata
 
@@ -17,7 +17,6 @@ __all__ = ["Recording"]
 
 _MOST: Final = 8
 """How many texts are kept: those of the last runs."""
-_CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml", ".gitignore")
 _REPOSITORY: Final = ".git"
 _EXCLUDED: Final = os.path.join(_REPOSITORY, "info", "exclude")  # noqa: PTH118
 
@@ -59,9 +58,9 @@ def sight_of(
         *sources_below(registry),
         *pack_metadata(),
         *([str(config_file)] if config_file is not None else []),
-        *(os.path.join(folder, name) for folder in above for name in (*_CONFIGURATION, _EXCLUDED)),  # noqa: PTH118
+        *(os.path.join(folder, name) for folder in above for name in (*DECIDING, _EXCLUDED)),  # noqa: PTH118
         *folders,
-        *_configuration_in(folders),
+        *_deciding_in(folders),
         *map(str, found.files),
     ]
     return Sight.over(read, (os.path.join(folder, _REPOSITORY) for folder in above))  # noqa: PTH118
@@ -74,10 +73,10 @@ def _folders_above(paths: Sequence[Path]) -> Iterator[str]:
             yield from map(str, (absolute, *absolute.parents))
 
 
-def _configuration_in(folders: Iterable[str]) -> Iterator[str]:
+def _deciding_in(folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of folders that say what is looked at; one that comes changes its folder."""
     for folder in folders:
-        for name in _CONFIGURATION:
+        for name in DECIDING:
             file = os.path.join(folder, name)  # noqa: PTH118
             if os.path.lexists(file):
                 yield file

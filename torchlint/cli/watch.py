@@ -13,6 +13,7 @@ import click
 from torchlint.cli.failure import fail, remark
 from torchlint.cli.run import STDIN
 from torchlint.config.settings import DEFAULT_EXCLUDE
+from torchlint.engine.files import DECIDING
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -21,7 +22,6 @@ __all__ = ["watch"]
 
 _CLEAR: Final = "\x1b[2J\x1b[3J\x1b[H"
 """What empties a terminal, the lines that have scrolled away too."""
-_NAMES: Final = frozenset({"pyproject.toml", "torchlint.toml", ".gitignore"})
 _SUFFIXES: Final = (".py", ".ipynb")
 _TURN: Final = 200
 """Milliseconds after which the wait for changes begins anew."""
@@ -71,7 +71,7 @@ def _matters(file: Path, roots: Collection[Path]) -> bool:
     below = [file.relative_to(root).parts for root in roots if file.is_relative_to(root)]
     if any(not set(parts).isdisjoint(DEFAULT_EXCLUDE) for parts in below):
         return False
-    return file.name in _NAMES or file.suffix in _SUFFIXES
+    return file.name in DECIDING or file.suffix in _SUFFIXES
 
 
 def _spoken(batches: Iterator[set[tuple[Change, str]]]) -> Iterator[str]:

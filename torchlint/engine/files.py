@@ -11,9 +11,12 @@ from typing import Final, NamedTuple
 from torchlint.config import Settings
 from torchlint.engine.gitignore import Ignored
 from torchlint.engine.patterns import Patterns, excluded_by
-from torchlint.engine.project import Project
+from torchlint.engine.project import CONFIGURATION, Project
 
-__all__ = ["WORTH_REMEMBERING", "Discovery", "discover"]
+__all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "discover"]
+
+DECIDING: Final = (*CONFIGURATION, ".gitignore")
+"""The names of the files that decide, in each folder, what is looked at and how."""
 
 WORTH_REMEMBERING: Final = 50
 """How many files take longer to read than to load what is known of them."""

@@ -10,9 +10,10 @@ from typing import Any, Final
 from torchlint.config import Settings, load
 from torchlint.registry import Registry, Selection
 
-__all__ = ["Project"]
+__all__ = ["CONFIGURATION", "Project"]
 
-_FILES: Final = ("torchlint.toml", "pyproject.toml")
+CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
+"""The names of files with settings, the first of which wins in a folder."""
 
 
 class Project:
@@ -61,7 +62,7 @@ class Project:
         """Give the settings of a folder: those of its parent unless it has files of its own."""
         if folder not in self._folders:
             parent = os.path.dirname(folder)  # noqa: PTH120
-            own = any(os.path.isfile(os.path.join(folder, name)) for name in _FILES)  # noqa: PTH113, PTH118
+            own = any(os.path.isfile(os.path.join(folder, name)) for name in CONFIGURATION)  # noqa: PTH113, PTH118
             if own or parent == folder:
                 self._folders[folder] = load(
                     Path(folder),
