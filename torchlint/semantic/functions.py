@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
 
-from torchlint.semantic.memo import Memo
+from torchlint.semantic.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.memo import Memo, Sorted
 from torchlint.semantic.names import Names
 from torchlint.semantic.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.tree import Tree
@@ -19,12 +20,6 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _DEPTH: Final = 3
-_WRAPPERS: Final = frozenset({
-    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
-})  # fmt: skip
-_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
-_PREPARING: Final = ("prepare", "setup")
 
 
 class Functions:
@@ -34,11 +29,13 @@ class Functions:
         self.tree = tree
         self.scopes = scopes
         self.names = names
-        self._attributes: dict[str, list[cst.Attribute]] | None = None
         trail = names.trail
         self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), trail, self._all_callers)
         self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
         self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, trail, self._instance_of)
+        self._holding = Instances(tree, scopes, names)
+        self._called: dict[str, Sorted[cst.CSTNode, Definition | None]] = {}
+        self._handed: dict[str, Sorted[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[int, type[cst.CSTNode]], list[Any]] = {}
         self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
 
@@ -122,22 +119,23 @@ class Functions:
             return self._made_by(node)
         if type(node) is cst.Name:
             owner = self._own_class(node)
-            if owner is not None:
+            if owner is not None or not self._holding.may_be_in(node.value):
                 return owner
             return self._instance_of_all(self.scopes.reaching(node))
         if type(node) is cst.Attribute:
             if node.attr.value == "module":
                 return self.instance_of(node.value)
-            return self._instance_of_all(self.attribute(node))
+            if self._holding.may_be_in(node.attr.value):
+                return self._instance_of_all(self.attribute(node))
         return None
 
     def _made_by(self, node: cst.Call) -> cst.ClassDef | None:
         made = self.definition(node.func)
         if isinstance(made, cst.ClassDef):
             return made
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME:
             return self.instance_of(node.func.value)
-        if self.names.name(node.func) in _WRAPPERS and node.args:
+        if self.names.name(node.func) in WRAPPERS and node.args:
             return self.instance_of(node.args[0].value)
         if self.names.name(node.func) == "builtins.super":
             owner = self.scopes.class_of(node)
@@ -189,7 +187,7 @@ class Functions:
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
         plain = all(not arg.star and arg.keyword is None for arg in call.args)
-        if call.func.attr.value not in _PREPARING or self.definition(call.func) is not None:
+        if call.func.attr.value not in PREPARING or self.definition(call.func) is not None:
             return None
         if not plain or position >= len(call.args):
             return None
@@ -219,11 +217,18 @@ class Functions:
 
     def mentions(self, name: str) -> list[cst.CSTNode]:
         """Give the names that are a word, and then the attributes of that name."""
-        if self._attributes is None:
-            self._attributes = {}
-            for attribute in self.tree.all(cst.Attribute):
-                self._attributes.setdefault(attribute.attr.value, []).append(attribute)
-        return [*self.tree.spelled(name), *self._attributes.get(name, ())]
+        return [*self.tree.spelled(name), *self.attributes(name)]
+
+    def attributes(self, word: str) -> Sequence[cst.Attribute]:
+        """Give the attributes of a name, whatever they belong to, in the order of the source."""
+        return self._attributes.get(word, ())
+
+    @cached_property
+    def _attributes(self) -> dict[str, list[cst.Attribute]]:
+        found: dict[str, list[cst.Attribute]] = {}
+        for attribute in self.tree.all(cst.Attribute):
+            found.setdefault(attribute.attr.value, []).append(attribute)
+        return found
 
     def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
         """Give the calls in this file that run a function."""
@@ -242,38 +247,44 @@ class Functions:
                     yield call
             return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
-            for call in self._calls_of_values:
-                if self.instance_of(call.func) is owner:
-                    yield call
-        for mention in self.mentions(name):
-            call = self.tree.parent(mention)
-            if isinstance(call, cst.Call) and call.func is mention:
-                if self.definition(mention) is function:
-                    yield call
-            elif isinstance(call, cst.Arg):
-                outer = self.tree.parent(call)
-                if (
-                    isinstance(outer, cst.Call)
-                    and self.names.name(outer.func) == "functools.partial"
-                    and self.definition(mention) is function
-                ):
-                    yield outer
+            for called in self._called_values.with_answer(owner):
+                yield cast("cst.Call", self.tree.parent(called))
+        if name not in self._called:
+            self._called[name] = Sorted(
+                self._definitions, filter(self._run_by, self.mentions(name))
+            )
+        for mention in self._called[name].with_answer(function):
+            run = self._run_by(mention)
+            if run is not None:
+                yield run
+
+    def _run_by(self, mention: cst.CSTNode) -> cst.Call | None:
+        """Give the call of what a name means, or the `functools.partial` that prepares one."""
+        call = self.tree.parent(mention)
+        if isinstance(call, cst.Call):
+            return call if call.func is mention else None
+        outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
+        if isinstance(outer, cst.Call) and self.names.name(outer.func) == "functools.partial":
+            return outer
+        return None
 
     @cached_property
-    def _calls_of_values(self) -> list[cst.Call]:
-        """Give the calls of what may be an instance, as far as names tell."""
-        held = self.scopes.holders
-        return [call for call in self.tree.all(cst.Call) if _last(call.func) in held]
+    def _called_values(self) -> Sorted[cst.CSTNode, cst.ClassDef | None]:
+        """What is called and may be an instance, as far as names tell, by its class."""
+        called = (call.func for call in self.tree.all(cst.Call))
+        return Sorted(self._instances, filter(self._holding.may_be, called))
 
     def escapes(self, function: cst.FunctionDef) -> bool:
         """Whether a function may run from places that this file does not show."""
-        for mention in self.mentions(function.name.value):
-            holder = self.tree.parent(mention)
-            if isinstance(holder, cst.Call) and holder.func is mention:
-                continue
-            if self.definition(mention) is function:
-                return True
-        return False
+        name = function.name.value
+        if name not in self._handed:
+            mentions = (each for each in self.mentions(name) if not self._is_called(each))
+            self._handed[name] = Sorted(self._definitions, mentions)
+        return bool(self._handed[name].with_answer(function))
+
+    def _is_called(self, mention: cst.CSTNode) -> bool:
+        holder = self.tree.parent(mention)
+        return isinstance(holder, cst.Call) and holder.func is mention
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Give what the calls of this file hand to a parameter, defaults included."""
@@ -382,10 +393,3 @@ class Functions:
         return any(
             self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
         )
-
-
-def _last(node: cst.BaseExpression) -> str | None:
-    """Give the last word of a name or an attribute, None for what has none."""
-    if type(node) is cst.Attribute:
-        return node.attr.value
-    return node.value if type(node) is cst.Name else None

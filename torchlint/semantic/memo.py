@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Memo", "Trail"]
+__all__ = ["Memo", "Sorted", "Trail"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -60,6 +60,10 @@ class Memo(Generic[S, T]):
             del self._passing[key]
         return self._find(key, subject)
 
+    def is_settled(self, subject: S) -> bool:
+        """Whether the answer for a subject is found, and good for any question."""
+        return id(subject) in self._known
+
     def _find(self, key: int, subject: S) -> T:
         trail = self.trail
         depth = self._open[key] = len(trail.open)
@@ -77,3 +81,25 @@ class Memo(Generic[S, T]):
             self._passing[key] = (found, lowest, trail.open[lowest])
             trail.lean(lowest)
         return found
+
+
+class Sorted(Generic[S, T]):
+    """Subjects sorted by their answers, so that one answer is not looked for among them all."""
+
+    def __init__(self, memo: Memo[S, T], subjects: Iterable[S]) -> None:
+        self.memo = memo
+        self._unsettled = dict(enumerate(subjects))
+        self._settled: dict[int, list[tuple[int, S]]] = {}
+
+    def with_answer(self, answer: T) -> list[S]:
+        """Give the subjects of which this very object is the answer, in their order."""
+        passing: list[tuple[int, S]] = []
+        for rank, subject in list(self._unsettled.items()):
+            found = self.memo.answer(subject)
+            if not self.memo.is_settled(subject):
+                if found is answer:
+                    passing.append((rank, subject))
+            elif self._unsettled.pop(rank, None) is not None:
+                self._settled.setdefault(id(found), []).append((rank, subject))
+        known = dict((*passing, *self._settled.get(id(answer), ())))
+        return [known[rank] for rank in sorted(known)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import libcst as cst
@@ -146,6 +146,8 @@ class Names:
 
     def _name(self, node: cst.CSTNode) -> str | None:
         if type(node) is cst.Name:
+            if not self._may_be_named(node.value):
+                return None
             bindings = self.scopes.reaching(node)
             return self._joint(bindings) if bindings else self._unbound(node.value)
         if type(node) is cst.Attribute:
@@ -158,6 +160,20 @@ class Names:
                 bindings = (*own.get(path, ()), *own.get(node.attr.value, ()))
                 return self._joint(bindings) if bindings else None
         return None
+
+    def _may_be_named(self, word: str) -> bool:
+        """Whether a name can have a qualified name, as far as words tell."""
+        return word in self._named or word in _BUILTINS or bool(self.scopes.star_imports)
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The words that an import binds, or that get another name's value."""
+        return frozenset(
+            binding.name
+            for binding in self.scopes.bindings()
+            if binding.how is How.IMPORT
+            or (binding.how is How.ASSIGN and type(binding.value) in (cst.Name, cst.Attribute))
+        )
 
     def _own(self, node: cst.CSTNode) -> Scope:
         owner = self.scopes.class_of(node)

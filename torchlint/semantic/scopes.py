@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -92,6 +92,13 @@ _BINDS_FIRST: Final = (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.Co
 _FRAMES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 _Fork = cst.If | cst.Try
+_AT: Final = attrgetter("at")
+_Identity = tuple[int, tuple[int, ...], str, str]
+"""What tells a binding from all others: its node, the way into it, and what names it."""
+
+
+def _identity(binding: Binding) -> _Identity:
+    return id(binding.node), binding.path, binding.name, binding.qualified
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -114,7 +121,10 @@ class Scopes:
         self._functions: dict[int, cst.FunctionDef | None] = {}
         self._around: dict[int, Scope] = {}
         self._reaching: dict[int, tuple[Binding, ...]] = {}
-        self._blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
+        self._homes: dict[int, tuple[cst.CSTNode, ...]] = {}
+        self._around_blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
+        self._readers: dict[_Identity, list[cst.Name]] = {}
+        self._read_words: set[str] = set()
         self._stored: dict[int, Binding] = {}
         for kind in _SCOPES:
             for node in tree.all(kind):
@@ -132,19 +142,11 @@ class Scopes:
                 found.setdefault(str(things.pop()), []).append(bound)
         return found
 
-    @cached_property
-    def holders(self) -> frozenset[str | None]:
-        """The last words of all names that hold a value; None stands for what has no name.
-
-        `module` is one: it is the network inside of a wrapper.
-        """
-        hows = (How.ASSIGN, How.PARAMETER, How.UNPACKED)
-        return frozenset(
-            path.rpartition(".")[2]
-            for scope in self._scopes.values()
-            for path, bindings in scope.bindings.items()
-            if any(binding.how in hows for binding in bindings)
-        ) | {None, "module"}
+    def bindings(self) -> Iterator[Binding]:
+        """Yield every binding of the file, scope by scope."""
+        for scope in self._scopes.values():
+            for bindings in scope.bindings.values():
+                yield from bindings
 
     # -- scopes ---------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Scopes:
         self._collect_imports()
         for scope in self._scopes.values():
             for bindings in scope.bindings.values():
-                bindings.sort(key=attrgetter("at"))
+                bindings.sort(key=_AT)
 
     def _add(
         self,
@@ -392,19 +394,26 @@ class Scopes:
 
     def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Give the statement lists around a node, the nearest first; a `with` opens none."""
-        found: list[cst.CSTNode] = []
         for outer in self.tree.ancestors(node):
             if type(outer) in _BLOCKS:
-                parent = type(self.tree.parent(outer))
-                if parent is not cst.With:
-                    found.append(outer)
-                if parent is cst.FunctionDef or parent is cst.ClassDef:
-                    break
-        return tuple(found)
+                return self._blocks_from(outer)
+        return ()
+
+    def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Give a statement list, left out if it is that of a `with`, and those around it."""
+        found = self._around_blocks.get(id(block))
+        if found is None:
+            parent = self.tree.parent(block)
+            kind = type(parent)
+            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
+            outer = self.blocks(block) if not ends else ()
+            found = outer if kind is cst.With else (block, *outer)
+            self._around_blocks[id(block)] = found
+        return found
 
     def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
         """Give the statement lists in which a binding surely happens, the nearest first."""
-        found = self._blocks.get(id(binding))
+        found = self._homes.get(id(binding))
         if found is None:
             node = binding.node
             if type(node) is cst.For:
@@ -417,23 +426,24 @@ class Scopes:
                 found = (node.body, *self.blocks(node))
             else:
                 found = self.blocks(node)
-            self._blocks[id(binding)] = found
+            self._homes[id(binding)] = found
         return found
 
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
         around = self.blocks(place)
         known = {id(block) for block in around}
         use = self.tree.order(place)
-        behind = bisect_left(bindings, use, key=attrgetter("at"))
+        behind = bisect_left(bindings, use, key=_AT)
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
         settled: _Fork | None = None
-        for binding in reversed(bindings[:behind]):
+        for index in range(behind - 1, -1, -1):
+            binding = bindings[index]
             if self._is_open(binding, place):
                 continue
             if settled is not None and not self.tree.inside(binding.node, settled):
                 break
-            if self._exclusive(binding, around):
+            if self._exclusive(binding, around, known):
                 continue
             home = self._home(binding)
             reached.append(binding)
@@ -442,21 +452,33 @@ class Scopes:
                 break
             fork = self._fork(binding, known) if settled is None else None
             if fork is not None:
-                before = [each for each in bindings[:behind] if not self._is_open(each, place)]
+                inner = self.among(bindings, fork, 0, behind)
+                before = [each for each in inner if not self._is_open(each, place)]
                 settled = fork if self._binds(fork, before) else None
-        reached += self._carried(bindings[behind:], place, settled or killer)
+        reached += self._carried(bindings, behind, place, settled or killer)
         return tuple(reached)
+
+    def among(
+        self, bindings: list[Binding], outer: cst.CSTNode, low: int = 0, high: int | None = None
+    ) -> list[Binding]:
+        """Give those of some bindings, in their order, that take place where a node stands."""
+        first = bisect_left(bindings, self.tree.order(outer), low, high, key=_AT)
+        return bindings[first : bisect_left(bindings, self.tree.end(outer), first, high, key=_AT)]
 
     def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
         """Whether a place is part of what a binding binds, and so comes before it is bound."""
         return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
 
     def _carried(
-        self, later: list[Binding], place: cst.CSTNode, killer: cst.CSTNode | None
+        self,
+        bindings: list[Binding],
+        behind: int,
+        place: cst.CSTNode,
+        killer: cst.CSTNode | None,
     ) -> list[Binding]:
-        """Find the bindings that a later part of a loop hands to its next pass."""
+        """Find the bindings, from `behind` on, that a part of a loop hands to its next pass."""
         found: dict[int, Binding] = {}
-        for loop in self.tree.ancestors(place) if later else ():
+        for loop in self.tree.ancestors(place) if behind < len(bindings) else ():
             kind = type(loop)
             if kind in _FRAMES:
                 break
@@ -464,17 +486,17 @@ class Scopes:
                 continue
             if killer is not None and self.tree.inside(killer, loop):
                 break
-            for binding in later:
+            for binding in self.among(bindings, loop.body, behind):
                 if binding.node is not loop and self.tree.inside(binding.node, loop.body):
                     found.setdefault(id(binding), binding)
         return list(found.values())
 
-    def _exclusive(self, binding: Binding, around: tuple[cst.CSTNode, ...]) -> bool:
+    def _exclusive(
+        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[int]
+    ) -> bool:
         """Whether a binding stands in the other branch of an `if` around the place."""
-        home = self.blocks(binding.node)
-        known = {id(block) for block in around}
         inner: cst.CSTNode | None = None
-        for block in home:
+        for block in self.blocks(binding.node):
             if id(block) in known:
                 break
             inner = block
@@ -534,7 +556,15 @@ class Scopes:
         return binding is None or binding.how is How.AUGMENTED
 
     def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
-        """Yield the names inside a node that can read what a binding bound."""
-        for name in self.tree.among(self.tree.spelled(binding.name), within):
-            if self.reads(name) and binding in self.reaching(name):
-                yield name
+        """Yield the names inside a node that can read what a binding bound, in their order."""
+        return iter(self.tree.among(self.readers(binding), within))
+
+    def readers(self, binding: Binding) -> Sequence[cst.Name]:
+        """Give the names that can read what a binding bound, in the order of the source."""
+        if binding.name not in self._read_words:
+            self._read_words.add(binding.name)
+            for name in self.tree.spelled(binding.name):
+                if self.reads(name):
+                    for each in self.reaching(name):
+                        self._readers.setdefault(_identity(each), []).append(name)
+        return self._readers.get(_identity(binding), ())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import libcst as cst
 
@@ -70,6 +70,7 @@ from torchlint.source import Source
 __all__ = ["CallSite", "Script"]
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+T = TypeVar("T")
 
 
 class CallSite:
@@ -156,6 +157,7 @@ class Script:
         self.scores = Scores(self.functions, self.values)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
+        self._found: dict[Callable[[Script], Any], Any] = {}
 
     @classmethod
     def parse(
@@ -168,6 +170,14 @@ class Script:
     def is_notebook(self) -> bool:
         """Whether this is a notebook, which no launcher runs and no worker process can import."""
         return self.source.is_notebook
+
+    def once(self, find: Callable[[Script], T]) -> T:
+        """Give what a function finds of the whole file; it is found but once."""
+        try:
+            found: T = self._found[find]
+        except KeyError:
+            found = self._found[find] = find(self)
+        return found
 
     # -- nodes ----------------------------------------------------------------
 

@@ -1,0 +1,129 @@
+"""Who runs a function: methods of one name in many classes, and objects that calls hand on."""
+
+from __future__ import annotations
+
+import textwrap
+
+import libcst as cst
+import pytest
+
+from torchlint.semantic.memo import Memo, Sorted, Trail
+from torchlint.semantic.script import Script
+from torchlint.source import Source
+
+
+def _script(text: str) -> Script:
+    return Script.parse(Source("train.py", textwrap.dedent(text)))
+
+
+def _callers(script: Script, name: str) -> list[list[str]]:
+    """Give the calls that run each function of a name."""
+    return [
+        [script.code(call) for call in script.functions.callers(function)]
+        for function in script.all(cst.FunctionDef)
+        if function.name.value == name
+    ]
+
+
+def _classes_called(script: Script) -> dict[str, str]:
+    """Give the class of which each thing that is called is an instance."""
+    return {
+        script.code(call.func): owner.name.value
+        for call in script.all(cst.Call)
+        if (owner := script.functions.instance_of(call.func)) is not None
+    }
+
+
+TWO_CLASSES = """
+    import functools
+    class First:
+        def __init__(self, inner): self.inner = inner
+        def step(self, optimizer): optimizer.step()
+        def fit(self, optimizer): self.step(optimizer)
+        def forward(self, x): return self.inner(x)
+    class Second:
+        def step(self, optimizer): optimizer.step()
+        def fit(self, optimizer): self.step(optimizer=optimizer)
+        def forward(self, x): return x
+"""
+
+
+def test_methods_of_one_name_are_run_by_the_calls_of_their_own_class() -> None:
+    script = _script(TWO_CLASSES)
+    assert _callers(script, "step") == [
+        ["self.step(optimizer)"],
+        ["self.step(optimizer=optimizer)"],
+    ]
+
+
+def test_the_answer_does_not_depend_on_what_was_asked_before() -> None:
+    asked = _script(TWO_CLASSES)
+    for function in reversed(asked.all(cst.FunctionDef)):
+        asked.functions.callers(function)
+    assert _callers(asked, "step") == _callers(_script(TWO_CLASSES), "step")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "net = Second()\nnet(1)",
+        "Alias = Second\nnet = Alias()\nnet(1)",
+        "make = functools.partial(Second)\nnet = make()\nnet(1)",
+        "net = Second().to('cuda').eval()\nnet(1)",
+        "def run(net):\n    net(1)\nrun(Second())",
+        "def run(x, net):\n    net(1)\nrun(0, net=Second())",
+        "def run(x, net):\n    net(1)\nfunctools.partial(run, 0, Second())()",
+        "def run(net=Second()):\n    net(1)\nrun()",
+        "class Outer:\n    def __init__(self, net):\n        self.net = net\n"
+        "    def go(self):\n        self.net(1)\nOuter(Second())",
+        "class Outer:\n    def forward(self, net):\n        net(1)\n"
+        "outer = Outer()\nouter(Second())",
+        "net, other = accelerator.prepare(Second(), 1)\nnet(1)",
+    ],
+)
+def test_an_instance_is_known_wherever_it_is_handed(lines: str) -> None:
+    script = _script(textwrap.dedent(TWO_CLASSES) + lines)
+    assert "Second" in _classes_called(script).values()
+    assert len(_callers(script, "forward")[1]) == 1
+
+
+def test_what_a_function_out_of_sight_makes_is_no_instance() -> None:
+    script = _script(textwrap.dedent(TWO_CLASSES) + "net = build()\nnet(1)\n")
+    assert _callers(script, "forward") == [[], []]
+
+
+def test_a_function_that_is_handed_on_escapes() -> None:
+    script = _script("def a(): pass\ndef b(): pass\na()\nrun(b)\n")
+    first, second = script.all(cst.FunctionDef)
+    assert not script.functions.escapes(first)
+    assert script.functions.escapes(second)
+
+
+def test_names_that_read_a_binding_are_given_in_order() -> None:
+    script = _script("x = 1\nf(x)\nx = 2\ng(x)\nh(x)\n")
+    first, second = script.scopes.module.bindings["x"]
+    read = [
+        [script.code(script.statement(use)) for use in script.scopes.readers(each)]
+        for each in (first, second)
+    ]
+    assert read == [["f(x)"], ["g(x)", "h(x)"]]
+
+
+def test_what_is_found_of_a_whole_file_is_found_once() -> None:
+    script = _script("f()\ng()\n")
+    found: list[int] = []
+
+    def count(asked: Script) -> int:
+        found.append(len(asked.all(cst.Call)))
+        return found[-1]
+
+    assert (script.once(count), script.once(count), found) == (2, 2, [2])
+
+
+def test_subjects_are_sorted_by_their_answers_in_their_order() -> None:
+    subjects, answers = [object() for _ in range(5)], [object(), object()]
+    memo = Memo[object, object](None, Trail(), lambda each: answers[subjects.index(each) % 2])
+    kept = Sorted(memo, subjects)
+    assert kept.with_answer(answers[1]) == subjects[1::2]
+    assert kept.with_answer(answers[0]) == subjects[::2]
+    assert kept.with_answer(object()) == []

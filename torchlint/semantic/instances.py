@@ -1,0 +1,203 @@
+"""Instances: the names that may hold an object of a class of this file, as far as words tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.names import Names
+from torchlint.semantic.scopes import Binding, How, Scopes
+from torchlint.semantic.tree import Tree
+
+__all__ = ["PREPARING", "SAME", "WRAPPERS", "Instances"]
+
+WRAPPERS: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+})  # fmt: skip
+"""What gives back the network that it is given."""
+SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
+"""The methods that do."""
+PREPARING: Final = ("prepare", "setup")
+"""The methods that give back all that they are given."""
+_CALLED: Final = ("forward", "__call__")
+_SURE: Final = ""
+"""Stands for what surely may be an instance."""
+
+
+class _Flow(NamedTuple):
+    """A word that may hold an instance if others do."""
+
+    source: str
+    target: str
+    where: str = _SURE
+
+
+_Taker = dict[int, set[str]]
+"""The functions that one word calls: what an argument at each place can be named in them."""
+
+
+class Instances:
+    """Tells names that surely hold no instance of a class of this file from all others."""
+
+    def __init__(self, tree: Tree, scopes: Scopes, names: Names) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+
+    def may_be_in(self, word: str) -> bool:
+        """Whether a name, or an attribute of that name, may hold an instance."""
+        return word in self._words
+
+    def may_be(self, value: cst.CSTNode) -> bool:
+        """Whether an expression may be an instance."""
+        return self._source(value) in self._words
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """All such words, and `module`: it is the network inside of a wrapper."""
+        if not self.tree.all(cst.ClassDef):
+            return frozenset()
+        flows = [*self._bound(), *self._given()]
+        return _reached(flows, {_SURE, "module", *self._first_parameters()})
+
+    @cached_property
+    def _classes(self) -> frozenset[str]:
+        """The words that may stand for a class."""
+        named = {owner.name.value for owner in self.tree.all(cst.ClassDef)}
+        flows = (
+            _Flow(source, _last(binding.name))
+            for binding in self.scopes.bindings()
+            if binding.how is How.ASSIGN and (source := self._class_word(binding.value)) is not None
+        )
+        return _reached(list(flows), named)
+
+    def _class_word(self, value: cst.CSTNode | None) -> str | None:
+        if type(value) is cst.Name:
+            return value.value
+        if type(value) is cst.Call and value.args and self._is_partial(value):
+            return self._class_word(value.args[0].value)
+        return None
+
+    def _is_partial(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "functools.partial"
+
+    # -- what a value is --------------------------------------------------------
+
+    def _source(self, value: cst.CSTNode | None) -> str | None:
+        """Give the word that has to hold an instance for a value to be one, None for no word."""
+        if type(value) is cst.Name:
+            return value.value
+        if type(value) is cst.Attribute:
+            return self._source(value.value) if value.attr.value == "module" else value.attr.value
+        return self._made(value) if type(value) is cst.Call else None
+
+    def _made(self, call: cst.Call) -> str | None:
+        func = call.func
+        made = self._class_word(func)
+        if made in self._classes:
+            return _SURE
+        if type(func) is cst.Attribute and func.attr.value in SAME:
+            return self._source(func.value)
+        name = self.names.name(func)
+        if name in WRAPPERS:
+            return self._source(call.args[0].value) if call.args else None
+        return _SURE if name == "builtins.super" else None
+
+    # -- what a name is given ---------------------------------------------------
+
+    def _first_parameters(self) -> Iterator[str]:
+        """Yield what methods call the instance that they belong to."""
+        for function in self.tree.all(cst.FunctionDef):
+            if self._is_method(function):
+                parameters = (*function.params.posonly_params, *function.params.params)
+                yield from (first.name.value for first in parameters[:1])
+
+    def _is_method(self, function: cst.FunctionDef) -> bool:
+        return self.scopes.scope(function).is_class
+
+    def _bound(self) -> Iterator[_Flow]:
+        """Yield what lines and defaults bind."""
+        for binding in self.scopes.bindings():
+            source = self._source(self._bound_value(binding))
+            if source is not None:
+                yield _Flow(source, _last(binding.name))
+
+    def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
+        if binding.how in (How.ASSIGN, How.PARAMETER):
+            return binding.value
+        call = binding.value
+        if binding.how is not How.UNPACKED or type(call) is not cst.Call or not binding.path:
+            return None
+        func, position = call.func, binding.path[0]
+        if type(func) is not cst.Attribute or func.attr.value not in PREPARING:
+            return None
+        return call.args[position].value if position < len(call.args) else None
+
+    def _given(self) -> Iterator[_Flow]:
+        """Yield what calls hand to parameters."""
+        for call in self.tree.all(cst.Call):
+            takers = list(self._taking(call)) if call.args else ()
+            place = -1 if self._is_partial(call) else 0
+            for arg in call.args:
+                source = self._source(arg.value)
+                if arg.keyword is not None:
+                    if source is not None:
+                        yield _Flow(source, arg.keyword.value)
+                    continue
+                for taker, where in takers if source is not None else ():
+                    for name in taker.get(place, ()):
+                        yield _Flow(str(source), name, where)
+                place += 1
+
+    def _taking(self, call: cst.Call) -> Iterator[tuple[_Taker, str]]:
+        """Yield the functions that a call can run, and the word that has to hold an instance."""
+        run = [arg.value for arg in call.args] if self._is_partial(call) else [call.func]
+        for func in run:
+            word = func.attr.value if type(func) is cst.Attribute else ""
+            word = func.value if type(func) is cst.Name else word
+            if word in self._takers:
+                yield self._takers[word], _SURE
+        called = self._source(call.func)
+        if called is not None and _SURE in self._takers:
+            yield self._takers[_SURE], called
+
+    @cached_property
+    def _takers(self) -> dict[str, _Taker]:
+        """The functions by the word that calls them, by none where an instance is called."""
+        found: dict[str, _Taker] = {}
+        for function in self.tree.all(cst.FunctionDef):
+            word, owner = function.name.value, self.scopes.scope(function).node
+            if word == "__init__" and type(owner) is cst.ClassDef:
+                word = owner.name.value
+            bound = int(type(owner) is cst.ClassDef)
+            for called in (word, _SURE) if word in _CALLED else (word,):
+                taker = found.setdefault(called, {})
+                parameters = (*function.params.posonly_params, *function.params.params)
+                for index, each in enumerate(parameters):
+                    for place in range(index - bound, index + 1):
+                        taker.setdefault(place, set()).add(each.name.value)
+        return found
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _reached(flows: list[_Flow], start: set[str]) -> frozenset[str]:
+    """Follow flows from some words on."""
+    onward: dict[str, list[_Flow]] = {}
+    for flow in flows:
+        onward.setdefault(flow.source, []).append(flow)
+        if flow.where != _SURE:
+            onward.setdefault(flow.where, []).append(flow)
+    found, edge = {*start, _SURE}, [*start]
+    while edge:
+        for flow in onward.get(edge.pop(), ()):
+            if flow.target not in found and flow.source in found and flow.where in found:
+                found.add(flow.target)
+                edge.append(flow.target)
+    return frozenset(found)
