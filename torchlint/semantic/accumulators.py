@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -85,6 +85,12 @@ class Accumulators:
         self._all: list[Accumulation] | None = None
         self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
         self._nodes: dict[int, Accumulation] = {}
+        self._used: dict[tuple[str, int], list[cst.Name]] = {}
+        self._lent: dict[tuple[str, int], bool] = {}
+        self._others: dict[tuple[str, int], list[Binding]] = {}
+        self._built: dict[
+            tuple[str, int, int], tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None]
+        ] = {}
 
     # -- additions ------------------------------------------------------------
 
@@ -337,18 +343,32 @@ class Accumulators:
         starts = self._starts(accumulation, loop)
         if starts is None:
             return None
-        additions = tuple(self._additions(name, scope, loop))
-        reads = self._reads(name, scope, loop, additions)
+        key = name, id(scope), id(loop)
+        if key not in self._built:
+            additions = tuple(self._additions(name, scope, loop))
+            self._built[key] = additions, self._reads(name, scope, loop, additions)
+        additions, reads = self._built[key]
         return None if reads is None else Accumulator(name, starts, loop, additions, reads)
 
-    def _uses(self, name: str, scope: Scope) -> Iterator[cst.Name]:
-        """Yield the places that read or bind a name of a scope."""
-        for each in self.tree.among(self.tree.spelled(name), scope.node):
-            if self.scopes.lookup(name, self.scopes.scope(each)) is scope:
-                yield each
+    def _uses(self, name: str, scope: Scope) -> Sequence[cst.Name]:
+        """Give the places that read or bind a name of a scope, in the order of the source."""
+        key = name, id(scope)
+        if key not in self._used:
+            self._used[key] = [
+                each
+                for each in self.tree.among(self.tree.spelled(name), scope.node)
+                if self.scopes.lookup(name, self.scopes.scope(each)) is scope
+            ]
+        return self._used[key]
 
     def _shared(self, name: str, scope: Scope) -> bool:
         """Whether functions inside or `global` and `nonlocal` give others a hand on a name."""
+        key = name, id(scope)
+        if key not in self._lent:
+            self._lent[key] = self._is_shared(name, scope)
+        return self._lent[key]
+
+    def _is_shared(self, name: str, scope: Scope) -> bool:
         if name in scope.outward:
             return True
         for use in self._uses(name, scope):
@@ -365,21 +385,25 @@ class Accumulators:
         A sum need not wait longer than for the batches of an epoch, a list is made but once.
         """
         assert isinstance(accumulation.target, cst.Name)
-        others = [
-            binding
-            for binding in scope.bindings[accumulation.target.value]
-            if not self._adds(binding.node)
-        ]
+        others = self._other_bindings(accumulation.target.value, scope)
         sums = accumulation.adding is Adding.SUM
         found: list[LoopNode] = []
         for loop in self.loops.around(accumulation.node):
             if sums and accumulation.loop.node in found and not loop.is_batch:
                 break
-            inside = [b for b in others if self.tree.inside(b.node, loop.node)]
+            near = self.scopes.among(others, loop.node)
+            inside = [b for b in near if self.tree.inside(b.node, loop.node)]
             if any(not (sums and self._resets(binding)) for binding in inside):
                 break
             found.append(loop.node)
         return found
+
+    def _other_bindings(self, name: str, scope: Scope) -> list[Binding]:
+        """Give the bindings of a name of a scope that add nothing."""
+        key = name, id(scope)
+        if key not in self._others:
+            self._others[key] = [b for b in scope.bindings[name] if not self._adds(b.node)]
+        return self._others[key]
 
     def _adds(self, node: cst.CSTNode) -> bool:
         return id(node) in self._nodes
@@ -434,15 +458,13 @@ class Accumulators:
         self, name: str, scope: Scope, loop: LoopNode, additions: Iterable[Accumulation]
     ) -> tuple[cst.Name, ...] | None:
         """Give the rare reads of a sum inside its loop, None where a use stands in the way."""
+        if self._read_after_error(name, scope, loop):
+            return None
         found: list[cst.Name] = []
-        own = [each.node for each in additions]
+        own = {id(each.node) for each in additions}
         lists = any(each.adding is not Adding.SUM for each in additions)
-        for use in self._uses(name, scope):
-            if not self.tree.inside(use, loop):
-                if self._skipped(use, loop):
-                    return None
-                continue
-            if any(self.tree.inside(use, node) for node in own):
+        for use in self.tree.among(self._uses(name, scope), loop):
+            if not own.isdisjoint(map(id, self.tree.ancestors(use))):
                 continue
             binding = self.scopes.stored(use)
             if binding is not None and binding.how is How.ASSIGN:
@@ -457,16 +479,15 @@ class Accumulators:
     def _deleted(self, use: cst.Name) -> bool:
         return isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
 
-    def _skipped(self, use: cst.Name, loop: LoopNode) -> bool:
-        """Whether an exception can lead from inside a loop to a use behind it."""
-        if self.tree.order(use) < self.tree.order(loop):
-            return False
+    def _read_after_error(self, name: str, scope: Scope, loop: LoopNode) -> bool:
+        """Whether an exception can lead from inside a loop to a use of a name behind it."""
         child: cst.CSTNode = loop
         for outer in self.tree.ancestors(loop):
             if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, cst.Try) and child is outer.body:
-                return not self.tree.inside(use, outer.body)
+                uses = self._uses(name, scope)
+                return bool(uses) and self.tree.order(uses[-1]) >= self.tree.end(outer.body)
             child = outer
         return False
 

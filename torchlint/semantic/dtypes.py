@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import Binding, How
 
 __all__ = ["Dtypes"]
@@ -42,17 +43,11 @@ class Dtypes:
         self.kinds = kinds
         self.names = kinds.names
         self.scopes = kinds.scopes
-        self._open: set[int] = set()
+        self._known = Memo[cst.CSTNode, "bool | None"](None, self.names.trail, self._is_integral)
 
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Whether an expression holds integers or bools; None where nothing shows it."""
-        if id(node) in self._open:
-            return None
-        self._open.add(id(node))
-        try:
-            return self._is_integral(node)
-        finally:
-            self._open.discard(id(node))
+        return self._known.answer(node)
 
     def _is_integral(self, node: cst.CSTNode) -> bool | None:
         if isinstance(node, (cst.Integer, cst.Comparison)):

@@ -98,7 +98,7 @@ class Evaluations:
         if self._is_test_file():
             return ()
         loops = [each for loop in self.loops.all() if (each := self._of_loop(loop)) is not None]
-        inner = [each for each in loops if not any(self._around(other, each) for other in loops)]
+        inner = list(self._outermost(loops))
         covered = {
             id(body)
             for each in inner
@@ -112,8 +112,13 @@ class Evaluations:
         ]
         return tuple(sorted([*inner, *whole], key=lambda each: self.tree.order(each.node)))
 
-    def _around(self, outer: Evaluation, inner: Evaluation) -> bool:
-        return outer is not inner and self.tree.inside(inner.node, outer.node)
+    def _outermost(self, loops: list[Evaluation]) -> Iterator[Evaluation]:
+        """Yield those of some loops, in the order of the source, that lie in no other."""
+        end = 0
+        for each in loops:
+            if self.tree.order(each.node) >= end:
+                end = self.tree.end(each.node)
+                yield each
 
     def _is_test_file(self) -> bool:
         return any(

@@ -28,6 +28,10 @@ class Guard:
 
     def guards(self) -> list[cst.If]:
         """Give the `if __name__ == "__main__":` statements of the module."""
+        return self._guards
+
+    @cached_property
+    def _guards(self) -> list[cst.If]:
         return [
             line
             for line in self.tree.module.body
@@ -38,7 +42,7 @@ class Guard:
         """Whether importing the file runs a node, itself or through calls."""
         function = self.scopes.function(node)
         if function is None:
-            return not any(self.tree.inside(node, guard) for guard in self.guards())
+            return not any(self.tree.inside(node, guard) for guard in self._guards)
         found = self._known.get(id(function))
         if found is None:
             self._known[id(function)] = False

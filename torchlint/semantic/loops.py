@@ -75,9 +75,11 @@ class Loops:
         self.scopes = functions.scopes
         self.names = functions.names
         self._steps: dict[int, bool] = {}
+        self._networks: dict[int, cst.BaseExpression | None] = {}
+        self._run_here: dict[int, bool] = {}
+        self._reach_networks: dict[int, bool] = {}
         self._loops: dict[int, Loop] = {}
         self._trains: dict[tuple[int, bool], bool] = {}
-        self._open: set[int] = set()
         self._repeating: set[int] = set()
 
     def is_round(self, loop: Loop) -> bool:
@@ -330,17 +332,20 @@ class Loops:
 
     def runs_module(self, region: cst.CSTNode) -> bool:
         """Whether code calls a network, itself or through functions of this file."""
-        if id(region) in self._open:
-            return False
-        self._open.add(id(region))
-        try:
-            return any(
-                self.module_call(call) is not None
-                for body in self.functions.reached(region)
-                for call in self.functions.own(body, cst.Call)
-            )
-        finally:
-            self._open.discard(id(region))
+        found = self._reach_networks.get(id(region))
+        if found is None:
+            found = any(map(self.runs_module_itself, self.functions.reached(region)))
+            self._reach_networks[id(region)] = found
+        return found
+
+    def runs_module_itself(self, region: cst.CSTNode) -> bool:
+        """Whether code calls a network, not through functions of this file."""
+        found = self._run_here.get(id(region))
+        if found is None:
+            calls = self.functions.own(region, cst.Call)
+            found = any(self.module_call(call) is not None for call in calls)
+            self._run_here[id(region)] = found
+        return found
 
     def _runs(self, call: cst.Call) -> bool:
         """Whether a call runs a network, itself or through functions of this file."""
@@ -351,6 +356,13 @@ class Loops:
 
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Give the network that a call runs, None when it runs none."""
+        try:
+            return self._networks[id(call)]
+        except KeyError:
+            found = self._networks[id(call)] = self._module_call(call)
+            return found
+
+    def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
             if self.kinds.kind(func.value) is Kind.MODULE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import cached_property, partial
@@ -289,25 +290,24 @@ class Modes:
 
     def last_switch(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Switch | None:
         """Give the last switch before a place in the same function."""
-        found = self._before(place, network)
-        return found[-1] if found else None
+        return next(self._before(place, network), None)
 
-    def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> list[Switch]:
+    def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
+        """Yield the switches before a place in the same function, the last one first."""
+        switches = self._switches[_DEPTH].answer(self._home(place))
         order = self.tree.order(place)
-        return [
-            switch
-            for switch in self.switches(self._home(place))
-            if self.tree.order(switch.call) < order
-            and not self.tree.inside(place, switch.call)
-            and self.same_network(switch.network, network)
-        ]
+        behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
+        for switch in reversed(switches[:behind]):
+            if not self.tree.inside(place, switch.call):
+                if self.same_network(switch.network, network):
+                    yield switch
 
     def _home(self, place: cst.CSTNode) -> cst.CSTNode:
         return self.scopes.function(place) or self.tree.module
 
     def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
         around = {id(block) for block in self.scopes.blocks(place)}
-        for switch in reversed(self._before(place, network)):
+        for switch in self._before(place, network):
             if switch.mode is not Mode.TRAIN:
                 return switch.mode
             if id(self.scopes.blocks(switch.call)[0]) in around:

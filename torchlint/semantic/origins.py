@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -29,6 +30,15 @@ class Origin(NamedTuple):
 
     values: tuple[cst.BaseExpression, ...]
     complete: bool
+
+
+class _Addition(NamedTuple):
+    """A value that is put into a container: at a place, behind what it holds, or item by item."""
+
+    container: cst.BaseExpression
+    value: cst.BaseExpression
+    place: cst.Subscript | None = None
+    extends: bool = False
 
 
 @dataclass
@@ -140,35 +150,42 @@ class Origins:
         self, node: cst.Name | cst.Attribute, steps: Steps, trail: _Trail
     ) -> None:
         """Follow what the file puts into a container later (`d["train"] = …`, `l.append(…)`)."""
-        path = dotted(node)
-        if not steps or not path:
-            return
+        for each in self._additions.get(dotted(node), ()) if steps else ():
+            if not self._is_same(each.container, node):
+                continue
+            if each.place is None:
+                self._follow(each.value, steps if each.extends else steps[1:], trail)
+            elif _fits(self._step(each.place), steps[0]):
+                self._follow(each.value, steps[1:], trail)
+
+    @cached_property
+    def _additions(self) -> dict[str, list[_Addition]]:
+        """What the file puts into containers, by their path: assigned items, then calls."""
+        found: dict[str, list[_Addition]] = {}
+        for each in (*self._assigned_items(), *self._adding_calls()):
+            found.setdefault(dotted(each.container), []).append(each)
+        found.pop("", None)
+        return found
+
+    def _assigned_items(self) -> Iterator[_Addition]:
         for line in self.tree.all(cst.Assign):
             for each in line.targets:
-                target = each.target
-                if isinstance(target, cst.Subscript) and self._is_same(target.value, node, path):
-                    if _fits(self._step(target), steps[0]):
-                        self._follow(line.value, steps[1:], trail)
+                if isinstance(each.target, cst.Subscript):
+                    yield _Addition(each.target.value, line.value, place=each.target)
+
+    def _adding_calls(self) -> Iterator[_Addition]:
         for call in self.tree.all(cst.Call):
             func = call.func
-            if (
-                isinstance(func, cst.Attribute)
-                and func.attr.value in _ADDING
-                and call.args
-                and self._is_same(func.value, node, path)
-            ):
-                within = steps if func.attr.value == "extend" else steps[1:]
-                self._follow(call.args[-1].value, within, trail)
+            if isinstance(func, cst.Attribute) and func.attr.value in _ADDING and call.args:
+                extends = func.attr.value == "extend"
+                yield _Addition(func.value, call.args[-1].value, extends=extends)
 
-    def _is_same(
-        self, other: cst.BaseExpression, node: cst.Name | cst.Attribute, path: str
-    ) -> bool:
-        """Whether two expressions name one container, not two of one name in two functions."""
-        if dotted(other) != path:
-            return False
+    def _is_same(self, other: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
+        """Whether two expressions of one path are not two names of one spelling in two scopes."""
         if not isinstance(node, cst.Name) or not isinstance(other, cst.Name):
             return True
-        scopes = {self.scopes.lookup(path, self.scopes.scope(each)) for each in (node, other)}
+        word = node.value
+        scopes = {self.scopes.lookup(word, self.scopes.scope(each)) for each in (node, other)}
         return len(scopes) == 1
 
     # -- containers -----------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -42,8 +44,20 @@ _HOLDERS: Final = (
     cst.BaseExpression, cst.Arg, cst.BaseElement, cst.BaseSlice, cst.SubscriptElement,
     cst.BaseDictElement,
 )  # fmt: skip
+_GRAPHLESS_PARTS: Final = ("data", "shape", "device", "dtype")
 _OPAQUE: Final = frozenset({cst.Comparison, cst.FormattedString, cst.Lambda})
 _DEPTH: Final = 3
+
+
+@dataclass
+class _Flow:
+    """How far graphs come in one function, None for the module."""
+
+    function: cst.FunctionDef | None
+    bindings: dict[int, Binding] = field(default_factory=dict)
+    passed: set[int] = field(default_factory=set)
+    returned: bool = False
+    trained: bool = False
 
 
 class Outflow:
@@ -56,15 +70,19 @@ class Outflow:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
+        self._training: dict[int, bool] = {}
+        self._stepping: dict[int, bool] = {}
+        self._attribute_words: set[str] = set()
+        self._standing_for: dict[int, list[cst.Attribute]] = {}
 
     def fate(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> Fate:
         """Say what becomes of the graphs that the networks run in a region make."""
-        sources = {
-            id(call)
+        sources = [
+            call
             for call in self.functions.own(region, cst.Call)
             if self.loops.module_call(call) is not None or self._runs(call)
-        }
-        return self._follow(region, sources | {id(call) for call in forwards}, _DEPTH)
+        ]
+        return self._follow(region, [*sources, *forwards], _DEPTH)
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Whether the graph of a call ends in the very expression: `model(x).argmax(1) == y`."""
@@ -83,24 +101,12 @@ class Outflow:
         callee = self.functions.callee(call)
         return callee is not None and self.loops.runs_module(callee)
 
-    def _follow(self, region: cst.CSTNode, sources: set[int], depth: int) -> Fate:
+    def _follow(self, region: cst.CSTNode, sources: Iterable[cst.Call], depth: int) -> Fate:
         function = self.scopes.function(region)
-        home = function if function is not None else self.tree.module
-        carrying = self._carrying(home, sources)
-        for call in self.functions.own(home, cst.Call):
-            handed = [call.func, *(arg.value for arg in call.args)]
-            if self._steps(call) and any(self._carries(h, sources, carrying) for h in handed):
-                return Fate.TRAINED
-        if self._kept_and_trained(home, carrying):
+        flow = self._flow(function, sources)
+        if flow.trained or self._kept_and_trained(function, flow.bindings.values()):
             return Fate.TRAINED
-        if function is None:
-            return Fate.DROPPED
-        given_back = [
-            value
-            for value in self.functions.returns(function)
-            if self._carries(value, sources, carrying)
-        ]
-        if not given_back:
+        if function is None or not flow.returned:
             return Fate.DROPPED
         return self._beyond(function, depth)
 
@@ -109,7 +115,7 @@ class Outflow:
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
             return Fate.HIDDEN
-        fates = {self._follow(call, {id(call)}, depth - 1) for call in callers}
+        fates = {self._follow(call, [call], depth - 1) for call in callers}
         for fate in (Fate.TRAINED, Fate.HIDDEN):
             if fate in fates:
                 return fate
@@ -120,37 +126,92 @@ class Outflow:
         if self.loops.is_step(call) or self.names.name(call.func) == "torch.autograd.grad":
             return True
         callee = self.functions.callee(call)
-        return callee is not None and any(
-            self.loops.is_step(inner)
-            for body in self.functions.reached(callee)
-            for inner in self.functions.own(body, cst.Call)
-        )
+        return callee is not None and self._trains(callee)
 
-    def _carrying(self, home: cst.CSTNode, sources: set[int]) -> set[int]:
-        """Find the bindings of a function whose value has the graph of a source behind it."""
-        found: set[int] = set()
-        while True:
-            more = {id(binding) for binding in self._bound(home, sources, found)} - found
-            if not more:
-                return found
-            found |= more
+    def _trains(self, function: cst.FunctionDef) -> bool:
+        """Whether a function, or one that it runs, sends something backward."""
+        found = self._training.get(id(function))
+        if found is None:
+            found = self._training[id(function)] = any(
+                self.loops.is_step(inner)
+                for body in self.functions.reached(function)
+                for inner in self.functions.own(body, cst.Call)
+            )
+        return found
 
-    def _bound(self, home: cst.CSTNode, sources: set[int], found: set[int]) -> Iterator[Binding]:
-        assigns: list[cst.Assign | cst.AnnAssign | cst.AugAssign] = [
-            *self.functions.own(home, cst.Assign),
-            *self.functions.own(home, cst.AnnAssign),
-            *self.functions.own(home, cst.AugAssign),
-        ]
-        for assign in assigns:
-            if assign.value is None or not self._carries(assign.value, sources, found):
-                continue
-            for target in _targets(assign):
+    # -- within one function --------------------------------------------------
+
+    def _flow(self, function: cst.FunctionDef | None, sources: Iterable[cst.Call]) -> _Flow:
+        """Follow graphs through the values and the names of a function until they are trained."""
+        flow = _Flow(function)
+        edge: list[cst.CSTNode] = list(sources)
+        while edge and not flow.trained:
+            for binding in self._outward(edge.pop(), flow):
+                if id(binding) not in flow.bindings:
+                    flow.bindings[id(binding)] = binding
+                    edge += self._carriers(binding)
+        return flow
+
+    def _outward(self, node: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
+        """Go from a value with a graph to what is made of it; yield the bindings that it gets."""
+        at = node
+        while id(at) not in flow.passed:
+            flow.passed.add(id(at))
+            holder = self.tree.parent(at)
+            call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else holder
+            if holder is None or (isinstance(holder, cst.Arg) and holder.value is not at):
+                return
+            if self.scopes.function(holder) is flow.function:
+                if isinstance(call, cst.Call):
+                    flow.trained = flow.trained or self._steps(call)
+                    yield from self._filled(call, holder)
+                else:
+                    yield from self._kept(holder, at, flow)
+            if not isinstance(holder, _HOLDERS) or self._ends(holder, at):
+                return
+            at = holder
+
+    def _filled(self, call: cst.Call, given: cst.CSTNode) -> tuple[Binding, ...]:
+        """Give the bindings of the container that a call puts an argument into."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value not in _FILLS:
+            return ()
+        return self._read(func.value) if isinstance(given, cst.Arg) else ()
+
+    def _kept(self, line: cst.CSTNode, value: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
+        """Yield the bindings that a line gives a value to, and note what it returns."""
+        if isinstance(line, cst.Return):
+            flow.returned = True
+        elif isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and line.value is value:
+            for target in _targets(line):
                 yield from self._of_target(target)
-        for call in self.functions.own(home, cst.Call):
-            func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in _FILLS:
-                if any(self._carries(arg.value, sources, found) for arg in call.args):
-                    yield from self._read(func.value)
+
+    def _ends(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
+        """Whether what is made of a value that a node holds has no graph any more."""
+        if type(node) in _OPAQUE:
+            return True
+        if isinstance(node, cst.Attribute):
+            return node.value is not inner or node.attr.value in _GRAPHLESS_PARTS
+        return isinstance(node, cst.Call) and self._cuts(node)
+
+    def _carriers(self, binding: Binding) -> Iterator[cst.CSTNode]:
+        """Yield the names and the attributes whose value may be what a binding got."""
+        for name in self.scopes.readers(binding):
+            if self.kinds.kind(name) not in _GRAPHLESS:
+                yield name
+        for attribute in self._attributes_of(binding):
+            if attribute.attr.value not in _GRAPHLESS_PARTS:
+                yield attribute
+
+    def _attributes_of(self, binding: Binding) -> Sequence[cst.Attribute]:
+        """Give the attributes that stand for a binding."""
+        word = binding.name.rpartition(".")[2]
+        if word not in self._attribute_words:
+            self._attribute_words.add(word)
+            for attribute in self.functions.attributes(word):
+                for each in self.functions.attribute(attribute):
+                    self._standing_for.setdefault(id(each), []).append(attribute)
+        return self._standing_for.get(id(binding), ())
 
     def _of_target(self, target: cst.BaseExpression) -> Iterator[Binding]:
         if isinstance(target, (cst.Tuple, cst.List)):
@@ -170,56 +231,42 @@ class Outflow:
             return self.functions.attribute(node)
         return self._read(node.value) if isinstance(node, cst.Subscript) else ()
 
-    def _carries(self, node: cst.CSTNode, sources: set[int], carrying: set[int]) -> bool:
-        """Whether a value has the graph of a source behind it."""
-        if id(node) in sources:
-            return True
-        if type(node) in _OPAQUE:
-            return False
-        if type(node) is cst.Name:
-            if not carrying or self.kinds.kind(node) in _GRAPHLESS:
-                return False
-            return any(id(binding) in carrying for binding in self.scopes.reaching(node))
-        if type(node) is cst.Attribute:
-            if node.attr.value in ("data", "shape", "device", "dtype"):
-                return False
-            bindings = self.functions.attribute(node)
-            if any(id(binding) in carrying for binding in bindings):
-                return True
-            return self._carries(node.value, sources, carrying)
-        if type(node) is cst.Arg:
-            return self._carries(node.value, sources, carrying)
-        if type(node) is cst.Call and self._cuts(node):
-            return False
-        return any(
-            self._carries(child, sources, carrying)
-            for child in self.tree.children(node)
-            if isinstance(child, _HOLDERS)
-        )
-
     def _cuts(self, call: cst.Call) -> bool:
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value in _CUT:
             return True
         return self.names.name(func) in _CUT_NAMES or self.kinds.kind(call) in _GRAPHLESS
 
-    def _kept_and_trained(self, home: cst.CSTNode, carrying: set[int]) -> bool:
+    def _kept_and_trained(
+        self, function: cst.FunctionDef | None, carrying: Iterable[Binding]
+    ) -> bool:
         """Whether an attribute that keeps a graph is read by another function that trains."""
-        kept = {
-            dotted(node)
-            for node in self.functions.own(home, cst.Attribute)
-            if (bound := self.scopes.stored(node)) is not None
-            and bound.how in (How.ASSIGN, How.AUGMENTED)
-            and id(bound) in carrying
-        }
-        return bool(kept) and any(
-            dotted(node) in kept
-            and self.scopes.reads(node)
-            and (function := self.scopes.function(node)) is not None
-            and function is not home
-            and any(self._steps(call) for call in self.functions.own(function, cst.Call))
-            for node in self.tree.all(cst.Attribute)
+        return any(
+            reader is not function and self._steps_itself(reader)
+            for bound in carrying
+            if bound.how in (How.ASSIGN, How.AUGMENTED)
+            and "." in bound.name
+            and self.scopes.function(bound.node) is function
+            for reader in self._attribute_readers.get(bound.name, ())
         )
+
+    def _steps_itself(self, function: cst.FunctionDef) -> bool:
+        """Whether a call of a function steps."""
+        found = self._stepping.get(id(function))
+        if found is None:
+            calls = self.functions.own(function, cst.Call)
+            found = self._stepping[id(function)] = any(map(self._steps, calls))
+        return found
+
+    @cached_property
+    def _attribute_readers(self) -> dict[str, list[cst.FunctionDef]]:
+        """The functions that read an attribute, by its path."""
+        found: dict[str, dict[int, cst.FunctionDef]] = {}
+        for node in self.tree.all(cst.Attribute):
+            function = self.scopes.function(node)
+            if function is not None and self.scopes.reads(node):
+                found.setdefault(dotted(node), {})[id(function)] = function
+        return {path: list(functions.values()) for path, functions in found.items()}
 
 
 def _targets(

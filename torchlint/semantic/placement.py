@@ -10,6 +10,7 @@ from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.scopes import Binding, How
 
 __all__ = ["Placement"]
@@ -32,17 +33,11 @@ class Placement:
         self.iteration = iteration
         self.names = functions.names
         self.scopes = functions.scopes
-        self._open: set[int] = set()
+        self._known = Memo(True, self.names.trail, self._on_host)
 
     def on_host(self, node: cst.BaseExpression) -> bool:
         """Whether a tensor surely lies in the host's memory."""
-        if id(node) in self._open:
-            return True
-        self._open.add(id(node))
-        try:
-            return self._on_host(node)
-        finally:
-            self._open.discard(id(node))
+        return self._known.answer(node)
 
     def _on_host(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Name):

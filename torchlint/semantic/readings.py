@@ -77,6 +77,7 @@ class Readings:
         self.tree = kinds.tree
         self.names = kinds.names
         self.scopes = kinds.scopes
+        self._readings: dict[int, Reading | None] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
@@ -92,6 +93,13 @@ class Readings:
 
     def reading(self, call: cst.Call) -> Reading | None:
         """Give what a call reads from a device, None when it reads nothing that may lie there."""
+        try:
+            return self._readings[id(call)]
+        except KeyError:
+            found = self._readings[id(call)] = self._reading(call)
+            return found
+
+    def _reading(self, call: cst.Call) -> Reading | None:
         form, cast, inner = self._outermost(call)
         if form is None:
             return None
@@ -233,10 +241,11 @@ class Readings:
 
         `besides` are the statements whose use is in question.
         """
-        apart = set(map(id, besides))
+        places = self._looked_at(reading.tensor, loop)
+        apart = set(map(id, besides)) if places else set()
         return any(
             self._on_host_at(place, loop, besides)
-            for place in self._looked_at(reading.tensor, loop)
+            for place in places
             if id(place) not in apart and apart.isdisjoint(map(id, self.tree.ancestors(place)))
         )
 

@@ -10,7 +10,7 @@ from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind, derived
-from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
+from torchlint.semantic.loops import LoopNode, Loops, Role
 from torchlint.semantic.memo import Memo
 from torchlint.semantic.words import words
 
@@ -55,16 +55,12 @@ class Repetition:
         if self._mends(node):
             return False
         if any(
-            loop.role is Role.OTHER and self._runs_network(loop) for loop in self.loops.around(node)
+            loop.role is Role.OTHER and self.loops.runs_module_itself(loop.node.body)
+            for loop in self.loops.around(node)
         ):
             return True
         function = self.scopes.function(node)
         return function is not None and self._functions.answer(function)
-
-    def _runs_network(self, loop: Loop) -> bool:
-        """Whether each pass of a loop itself runs a network (an answer word by word)."""
-        calls = self.functions.own(loop.node.body, cst.Call)
-        return any(self.loops.module_call(call) is not None for call in calls)
 
     def _mends(self, node: cst.CSTNode) -> bool:
         """Whether a node runs only while an attribute is None, or once numbers broke down."""

@@ -339,10 +339,10 @@ class Rewrite:
         """Find where an import goes: first, but a part of a package behind the whole."""
         body = self.tree.module.body
         package, _, part = module.partition(".")
-        for line in body:
-            if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Import):
-                whole = any(dotted(alias.name) == package for alias in line.body[0].names)
-                if part and whole and len(line.body) == 1:
+        for whole in self.tree.all(cst.Import) if part else ():
+            line = self.tree.statement(whole)
+            if self.tree.parent(line) is self.tree.module and self.stands_alone(line):
+                if any(dotted(alias.name) == package for alias in whole.names):
                     return self.after_line(self.tree.span(line).end)
         first = 0
         for index, line in enumerate(body):
