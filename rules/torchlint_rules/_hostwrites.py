@@ -19,13 +19,34 @@ def is_written_after(script: Script, move: Move) -> bool:
     home = script.function(move.call) or script.tree.module
     copied = script.scopes.reaching(root)
     deep = _depth(script, root, move.moved)
+    word = root.value
+    changed = script.once(_changed).get(word, ()) if deep >= 0 else script.tree.spelled(word)
     return any(
-        use.value == root.value
-        and script.tree.order(use) > script.tree.order(root)
+        script.tree.order(use) > script.tree.order(root)
         and _is_written(script, use, deep)
         and any(binding in copied for binding in script.scopes.reaching(use))
-        for use in script.within(home, cst.Name)
+        for use in script.tree.among(changed, home)
     )
+
+
+def _changed(script: Script) -> dict[str, list[cst.Name]]:
+    """Give the names at which something is changed in place, however deep, by their word."""
+    changed: list[cst.CSTNode] = [each.target for each in script.all(cst.AugAssign)]
+    changed += [each.target for each in script.all(cst.AssignTarget)]
+    for call in script.all(cst.Call):
+        if type(call.func) is cst.Attribute and call.func.attr.value.endswith("_"):
+            changed.append(call.func.value)
+    found: dict[str, list[cst.Name]] = {}
+    for name in sorted(filter(None, map(_changed_name, changed)), key=script.tree.order):
+        found.setdefault(name.value, []).append(name)
+    return found
+
+
+def _changed_name(node: cst.CSTNode) -> cst.Name | None:
+    """Give the name of which an item, however deep, is changed."""
+    while type(node) is cst.Subscript:
+        node = node.value
+    return node if type(node) is cst.Name else None
 
 
 def _depth(script: Script, root: cst.Name, moved: cst.BaseExpression) -> int:

@@ -51,6 +51,10 @@ def unpinned(script: Script) -> Iterator[CallSite]:
 
 def available(script: Script) -> str | None:
     """Give how to ask for a device that reads page-locked memory, None where there is none."""
+    return script.once(_available)
+
+
+def _available(script: Script) -> str | None:
     if not script.can_use_accelerator or script.target.device == "mps":
         return None
     if "xpu" not in script.source.text and "mps" not in script.source.text:

@@ -159,10 +159,16 @@ def _writes_results(script: Script, accumulation: Accumulation, found: list[Read
     if all(each.form is Form.NUMBER for each in found):
         return False
     loop = accumulation.loop.node
-    return any(
-        _last(call.func) in _WRITERS and script.heat(call) is Heat.HOT
-        for call in script.within(loop.body, cst.Call)
-    )
+    return bool(script.tree.among(script.once(_hot_writes), loop.body))
+
+
+def _hot_writes(script: Script) -> list[cst.Call]:
+    """Give the calls of every batch that leave results on the disk or in a picture."""
+    return [
+        call
+        for call in script.all(cst.Call)
+        if _last(call.func) in _WRITERS and script.heat(call) is Heat.HOT
+    ]
 
 
 def _last(func: cst.BaseExpression) -> str:
@@ -187,12 +193,16 @@ def _root(node: cst.BaseExpression) -> str:
 
 def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
     """Whether a loop acts in an environment, which needs the action on the host."""
-    return any(
-        isinstance(call.func, cst.Attribute)
-        and call.func.attr.value == "step"
-        and "env" in script.code(call.func.value).lower()
-        for call in script.within(loop, cst.Call)
-    )
+    return bool(script.tree.among(script.once(_actions), loop))
+
+
+def _actions(script: Script) -> list[cst.Call]:
+    """Give the calls that act in an environment."""
+    return [
+        call
+        for call in script.method_calls("step")
+        if isinstance(call.func, cst.Attribute) and "env" in script.code(call.func.value).lower()
+    ]
 
 
 def _message(script: Script, accumulation: Accumulation, readings: list[Reading]) -> str:

@@ -371,11 +371,25 @@ def _is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = f
 
 def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the calls that wait, each with what to do in its place."""
-    for call in script.all(cst.Call):
-        name = script.name(call.func)
-        cost = _cost_of_function(script, call, name) if name else _cost_of_method(script, call)
+    for call in script.method_calls(*_SIZED):
+        cost = _cost_of_method(script, call) if not script.name(call.func) else None
         if cost is not None:
             yield call, cost
+    for site in script.calls(_CLIP, _PACK, *_WAITING):
+        cost = _cost_of_function(script, site.node, site.name or "")
+        if cost is not None:
+            yield site.node, cost
+    for call in script.all(cst.Call) if "distributions" in script.source.text else ():
+        if _checks_arguments(script, call):
+            yield call, "pass validate_args=False"
+
+
+def _checks_arguments(script: Script, call: cst.Call) -> bool:
+    """Whether a call makes a distribution that looks at its arguments."""
+    module, _, last = (script.name(call.func) or "").rpartition(".")
+    if module != "torch.distributions" or not last[:1].isupper() or not call.args:
+        return False
+    return script.call(call).argument("validate_args").state is State.ABSENT
 
 
 def _cost_of_method(script: Script, call: cst.Call) -> str | None:
@@ -387,10 +401,7 @@ def _cost_of_method(script: Script, call: cst.Call) -> str | None:
 
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
-    module, _, last = name.rpartition(".")
-    if module == "torch.distributions" and last[:1].isupper() and call.args:
-        checked = script.call(call).argument("validate_args")
-        return "pass validate_args=False" if checked.state is State.ABSENT else None
+    last = name.rpartition(".")[2]
     if name == _CLIP:
         strict = script.call(call).argument("error_if_nonfinite", 3)
         return "leave out error_if_nonfinite=True" if strict.equals(True) else None
@@ -398,7 +409,7 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
         lengths = script.call(call).given("lengths", 1)
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
-    if first is None or name not in _WAITING or not _on_device(script, first):
+    if first is None or not _on_device(script, first):
         return None
     if name in _NUMBERED:
         sure = _counts_on_device(script, first)

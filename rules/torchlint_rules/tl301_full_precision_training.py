@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step, regex
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
+from torchlint_rules._devicenames import device_in_sight
 
 _OWN_KERNELS: Final = regex(
     r"(?:torch_geometric|torch_sparse|torch_scatter|dgl|e3nn|higher|pyro|gpytorch|opacus|"
@@ -501,11 +502,19 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
         return False
-    if _WHOLE_GRAPH.search(script.code(home) if home is not None else script.source.text):
+    if (home or script.tree.module) in script.once(_of_whole_graphs):
         return False
     return "param" in script.source.text or not any(
         script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
     )
+
+
+def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
+    """Give the functions, and the module, that speak of graphs handled whole."""
+    spoken = _WHOLE_GRAPH.search(script.source.text)
+    homes = script.all(cst.FunctionDef) if spoken else []
+    found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
+    return frozenset([*found, script.tree.module] if spoken else ())
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
@@ -538,7 +547,7 @@ def _fix(script: Script, step: Step) -> Fix | None:
     if written is None:
         return None
     torch, imported = written
-    device = _device(script, step)
+    device = device_in_sight(script, step.backward, step.lines[0])
     enabled = f'{device}.type == "cuda"' if device else f"{torch}.cuda.is_available()"
     header = f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={enabled}):'
     return Fix.unsafe(
@@ -569,30 +578,17 @@ def _becomes_array(script: Script, step: Step) -> bool:
     }
     home = script.function(step.backward)
     region = home.body if home is not None else script.tree.module
-    for call in script.within(region, cst.Call):
-        arrays = (script.name(call.func) or "").startswith("numpy.")
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
-            arrays = True
-        if arrays and any(name.value in given for name in script.within(call, cst.Name)):
-            return True
-    return False
-
-
-def _device(script: Script, step: Step) -> str:
-    """Give the name of a `torch.device` that is in sight of a step, nothing without one."""
-    scope = script.scopes.scope(step.backward)
-    for name in (*scope.bindings, *script.scopes.module.bindings):
-        home = script.scopes.lookup(name, scope) if "." not in name else None
-        if home is None or not any(_is_device(script, each.value) for each in home.bindings[name]):
-            continue
-        bindings = script.scopes.reaching_name(name, step.lines[0], scope)
-        if bindings and all(_is_device(script, each.value) for each in bindings):
-            return name
-    return ""
-
-
-def _is_device(script: Script, value: cst.BaseExpression | None) -> bool:
-    return isinstance(value, cst.Call) and script.name(value.func) in (
-        "torch.device",
-        "torch.accelerator.current_accelerator",
+    return any(
+        name.value in given
+        for call in script.tree.among(script.once(_calls_of_arrays), region)
+        for name in script.within(call, cst.Name)
     )
+
+
+def _calls_of_arrays(script: Script) -> list[cst.Call]:
+    return [
+        call
+        for call in script.all(cst.Call)
+        if (script.name(call.func) or "").startswith("numpy.")
+        or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy")
+    ]

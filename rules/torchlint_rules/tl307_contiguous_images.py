@@ -479,10 +479,9 @@ def _images_moved(script: Script, network: _Network, word: str) -> Edits:
     if not all(_convolves_first(script, each) for each in network.made):
         return ()
     moves: dict[int, cst.Call] = {}
-    for call in script.all(cst.Call):
-        runs = script.module_call(call) if call.args else None
-        if runs is None or not set(makers(script, runs)) & set(network.made):
-            continue
+    runs = script.once(_runs)
+    found = {call for made in network.made for call in runs.get(made, ())}
+    for call in sorted(found, key=script.tree.order):
         for move in _moves_of(script, call.args[0].value):
             moves[id(move)] = move
     return tuple(
@@ -490,6 +489,16 @@ def _images_moved(script: Script, network: _Network, word: str) -> Edits:
         for move in moves.values()
         for edit in script.rewrite.with_keyword(move, keyword, value)
     )
+
+
+def _runs(script: Script) -> dict[cst.Call, list[cst.Call]]:
+    """Give the calls that run a network on something, by the calls that make the network."""
+    found: dict[cst.Call, list[cst.Call]] = {}
+    for call in script.all(cst.Call):
+        network = script.module_call(call) if call.args else None
+        for made in makers(script, network) if network is not None else ():
+            found.setdefault(made, []).append(call)
+    return found
 
 
 def _moves_of(script: Script, node: cst.BaseExpression) -> Iterator[cst.Call]:

@@ -292,15 +292,17 @@ class GradientsNeverCleared(Rule):
             steps = [each for each in _uncleared(script, acts) if id(each.call) not in seen]
             if not steps or not _is_plain(script, loop, acts):
                 continue
+            elsewhere = _clears_elsewhere(script, acts)
+            clears = [each for each in acts if each.act is Act.CLEAR]
             for step in steps:
-                if _is_never_cleared(script, loop, step, acts):
+                if _is_never_cleared(script, loop, step, clears, elsewhere):
                     seen.add(id(step.call))
-                    yield self._finding(script, step, acts)
+                    yield self._finding(script, step, elsewhere)
 
-    def _finding(self, script: Script, step: Update, acts: Sequence[Update]) -> Finding:
+    def _finding(self, script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> Finding:
         assert step.optimizer is not None
         name = script.code(step.optimizer)
-        once = _cleared_elsewhere(script, step, acts)
+        once = _cleared_elsewhere(script, step, elsewhere)
         where = "in this loop" if once is None else "for every step"
         message = (
             f"`{name}` steps with the sum of all gradients so far, for nothing in the loop clears "
@@ -363,7 +365,13 @@ def _may_clear(script: Script, call: cst.Call) -> bool:
     )
 
 
-def _is_never_cleared(script: Script, loop: Loop, step: Update, acts: Sequence[Update]) -> bool:
+def _is_never_cleared(
+    script: Script,
+    loop: Loop,
+    step: Update,
+    clears: Sequence[Update],
+    elsewhere: Sequence[cst.Call],
+) -> bool:
     """Whether gradients surely are what every earlier pass has left."""
     node = step.optimizer
     if node is None or script.kind(node) is not Kind.OPTIMIZER or len(step.call.args) > 1:
@@ -373,10 +381,9 @@ def _is_never_cleared(script: Script, loop: Loop, step: Update, acts: Sequence[U
     if step.call.args:
         if script.optimizers.stepped(step.call) is not step.call.args[0].value:
             return False
-    clears = [each for each in acts if each.act is Act.CLEAR]
     if any(not _is_another(script, node, each.optimizer) for each in clears):
         return False
-    return not _may_be_cleared_in(script, step, acts)
+    return not _may_be_cleared_in(script, step, elsewhere)
 
 
 def _is_another(
@@ -400,28 +407,34 @@ def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
     return made is not None and any(script.tree.inside(call, loop.node) for call in made)
 
 
-def _may_be_cleared_in(script: Script, step: Update, acts: Sequence[Update]) -> bool:
-    """Whether a function of the file that may run in the loop unseen clears gradients."""
+def _clears_elsewhere(script: Script, acts: Sequence[Update]) -> list[cst.Call]:
+    """Give the calls that clear gradients outside of a loop."""
     known = {id(each.call) for each in acts}
+    return [call for call in script.method_calls("zero_grad") if id(call) not in known]
+
+
+def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> bool:
+    """Whether a function of the file that may run in the loop unseen clears gradients."""
     home = {id(script.function(step.call)), id(script.function(step.at))}
-    for call in script.method_calls("zero_grad"):
+    for call in elsewhere:
         function = script.function(call)
-        if id(call) in known or function is None or id(function) in home:
+        if function is None or id(function) in home:
             continue
         own = {each.act for each in script.updates.within(function.body)}
         if Act.STEP not in own and not script.functions.callers(function):
             return True
     return any(
-        node.attr.value == "zero_grad" and not isinstance(script.parent(node), cst.Call)
-        for node in script.all(cst.Attribute)
+        not isinstance(script.parent(node), cst.Call)
+        for node in script.functions.attributes("zero_grad")
     )
 
 
-def _cleared_elsewhere(script: Script, step: Update, acts: Sequence[Update]) -> cst.Call | None:
+def _cleared_elsewhere(
+    script: Script, step: Update, elsewhere: Sequence[cst.Call]
+) -> cst.Call | None:
     """Give a call that clears the gradients of a stepped optimizer outside of the loop."""
-    known = {id(each.call) for each in acts}
-    for call in script.method_calls("zero_grad"):
-        if id(call) not in known and isinstance(call.func, cst.Attribute):
+    for call in elsewhere:
+        if isinstance(call.func, cst.Attribute):
             if script.updates.same_optimizer(step.optimizer, call.func.value):
                 return call
     return None

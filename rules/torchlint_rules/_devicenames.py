@@ -1,0 +1,35 @@
+"""The names under which a script holds a `torch.device`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from torchlint.api import Script
+
+__all__ = ["device_in_sight"]
+
+
+def device_in_sight(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str:
+    """Give the name of a `torch.device` that is in sight at a line, nothing without one."""
+    scope = script.scopes.scope(place)
+    named = script.once(_named_devices)
+    for name in (*scope.bindings, *script.scopes.module.bindings):
+        if name not in named or script.scopes.lookup(name, scope) is None:
+            continue
+        bindings = script.scopes.reaching_name(name, line, scope)
+        if bindings and all(_is_device(script, each.value) for each in bindings):
+            return name
+    return ""
+
+
+def _named_devices(script: Script) -> frozenset[str]:
+    """Give the names that hold a device somewhere."""
+    bound = (each for each in script.scopes.bindings() if "." not in each.name)
+    return frozenset(each.name for each in bound if _is_device(script, each.value))
+
+
+def _is_device(script: Script, value: cst.BaseExpression | None) -> bool:
+    return isinstance(value, cst.Call) and script.name(value.func) in (
+        "torch.device",
+        "torch.accelerator.current_accelerator",
+    )
