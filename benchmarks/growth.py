@@ -2,9 +2,11 @@
 
     python benchmarks/growth.py /tmp/speed/A --into /tmp/speed/growth
 
-Lines: one file of 250 to 8,000 lines of networks with their training and evaluation. Files: 10 to
-1,000 of 250 lines. Rules: random subsets of the rules on the tree that is named. Each point is the
-least CPU time of some runs with one process and without a cache. Prints tables and writes
+Lines: one file of 250 to 16,000 lines of networks with their training and evaluation, all of
+different names. Scripts: one file of the training scripts of the tree that is named, one behind the
+other and then again, so that each binds the names of those before. Files: 10 to 1,000 of 250 lines.
+Rules: random subsets of the rules on the tree. Each point is the least CPU time of some runs with
+one process and without a cache. Prints tables, the goals and whether they are met, and writes
 growth.svg.
 """
 
@@ -17,12 +19,21 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from timing import Command, Cost, installed, run, show_table
+from timing import Command, Cost, installed, python_files, run, show_table
 
-LINES = (250, 500, 1_000, 2_000, 4_000, 8_000)
+LINES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
+ONCE = 2_000
+"""Lines of training scripts before they are repeated."""
+LONGEST = 300
+"""Lines of the longest of them."""
+ALLOWED = 1.1
+"""How many times as much a line may cost in a file that is many times as long."""
+ONE_RULE = 2.0
+"""Percent of a run that a rule more may cost."""
 FILES = (10, 30, 100, 300, 1_000)
 SIZES = (1, 2, 5, 10, 20, 35, 50)
 """Sizes of the subsets of rules, all of them apart."""
@@ -141,6 +152,31 @@ def by_lines(check: Check, folder: Path) -> list[Point]:
     return points
 
 
+def by_scripts(check: Check, folder: Path, tree: Path) -> list[Point]:
+    """Measure one file of ever more training scripts."""
+    scripts = training_scripts(tree)
+    points = []
+    for lines in (lines for lines in LINES if lines >= ONCE):
+        parts: list[str] = []
+        while (length := sum(part.count("\n") for part in parts)) < lines:
+            parts.append(scripts[len(parts) % len(scripts)])
+        (folder / "scripts.py").write_text("".join(parts), encoding="utf-8")
+        points.append(check.point(length, folder))
+    return points
+
+
+def training_scripts(tree: Path) -> list[str]:
+    """Give the training scripts of a tree up to so many lines."""
+    found: list[str] = []
+    for path in python_files(tree):
+        script = path.read_text(encoding="utf-8")
+        if ".backward()" in script and script.count("\n") < LONGEST and "__future__" not in script:
+            found.append(f"{script}\n")
+        if sum(each.count("\n") for each in found) >= ONCE:
+            break
+    return found
+
+
 def by_files(check: Check, folder: Path) -> list[Point]:
     """Measure a growing number of files of one length."""
     points = []
@@ -165,6 +201,24 @@ def by_rules(check: Check, tree: Path, subsets: int) -> list[Point]:
     return points
 
 
+def start(check: Check, folder: Path) -> float:
+    """Measure the file that has nothing but its imports."""
+    (folder / "imports.py").write_text(HEAD, encoding="utf-8")
+    return check.point(0, folder).cpu
+
+
+def growth(points: Sequence[Point], start: float) -> float:
+    """Give how many times as much a line costs in the longest file as in one of 2,000 lines."""
+    short, long = next(point for point in points if point.amount >= ONCE), points[-1]
+    return ((long.cpu - start) / long.amount) / ((short.cpu - start) / short.amount)
+
+
+def goal(what: str, limit: float, measured: float, unit: str) -> tuple[str, ...]:
+    """Give the row of a goal."""
+    met = "yes" if measured <= limit else "NO"
+    return what, f"at most {limit:g}{unit}", f"{measured:.2f}{unit}", met
+
+
 def show_growth(name: str, points: Sequence[Point]) -> None:
     """Print what each amount took; between neighbours an exponent of 1 is linear growth."""
     print(f"\ncost by {name}\n")
@@ -176,8 +230,8 @@ def show_growth(name: str, points: Sequence[Point]) -> None:
     show_table((name, "CPU, s", "exponent", "memory, MiB"), rows)
 
 
-def show_rules(points: Sequence[Point]) -> None:
-    """Print what subsets of each size took, and what one rule more costs."""
+def show_rules(points: Sequence[Point]) -> float:
+    """Print what subsets of each size took; give what percentage one rule more costs."""
     print("\ncost by rules\n")
     sizes = sorted({point.amount for point in points})
     groups = [[point.cpu for point in points if point.amount == size] for size in sizes]
@@ -188,7 +242,9 @@ def show_rules(points: Sequence[Point]) -> None:
     show_table(("rules", "mean CPU, s", "range"), rows)
     slope, base = line_through(points)
     whole = base + slope * max(sizes)
-    print(f"\na rule more: {1000 * slope:.2f} ms, {100 * slope / whole:.2f} % of a run with all")
+    share = 100 * slope / whole
+    print(f"\na rule more: {1000 * slope:.2f} ms, {share:.2f} % of a run with all")
+    return share
 
 
 def line_through(points: Iterable[Point]) -> tuple[float, float]:
@@ -233,16 +289,32 @@ def main() -> None:
     options.into.mkdir(parents=True, exist_ok=True)
     check = Check(options.torchlint.absolute(), options.repeats)
     panels: list[tuple[str, list[Point]]] = []
+    tree = options.tree.resolve()
     measures: dict[str, Callable[[Check, Path], list[Point]]] = {
         "lines": by_lines,
+        "lines of scripts": partial(by_scripts, tree=tree),
         "files": by_files,
     }
     for name, measure in measures.items():
         with tempfile.TemporaryDirectory() as folder:
             panels.append((name, measure(check, Path(folder))))
         show_growth(*panels[-1])
-    panels.append(("rules", by_rules(check, options.tree.resolve(), options.subsets)))
-    show_rules(panels[-1][1])
+    panels.append(("rules", by_rules(check, tree, options.subsets)))
+    share = show_rules(panels[-1][1])
+    with tempfile.TemporaryDirectory() as folder:
+        least = start(check, Path(folder))
+    goals = [
+        goal(
+            f"a line of {points[-1].amount:,} {name}: one of {ONCE:,}",
+            ALLOWED,
+            growth(points, least),
+            " times",
+        )
+        for name, points in panels[:2]
+    ]
+    print()
+    rule_goal = goal("a rule more, of a run with all", ONE_RULE, share, " %")
+    show_table(("goal", "limit", "measured", "met"), [*goals, rule_goal])
     draw(options.into / "growth.svg", panels)
 
 
