@@ -31,6 +31,13 @@ workers = 2
 [project]
 dependencies = ["torch>=2.1,<3", "numpy"]
 """
+_GITIGNORE: Final = """\
+# made by tools
+*.py[co]
+/build/
+!docs/**/keep?.py
+**/[!a-c[:digit:]]\\ x*y*z/**
+"""
 _BASELINE: Final = {
     "tool": "torchlint",
     "version": 1,
@@ -71,6 +78,8 @@ def seeds(target: str) -> Iterator[bytes]:
     elif target == "configuration":
         yield _CONFIGURATION.encode()
         yield _CONFIGURATION.replace("tool.torchlint", "x").encode()
+    elif target == "gitignore":
+        yield _GITIGNORE.encode()
     elif target == "baseline":
         yield json.dumps(_BASELINE).encode()
     elif target == "measured":

@@ -26,6 +26,7 @@ from torchlint.engine import (
 )
 from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.parsing import compile_problem
+from torchlint.engine.wildmatch import lines_of
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
 from torchlint.registry import Registry, load_registry
@@ -106,6 +107,15 @@ def configuration(data: bytes) -> None:
             file.write_bytes(data)
             _configured(file)
             file.unlink()
+
+
+def gitignore(data: bytes) -> None:
+    """Read a `.gitignore` whose text is also the path that its lines are asked about."""
+    text = data.decode("utf-8", "surrogateescape")
+    for line in lines_of(text):
+        for path in ("a", "a/b.py", text, text.replace("*", "a")):
+            line.matches(path, False)
+            line.matches(path, True)
 
 
 def baseline(data: bytes) -> None:
@@ -231,6 +241,7 @@ TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "notebook": notebook,
     "suppressions": suppressions,
     "configuration": configuration,
+    "gitignore": gitignore,
     "baseline": baseline,
     "measured": measured,
     "cache": cached,

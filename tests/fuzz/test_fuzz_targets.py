@@ -25,7 +25,7 @@ budget = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-SMALL: Final = ("baseline", "cache", "configuration", "measured", "suppressions")
+SMALL: Final = ("baseline", "cache", "configuration", "gitignore", "measured", "suppressions")
 
 IMPORTS: Final = "import torch\nfrom torch.utils.data import DataLoader\n\n"
 LOOP: Final = (
@@ -80,6 +80,24 @@ def test_what_is_made_of_itself(text: str) -> None:
 )
 def test_an_entry_of_a_cache_that_cannot_be_shown(entry: str) -> None:
     TARGETS["cache"](entry.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"jobs = {'[' * 9_999}", f"jobs = {'9' * 9_999}", f"x = {'{a = ' * 9_999}"],
+    ids=["lists", "digits", "tables"],
+)
+def test_a_configuration_that_is_too_much(text: str) -> None:
+    TARGETS["configuration"](text.encode())
+
+
+patterns = st.lists(st.sampled_from([*"ab*?/[]!^-\\. :", "**", "[:alpha:]"]), max_size=12)
+
+
+@given(patterns)
+@budget
+def test_patterns(parts: list[str]) -> None:
+    TARGETS["gitignore"]("".join(parts).encode())
 
 
 @pytest.mark.parametrize("name", TARGETS)

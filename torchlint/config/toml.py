@@ -36,6 +36,10 @@ def parse(text: str, path: Path) -> dict[str, Any]:
         row = re.match(r"line (\d+)", place)
         last = text.rstrip().count("\n") + 1
         raise ConfigError(f"{path}:{row[1] if row else last}: not valid TOML: {reason}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid TOML: nested too deeply") from None
+    except ValueError:
+        raise ConfigError(f"{path}: not valid TOML: a number has too many digits") from None
 
 
 def line_of(text: str, key: str, word: str | None = None) -> int | None:

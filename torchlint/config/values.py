@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -52,10 +53,16 @@ _PATHS: Final = ("output_file", "baseline", "cache_dir")
 def read_table(table: Mapping[str, Any], file: Path) -> Settings:
     """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`.
 
-    Paths count from the folder of the file.
+    Paths count from the folder of the file, and stay in it.
     """
     values = read_values(table, partial(place_of, file))
-    values.update({option: file.parent / values[option] for option in _PATHS if option in values})
+    values.update(
+        {
+            option: _path_beside(file, option, values[option])
+            for option in _PATHS
+            if option in values
+        }
+    )
     return Settings(**values, config_file=file, sources=dict.fromkeys(values, str(file)))
 
 
@@ -93,6 +100,24 @@ def place(settings: Settings, option: str, word: str | None = None) -> str:
     if settings.source_of(option) == "command line" or settings.config_file is None:
         return f"--{key_of(option)}"
     return place_of(settings.config_file, key_of(option), word)
+
+
+def _path_beside(file: Path, option: str, path: Path) -> Path:
+    """Give a path that counts from the folder of a configuration; raises `ConfigError`.
+
+    Who runs torchlint in somebody else's tree means that tree, whatever its configuration names.
+    """
+    found = file.parent / path
+    home = os.path.join(os.path.realpath(file.parent), "")  # noqa: PTH118
+    key = key_of(option)
+    if not os.path.realpath(found).startswith(home):
+        raise ConfigError(
+            f"{place_of(file, key)}: `{key}`: {path} lies outside of the folder of this file, "
+            f"where only `--{key}` on the command line may point"
+        )
+    if found.exists() and not (found.is_file() or found.is_dir()):
+        raise ConfigError(f"{place_of(file, key)}: `{key}`: {path} is neither file nor folder")
+    return found
 
 
 def _words(value: Any) -> tuple[str, ...]:

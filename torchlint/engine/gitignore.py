@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+    from torchlint.engine.wildmatch import Line
 
 __all__ = ["Ignored"]
 
 
 class Ignored(NamedTuple):
-    """The patterns in force in one folder, those of the nearest file first."""
+    """The lines in force in one folder, the last one of the nearest file first."""
 
-    specs: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    files: tuple[tuple[str, tuple[Line, ...]], ...] = ()
+    wholly: bool = False
+    """Whether the folder itself is left out, or one around it."""
 
     @classmethod
     def above(cls, folder: str) -> Ignored:
@@ -25,9 +27,11 @@ class Ignored(NamedTuple):
             (each for each in (absolute, *absolute.parents) if (each / ".git").exists()), absolute
         )
         ignored = cls()._with(top / ".git" / "info" / "exclude", str(top))
-        for parent in reversed(absolute.parents):
+        for parent in reversed((absolute, *absolute.parents)):
             if parent.is_relative_to(top):
-                ignored = ignored.below(str(parent))
+                if parent != top and ignored.match(str(parent), True):
+                    return ignored._replace(wholly=True)
+                ignored = ignored.below(str(parent)) if parent != absolute else ignored
         return ignored
 
     def below(self, folder: str) -> Ignored:
@@ -36,23 +40,26 @@ class Ignored(NamedTuple):
 
     def match(self, path: str, is_folder: bool) -> bool:
         """Whether git leaves out a path: the nearest file that speaks of it decides."""
-        if not self.specs:
-            return False
+        if self.wholly or not self.files:
+            return self.wholly
         absolute = os.path.abspath(path).replace(os.sep, "/")  # noqa: PTH100
-        for folder, spec in self.specs:
-            relative = absolute[len(folder.rstrip(os.sep)) + 1 :] + ("/" if is_folder else "")
-            verdict = spec.check_file(relative).include
-            if verdict is not None:
-                return verdict
+        for folder, lines in self.files:
+            relative = absolute[len(folder.rstrip(os.sep)) + 1 :]
+            for line in lines:
+                if line.matches(relative, is_folder):
+                    return line.leaves_out
         return False
 
     def _with(self, file: Path, folder: str) -> Ignored:
+        """Add the lines of a file; a link is none, here as in git."""
+        if file.is_symlink() or not file.is_file():
+            return self
         try:
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
         except OSError:
             return self
-        if not any(line.strip() and not line.startswith("#") for line in lines):
+        if not any(line.strip() and not line.startswith("#") for line in text.splitlines()):
             return self
-        from pathspec import GitIgnoreSpec
+        from torchlint.engine.wildmatch import lines_of
 
-        return Ignored(((folder, GitIgnoreSpec.from_lines(lines)), *self.specs))
+        return self._replace(files=((folder, tuple(lines_of(text))[::-1]), *self.files))
