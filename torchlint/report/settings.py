@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Final
 
 from torchlint.config import Settings
+from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
 
@@ -32,23 +33,23 @@ def settings_in_force(settings: Settings, paint: Paint) -> str:
 
 def _lines(settings: Settings, paint: Paint) -> Iterator[str]:
     file = str(settings.config_file) if settings.config_file else "none"
-    yield paint.gutter(f"# configuration file: {file}")
-    yield paint.gutter(f"# patterns count from: {settings.root}")
+    yield paint.gutter(f"# configuration file: {printable(file)}")
+    yield paint.gutter(f"# patterns count from: {printable(str(settings.root))}")
     for each in fields(settings):
         if each.name not in _APART:
             yield from _option(settings, each.name, paint)
-    source = paint.gutter(f"  # {settings.source_of('rules')}")
+    source = paint.gutter(f"  # {printable(settings.source_of('rules'))}")
     for rule, options in sorted(settings.rules.items()):
         yield ""
         yield f"[rules.{rule}]{source}"
         for key, value in options.items():
-            yield f"{key} = {toml(value)}"
+            yield f"{printable(key)} = {toml(value)}"
 
 
 def _option(settings: Settings, name: str, paint: Paint) -> Iterator[str]:
     key = name.replace("_", "-")
     value = getattr(settings, name)
-    source = paint.gutter(f"  # {settings.source_of(name)}")
+    source = paint.gutter(f"  # {printable(settings.source_of(name))}")
     if value is None:
         yield paint.gutter(f"# {key}: {_UNSET[name]}")
     elif isinstance(value, tuple) and name not in _VERSIONS and len(value) > _SHORT:

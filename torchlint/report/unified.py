@@ -79,9 +79,7 @@ def _split(text: str) -> list[str]:
 
 def _quoted(path: str) -> str:
     """Quote a path as git does where it has characters that a diff cannot hold."""
-    if not any(
-        character in '"\\' or ord(character) < 32 or character == "\x7f" for character in path
-    ):
+    if not any(character in '"\\' or not character.isprintable() for character in path):
         return path
     escaped = []
     for character in path:
@@ -89,8 +87,8 @@ def _quoted(path: str) -> str:
             escaped.append("\\" + character)
         elif character in _QUOTED:
             escaped.append("\\" + _QUOTED[character])
-        elif ord(character) < 32 or character == "\x7f":
-            escaped.append(f"\\{ord(character):03o}")
-        else:
+        elif character.isprintable():
             escaped.append(character)
+        else:
+            escaped += (f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
     return '"' + "".join(escaped) + '"'
