@@ -13,6 +13,8 @@ _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
 _COST: Final = "traces every operation and makes steps 3 to 9 times slower"
 _TITLE: Final = "Take the anomaly detection out"
+_TOGETHER: Final = 20
+"""How many places at most are taken out by one fix, so that the imports go with the last."""
 
 
 class AnomalyDetection(Rule):
@@ -312,9 +314,10 @@ class AnomalyDetection(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every place that switches anomaly detection on."""
         found = list(_traced(script))
+        gone = [each for each in found if each.edits is not None and each.gone is not None]
         for place in found:
             message = f"`{script.code(place.named)}` {_COST}: {place.advice}"
-            fix = _fix(script, place, found)
+            fix = _fix(script, place, gone)
             yield Finding(self.code, script.span(place.call), message, fix)
 
 
@@ -409,8 +412,8 @@ def _of_trainer(script: Script, call: cst.Call) -> _Place:
     return _Place(given, given, advice, edits, None)
 
 
-def _fix(script: Script, place: _Place, found: Sequence[_Place]) -> Fix | None:
-    """Take out a place, with the imports that no place needs then."""
+def _fix(script: Script, place: _Place, together: Sequence[_Place]) -> Fix | None:
+    """Take out a place, with the imports that no place needs when all of them are gone."""
     if place.edits is None:
         return None
     if place.gone is None:
@@ -420,7 +423,8 @@ def _fix(script: Script, place: _Place, found: Sequence[_Place]) -> Fix | None:
         return None
     if alone:
         return Fix.exact(_TITLE, script.rewrite.united(place.edits, alone))
-    together = [each for each in found if each.edits is not None and each.gone is not None]
+    if len(together) > _TOGETHER:
+        return Fix.exact(_TITLE, place.edits)
     shared = script.rewrite.without_imports(*(each.gone for each in together if each.gone))
     if not shared or place not in together or _nested(script, together):
         return Fix.exact(_TITLE, place.edits)
