@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from torchlint.edit import Edit, Span
@@ -85,20 +87,41 @@ class Suppressions:
     source: Source
     all: tuple[Suppression, ...]
     known: Mapping[str, str]
-    _used: set[tuple[Suppression, str]] = field(default_factory=set)
+    _used: dict[Span, set[str]] = field(default_factory=dict)
+    """The codes that a mark silenced, by its place."""
 
     def silence(self, finding: Finding) -> bool:
         """Whether a comment silences a finding; the comments that do count as used."""
         if not self.all:
             return False
         row = self.source.position(finding.span.start).row
-        found = [
-            each
-            for each in self.all
-            if (each.rows is None or row in each.rows) and each.silences(finding.code)
-        ]
-        self._used.update((each, finding.code) for each in found)
+        found = [each for each in self._about(row) if each.silences(finding.code)]
+        for each in found:
+            self._used.setdefault(each.span, set()).add(finding.code)
         return bool(found)
+
+    def _about(self, row: int) -> Iterator[Suppression]:
+        """Yield the marks that speak of a row: those of the file and those of one statement."""
+        yield from self._by_rows.get(None, ())
+        before = bisect.bisect_right(self._starts, row)
+        if before:
+            marks = self._by_rows[self._starts[before - 1]]
+            yield from (each for each in marks if each.rows is None or row in each.rows)
+
+    @cached_property
+    def _by_rows(self) -> dict[int | None, list[Suppression]]:
+        """The marks by the first row of the statement that they stand in, None for the file's."""
+        found: dict[int | None, list[Suppression]] = {}
+        for each in self.all:
+            if each.rows is None:
+                found.setdefault(None, []).append(each)
+            elif each.rows:
+                found.setdefault(each.rows.start, []).append(each)
+        return found
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return sorted(row for row in self._by_rows if row is not None)
 
     def unused(self, ran: Iterable[str], complete: bool) -> Iterator[Unused]:
         """Yield what silenced nothing, judging by the codes that `ran` alone.
@@ -108,7 +131,7 @@ class Suppressions:
         """
         ran = frozenset(ran)
         for each in self.all:
-            used = {code for mark, code in self._used if mark == each}
+            used = self._used.get(each.span, set())
             if each.bare:
                 if each.kind != "noqa" and complete and not used:
                     yield Unused(self.source, each, ())
@@ -287,10 +310,11 @@ def _after_noqa(comment: Comment, start: int, known: Mapping[str, str]) -> Itera
 def _word(comment: Comment, match: re.Match[str], known: Mapping[str, str]) -> Word:
     text = match["word"]
     start = comment.span.start
+    named, begun = text.lower(), text.upper() if _CODE.fullmatch(text) else None
     codes = frozenset(
         code
         for code, name in known.items()
-        if text.lower() == name or (_CODE.fullmatch(text) and code.startswith(text.upper()))
+        if named == name or (begun is not None and code.startswith(begun))
     )
     return Word(Span(start + match.start("word"), start + match.end("word")), text, codes)
 

@@ -68,10 +68,12 @@ def masked(text: str) -> Masked | None:
         masks = [(Span(0, len(text)), "0")]
     else:
         masks += _commands(text, start)
-    code = text
+    parts: list[str] = []
+    at = 0
     for span, word in masks:
-        code = code[: span.start] + _blanked(text[span.start : span.end], word) + code[span.end :]
-    return Masked(code, tuple(span for span, _ in masks))
+        parts += (text[at : span.start], _blanked(text[span.start : span.end], word))
+        at = span.end
+    return Masked("".join([*parts, text[at:]]), tuple(span for span, _ in masks))
 
 
 def parsed(code: str) -> ast.Module | None:
