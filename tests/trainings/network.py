@@ -80,7 +80,8 @@ def _tokens(writer: Writer) -> tuple[list[str], list[str]]:
         ),
     )
     layers, forward = [f"self.table = {table}"], [f"x = {looked_up}"]
-    mix = writer.pick(("none", ""), ("attention", "TL315"), ("lstm", "TL203"))
+    recurrent = () if writer.focus == "TL314" else (("lstm", "TL203"),)
+    mix = writer.pick(("none", ""), ("attention", "TL315"), *recurrent)
     if mix == "attention":
         layers.append("self.attention = nn.MultiheadAttention(8, 2, batch_first=True)")
         forward += ["mixed, _ = self.attention(x, x, x)", "x = x + mixed"]
