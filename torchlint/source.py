@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Part", "Position", "Source", "SourceError"]
 
 _LINE_END: Final = regex(r"\r\n?|\n")
+_OF_HOSTS: Final = frozenset({"idna", "punycode"})
+"""Encodings whose decoders take the square of the time that a text is long."""
 
 
 class SourceError(Exception):
@@ -86,15 +88,20 @@ class Source:
             raise SourceError(str(error)) from None
         if encoding == "utf-8-sig":
             encoding = "utf-8"
+        if encoding in _OF_HOSTS:
+            raise SourceError(f"{encoding} is for names of hosts, not for files")
         body = data[len(bom) :]
         try:
             text = body.decode(encoding)
+            again = body if encoding == "utf-8" else text.encode(encoding)
         except UnicodeDecodeError as error:
             row = body[: error.start].count(b"\n") + 1
             raise SourceError(
                 f"byte 0x{body[error.start]:02x} is not {encoding} text", Position(row, 1)
             ) from None
-        if encoding != "utf-8" and text.encode(encoding) != body:
+        except (LookupError, UnicodeError):
+            raise SourceError(f"the file cannot be read as {encoding}") from None
+        if again != body:
             raise SourceError(f"the text does not survive a round trip through {encoding}")
         return cls(path, text, encoding, bom)
 

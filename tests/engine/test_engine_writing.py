@@ -29,6 +29,15 @@ def test_the_file_is_replaced_and_nothing_else_is_left(script: Path) -> None:
     assert _names(script.parent) == ["t.py"]
 
 
+@pytest.mark.parametrize("name", ["a" * 252 + ".py", "é" * 126 + ".py", "\n \x1b.py", "-rf.py"])
+def test_any_name_will_do(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(OLD)
+    write_atomic(path, NEW, OLD)
+    assert path.read_bytes() == b"x = 2\r\n"
+    assert _names(tmp_path) == [name]
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o640, 0o600])
 def test_the_mode_stays(script: Path, mode: int) -> None:
     script.chmod(mode)

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from encodings.aliases import aliases
 from typing import Any, Final
 
 import pytest
 from fuzz.seeds import seeds
 from fuzz.targets import SCRIPT, TARGETS
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from torchlint.config.settings import key_of, option_names
 from torchlint.report.toml import toml
+from torchlint.source import Source, SourceError
 
 EXAMPLES: Final = os.environ.get("TORCHLINT_EXAMPLES")
 budget = settings(
@@ -89,6 +92,28 @@ def test_an_entry_of_a_cache_that_cannot_be_shown(entry: str) -> None:
 )
 def test_a_configuration_that_is_too_much(text: str) -> None:
     TARGETS["configuration"](text.encode())
+
+
+encodings = st.sampled_from(
+    sorted({*aliases, *aliases.values(), "idna", "punycode", "raw_unicode_escape", "undefined"})
+)
+
+
+@given(
+    encodings, st.binary(max_size=20) | st.text(max_size=9).map(lambda text: repr(text).encode())
+)
+@example("hex", b"")
+@example("rot13", b"")
+@settings(budget, max_examples=10 * budget.max_examples)
+def test_encodings(name: str, comment: bytes) -> None:
+    data = f"# coding: {name}\n".encode() + SCRIPT.encode() + b"# " + comment
+    with contextlib.suppress(SourceError):
+        assert Source.from_bytes(data, "fuzzed.py").to_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["hex", "rot13", "idna", "punycode", "unicode_escape", "utf-7"])
+def test_a_script_in_a_rare_encoding(name: str) -> None:
+    TARGETS["source"](f"# coding: {name}\n{SCRIPT}# \\x41 +AOk-\n".encode())
 
 
 patterns = st.lists(st.sampled_from([*"ab*?/[]!^-\\. :", "**", "[:alpha:]"]), max_size=12)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Final
 
 from torchlint.source import Source, SourceError
 
 __all__ = ["WriteError", "write_atomic"]
+
+_PREFIX: Final = 40
+"""How much of a name the new file bears: with an ending, a long one would be too long."""
 
 
 class WriteError(Exception):
@@ -31,7 +35,8 @@ def write_atomic(path: Path, source: Source, expected: bytes) -> None:
     temporary: Path | None = None
     try:
         _refuse_read_only(target)
-        handle, name = mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        prefix = f".{target.name[:_PREFIX]}."
+        handle, name = mkstemp(prefix=prefix, suffix=".tmp", dir=target.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
