@@ -32,7 +32,8 @@ def is_written_after(script: Script, move: Move) -> bool:
 def _changed(script: Script) -> dict[str, list[cst.Name]]:
     """Give the names at which something is changed in place, however deep, by their word."""
     changed: list[cst.CSTNode] = [each.target for each in script.all(cst.AugAssign)]
-    changed += [each.target for each in script.all(cst.AssignTarget)]
+    targets = (each.target for each in script.all(cst.AssignTarget))
+    changed += [target for target in targets if type(target) is cst.Subscript]
     for call in script.all(cst.Call):
         if type(call.func) is cst.Attribute and call.func.attr.value.endswith("_"):
             changed.append(call.func.value)

@@ -125,6 +125,7 @@ class Names:
         self.scopes = scopes
         self.trail = Trail()
         self._known = Memo[cst.CSTNode, "str | None"](None, self.trail, self._canonical_name)
+        self._joints = Memo[tuple[Binding, ...], "str | None"](None, self.trail, self._joint)
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Give the canonical qualified name, None when there is none or more than one.
@@ -149,7 +150,7 @@ class Names:
             if not self._may_be_named(node.value):
                 return None
             bindings = self.scopes.reaching(node)
-            return self._joint(bindings) if bindings else self._unbound(node.value)
+            return self._joints.answer(bindings) if bindings else self._unbound(node.value)
         if type(node) is cst.Attribute:
             base = self.name(node.value)
             if base is not None:

@@ -121,6 +121,7 @@ class Scopes:
         self._functions: dict[int, cst.FunctionDef | None] = {}
         self._around: dict[int, Scope] = {}
         self._reaching: dict[int, tuple[Binding, ...]] = {}
+        self._whole: dict[tuple[str, int], tuple[Binding, ...]] = {}
         self._homes: dict[int, tuple[cst.CSTNode, ...]] = {}
         self._around_blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
@@ -388,9 +389,17 @@ class Scopes:
             inner: Scope | None = here
             while inner is not None and inner is not scope:
                 if inner.is_function or inner.is_class:
-                    return tuple(bindings)
+                    return self._all_of(name, scope)
                 inner = inner.parent
         return self._flow(bindings, place)
+
+    def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
+        """Give every binding of a name of a scope, the same object each time."""
+        key = name, id(scope)
+        found = self._whole.get(key)
+        if found is None:
+            found = self._whole[key] = tuple(scope.bindings[name])
+        return found
 
     def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Give the statement lists around a node, the nearest first; a `with` opens none."""
