@@ -82,3 +82,17 @@ def test_paths_are_seen_from_a_folder(tmp_path: Path) -> None:
     assert relative_path(str(tmp_path / "src" / "a.py"), tmp_path) == "src/a.py"
     assert relative_path(str(tmp_path / "a.py"), tmp_path / "src") == "../a.py"
     assert relative_path("-", tmp_path) == "-"
+
+
+def test_a_file_is_cut_into_statements_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Source] = []
+
+    class Counted(Statements):
+        def __init__(self, source: Source) -> None:
+            made.append(source)
+            super().__init__(source)
+
+    monkeypatch.setattr("torchlint.report.identity.Statements", Counted)
+    entries = report_of().entries
+    assert len(fingerprints(entries, Path.cwd())) == len(entries) > 1
+    assert made == [entries[0].source]

@@ -39,9 +39,11 @@ def identities(entries: Iterable[Entry], folder: Path) -> list[Identity]:
     known: dict[int, Statements] = {}
     found = []
     for entry in entries:
-        statements = known.setdefault(id(entry.source), Statements(entry.source))
+        if id(entry.source) not in known:
+            known[id(entry.source)] = Statements(entry.source)
+        statement = known[id(entry.source)].of(entry.finding)
         path = relative_path(entry.path, folder)
-        found.append(Identity(path, entry.finding.code, statements.of(entry.finding)))
+        found.append(Identity(path, entry.finding.code, statement))
     return found
 
 
