@@ -92,3 +92,17 @@ def test_a_link_is_no_gitignore(repository: Path, target: str) -> None:
     (repository / ".gitignore").symlink_to(target)
     done = _run(repository, "check", "--no-cache", "--output-format=concise", "--quiet")
     assert done.stdout.startswith("train.py:2:1: TL801")
+
+
+def test_a_cache_that_is_a_link_is_not_used(repository: Path) -> None:
+    (repository / ".torchlint_cache").symlink_to("../outside")
+    assert _run(repository, "check").returncode == 1
+    assert _outside(repository) == {"kept": "kept\n"}
+
+
+def test_a_link_in_a_cache_is_not_followed(repository: Path) -> None:
+    (repository / ".torchlint_cache").mkdir()
+    (repository / ".torchlint_cache" / ".gitignore").symlink_to("../../outside/made")
+    assert _run(repository, "check").returncode == 1
+    assert _outside(repository) == {"kept": "kept\n"}
+    assert list((repository / ".torchlint_cache").glob("*.json"))

@@ -147,8 +147,12 @@ class Run:
 
     @property
     def cache_dir(self) -> Path | None:
-        """Where results are kept, None where nowhere."""
-        return None if self.settings.no_cache else self.settings.cache_dir or Path(CACHE)
+        """Where results are kept, None where nowhere: a link may lead out of somebody's tree."""
+        settings = self.settings
+        if settings.no_cache or settings.cache_dir is not None:
+            return None if settings.no_cache else settings.cache_dir
+        usual = Path(CACHE)
+        return None if usual.is_symlink() else usual
 
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; on a terminal long work shows how far it is."""

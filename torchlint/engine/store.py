@@ -52,9 +52,11 @@ def keep(folder: Path, name: str, data: bytes) -> None:
 
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        with (
+            contextlib.suppress(FileExistsError),
+            (folder / ".gitignore").open("x", encoding="utf-8") as ignore,
+        ):
+            ignore.write("*\n")
         handle, made = mkstemp(dir=folder, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
