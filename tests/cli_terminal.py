@@ -20,6 +20,11 @@ PATIENCE = 60.0
 _PRESSES = 6
 
 
+def _listen_to_interrupts() -> None:
+    """Undo what a shell does to commands in the background, and all that these start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A terminal of its own in which torchlint runs, with somebody who reads and types."""
 
@@ -36,6 +41,7 @@ class Terminal:
             stdout=follower,
             stderr=follower,
             start_new_session=True,
+            preexec_fn=_listen_to_interrupts,
         )
         os.close(follower)
         self._written = b""
