@@ -44,6 +44,7 @@ def test_the_program_alone_imports_click_and_no_command(shell: Shell, option: st
         "torchlint.cli.start",
         "torchlint.report",
         "torchlint.report.escape",
+        "torchlint.settled",
     }
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from torchlint import __version__
+from torchlint.settled import SETTLED
 
 __all__ = ["CACHE", "MOST_BYTES", "SUFFIX", "Command", "Printed", "Sight"]
 
@@ -26,8 +27,6 @@ MOST_BYTES: Final = 16_000_000
 """How long such a file is at most."""
 
 _BEGAN: Final = time.time_ns()
-_SETTLED: Final = 2_000_000_000
-"""How many nanoseconds a file must be left alone before its times tell whether it was changed."""
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 _GONE: Final = (0, 0, 0, 0, 0)
 _POSITIVE: Final = (1 << 63) - 1
@@ -83,7 +82,7 @@ class Sight(NamedTuple):
     def settled(self, state: array[int]) -> bool:
         """Whether nothing was touched so lately that its times could stay if it were again."""
         times = state[: len(self.read) * len(_GONE)]
-        return max(*times[1 :: len(_GONE)], *times[2 :: len(_GONE)]) < _BEGAN - _SETTLED
+        return max(*times[1 :: len(_GONE)], *times[2 :: len(_GONE)]) < _BEGAN - SETTLED
 
 
 class Command(NamedTuple):

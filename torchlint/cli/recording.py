@@ -13,7 +13,7 @@ from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.store import keep, sources_below
 from torchlint.registry import Registry, pack_metadata
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "sight_of"]
 
 _MOST: Final = 8
 """How many texts are kept: those of the last runs."""

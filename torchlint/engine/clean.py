@@ -11,17 +11,12 @@ from typing import Any, Final
 from torchlint.config import Settings
 from torchlint.engine.store import Store, context
 from torchlint.registry import Registry, Selection
+from torchlint.settled import SETTLED
 
 __all__ = ["CleanFiles"]
 
 MOST_FILES: Final = 50_000
 """How many files are remembered: those of the last run first."""
-SETTLED: Final = 2_000_000_000
-"""How many nanoseconds a file must be left alone before its times tell whether it was changed.
-
-The clocks of file systems tick, the slowest every two seconds: a file that was written just before
-it was read can be written again and keep its times.
-"""
 
 
 class CleanFiles:

@@ -15,6 +15,7 @@ from torchlint.semantic.gradient import Gradients
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.memo import Memo
 from torchlint.semantic.words import words
 
 __all__ = ["Loop", "Loops", "Role"]
@@ -75,9 +76,10 @@ class Loops:
         self.scopes = functions.scopes
         self.names = functions.names
         self._steps: dict[int, bool] = {}
-        self._networks: dict[int, cst.BaseExpression | None] = {}
-        self._run_here: dict[int, bool] = {}
-        self._reach_networks: dict[int, bool] = {}
+        trail = self.names.trail
+        self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
+        self._run_here = Memo(False, trail, self._runs_module_itself)
+        self._reach_networks = Memo(False, trail, self._runs_module)
         self._loops: dict[int, Loop] = {}
         self._trains: dict[tuple[int, bool], bool] = {}
         self._repeating: set[int] = set()
@@ -332,20 +334,18 @@ class Loops:
 
     def runs_module(self, region: cst.CSTNode) -> bool:
         """Whether code calls a network, itself or through functions of this file."""
-        found = self._reach_networks.get(id(region))
-        if found is None:
-            found = any(map(self.runs_module_itself, self.functions.reached(region)))
-            self._reach_networks[id(region)] = found
-        return found
+        return self._reach_networks.answer(region)
+
+    def _runs_module(self, region: cst.CSTNode) -> bool:
+        return any(map(self.runs_module_itself, self.functions.reached(region)))
 
     def runs_module_itself(self, region: cst.CSTNode) -> bool:
         """Whether code calls a network, not through functions of this file."""
-        found = self._run_here.get(id(region))
-        if found is None:
-            calls = self.functions.own(region, cst.Call)
-            found = any(self.module_call(call) is not None for call in calls)
-            self._run_here[id(region)] = found
-        return found
+        return self._run_here.answer(region)
+
+    def _runs_module_itself(self, region: cst.CSTNode) -> bool:
+        calls = self.functions.own(region, cst.Call)
+        return any(self.module_call(call) is not None for call in calls)
 
     def _runs(self, call: cst.Call) -> bool:
         """Whether a call runs a network, itself or through functions of this file."""
@@ -356,11 +356,7 @@ class Loops:
 
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Give the network that a call runs, None when it runs none."""
-        try:
-            return self._networks[id(call)]
-        except KeyError:
-            found = self._networks[id(call)] = self._module_call(call)
-            return found
+        return self._networks.answer(call)
 
     def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         func = call.func
