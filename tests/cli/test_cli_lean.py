@@ -16,6 +16,9 @@ if sys.argv[1] == "lean":
 real = dataclasses.dataclass, abc.ABC
 import libcst as cst
 assert (dataclasses.dataclass, abc.ABC) == real
+print("libcst.metadata" in sys.modules, file=sys.stderr)
+print(cst.metadata.__name__, cst.MetadataWrapper.__module__, cst.ensure_type.__module__)
+print(hasattr(cst, "nothing"), cst.PartialParserConfig().default_newline)
 from libcst.metadata import CodePosition
 
 METHODS = ("__eq__", "__hash__", "__repr__")
@@ -37,6 +40,11 @@ try:
     cst.Name("")
 except cst.CSTValidationError as error:
     print(error)
+for arguments, fields in (((), {}), (("loss", (), (), None), {}), (("loss",), {"no": 1})):
+    try:
+        cst.Name(*arguments, **fields)
+    except TypeError as error:
+        print(error)
 """
 ASSIGNED: Final = """
 import libcst as cst
@@ -63,7 +71,7 @@ def test_nodes_print_compare_copy_and_validate_as_they_do() -> None:
     (lean, frozen), (whole, as_ever) = (
         _run(SHOWN, kind, text=script) for kind in ("lean", "whole")
     )
-    assert (frozen, as_ever) == ("False type\n", "True ABCMeta\n")
+    assert (frozen, as_ever) == ("False\nFalse type\n", "True\nTrue ABCMeta\n")
     assert lean == whole
     assert "Module(" in lean
 

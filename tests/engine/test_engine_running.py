@@ -13,10 +13,12 @@ import pytest
 from tiny_rules import broken, replacing, rule_of
 
 from torchlint.engine import FileResult, Project, check_paths, clean, fix_paths
+from torchlint.engine import jobs as work
 from torchlint.engine import running as batches
 from torchlint.engine.files import WORTH_REMEMBERING
-from torchlint.engine.running import _read_bytes as read_bytes
-from torchlint.engine.workers import Died, Workers, can_fork
+from torchlint.engine.jobs import read_bytes
+from torchlint.engine.processors import can_fork
+from torchlint.engine.workers import Died, Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
 from torchlint.rule import Rule
@@ -31,7 +33,7 @@ def _project(*rules: type[Rule], **overrides: object) -> Project:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    monkeypatch.setattr(batches, "WORTH_FORKING", 0)
+    monkeypatch.setattr(work, "WORTH_FORKING", 0)
     paths = []
     for number in range(12):
         path = tmp_path / f"f{number:02}.py"
@@ -235,7 +237,7 @@ def test_clean_files_that_were_not_touched_are_not_read(
         read.append(path)
         return read_bytes(path)
 
-    monkeypatch.setattr(batches, "_read_bytes", noted)
+    monkeypatch.setattr(batches, "read_bytes", noted)
     again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
     assert [each.findings for each in again] == [each.findings for each in first]
     assert read == [str(path) for path in untouched[:5]]
@@ -249,7 +251,7 @@ def test_clean_files_that_were_not_touched_are_not_read(
 def test_many_files_are_the_same_in_any_number_of_processes(
     untouched: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "WORTH_FORKING", 0)
+    monkeypatch.setattr(work, "WORTH_FORKING", 0)
     project = _project(_finding_x([]))
     alone = [_summary(each) for each in check_paths(untouched, project, jobs=1)]
     assert [bool(each[3]) for each in alone] == [number < 5 for number in range(50)]

@@ -17,7 +17,7 @@ from torchlint.cli.options import (
     report_options,
     run_options,
 )
-from torchlint.cli.printed import Command, Printed
+from torchlint.cli.printed import Printed
 from torchlint.cli.run import STDIN, Run, refused
 from torchlint.report.escape import printable
 from torchlint.report.report import Report
@@ -25,6 +25,7 @@ from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
+    from torchlint.cli.invocation import Invocation
     from torchlint.cli.recording import Recording
     from torchlint.engine import FileResult
     from torchlint.report.entry import Entry
@@ -55,9 +56,10 @@ def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> Non
 
 
 def _check(
-    paths: tuple[Path, ...], options: Mapping[str, Any], command: Command | None = None
+    paths: tuple[Path, ...], options: Mapping[str, Any], invocation: Invocation | None = None
 ) -> int:
-    """Check once and give the exit code; what `command` prints may be kept."""
+    """Check once and give the exit code; what the program is called for prints may be kept."""
+    command, standby = invocation or (None, None)
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -87,7 +89,10 @@ def _check(
         return _report(run, _stdin_result(run), measured, known)
     alone = known is None and measured is None
     recording = run.recording(command, paths) if alone else None
-    return _report(run, run.results(files), measured, known, recording)
+    results = run.results(files, standby)
+    if standby is not None and standby.is_working:
+        run.get_ready_to_report()
+    return _report(run, results, measured, known, recording)
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -14,6 +15,18 @@ __all__ = ["expect_libcst"]
 
 _LIBCST: Final = "libcst"
 _NODES: Final = "libcst._nodes."
+_WITHIN: Final = "libcst."
+_MAKE: Final = "__init__"
+_OF_INSTANCES: Final = frozenset({"__dict__", "__weakref__"})
+_LATER: Final = (
+    "libcst._parser.entrypoints",
+    "libcst._parser.types.config",
+    "libcst.helpers",
+    "libcst.metadata",
+    "libcst.metadata.base_provider",
+    "libcst.metadata.wrapper",
+)
+"""What LibCST offers beside its nodes: torchlint has a parser and metadata of its own."""
 
 
 def expect_libcst() -> None:
@@ -21,8 +34,9 @@ def expect_libcst() -> None:
 
     Left out is what makes its nodes refuse assignments, a text form that LibCST replaces by its
     own, and what makes abstract classes refuse instances, which has every `isinstance` call Python
-    code. Nothing is different for code that does neither. The classes belong to the whole process:
-    only the program calls this, no function of the Python API.
+    code. Nothing is different for code that does neither. Parsers and metadata are imported when
+    they are asked for, and what makes a node when the first of its type is made. The classes belong
+    to the whole process: only the program calls this, no function of the Python API.
     """
     sys.meta_path.insert(0, _Finder())
 
@@ -45,25 +59,33 @@ class _Finder:
 
 def _with_less(execute: Callable[[Any], None]) -> Callable[[Any], None]:
     def lean(module: Any) -> None:
-        with _plain_abstract_classes(), _assignable_nodes():
+        with ExitStack() as less:
+            for each in (_plain_abstract_classes, _assignable_nodes, _parts_for_later):
+                less.enter_context(each())
             execute(module)
+        _import_when_asked(module)
 
     return lean
 
 
-class _Plain:
-    """Stands for `abc.ABC`."""
+class _Base:
+    """Stands for `abc.ABC`, which classes of LibCST do without."""
 
-    __slots__ = ()
+    def __init__(self, real: type) -> None:
+        self.real = real
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        module = str(sys._getframe(1).f_globals["__name__"])
+        return () if module.startswith(_WITHIN) else (self.real,)
 
 
 @contextmanager
 def _plain_abstract_classes() -> Iterator[None]:
-    """Make abstract classes of the type of all others."""
+    """Make abstract classes of nodes of the type of all others."""
     import abc
 
     real = abc.ABC
-    setattr(abc, real.__name__, _Plain)
+    setattr(abc, real.__name__, _Base(real))
     try:
         yield
     finally:
@@ -80,14 +102,75 @@ def _assignable_nodes() -> Iterator[None]:
     def dataclass(cls: Any = None, /, **options: Any) -> Any:
         if cls is None:
             return lambda decorated: dataclass(decorated, **options)
-        if cls.__module__.startswith(_NODES):
-            options |= {"frozen": False, "repr": False}
-            # Most nodes get their `__eq__` by other means, and `dataclass` makes one for nothing.
-            options["eq"] = "__eq__" not in vars(cls)
-        return real(cls, **options)
+        return (_node if cls.__module__.startswith(_NODES) else real)(cls, **options)
+
+    def _node(cls: Any, **options: Any) -> Any:
+        # Most nodes get their `__eq__` by other means, and `dataclass` makes one for nothing.
+        options |= {"frozen": False, "repr": False, "eq": "__eq__" not in vars(cls)}
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else `dataclass` makes one of the signature
+        written = {name: each for name, each in vars(cls).items() if name not in _OF_INSTANCES}
+
+        def make(self: Any, *args: Any, **fields: Any) -> None:
+            kind: Any = next(each for each in type(self).mro() if vars(each).get(_MAKE) is make)
+            kind.__init__ = real(type(cls.__name__, cls.__bases__, written), **options).__init__
+            kind.__init__(self, *args, **fields)
+
+        if _MAKE in written:
+            return real(cls, **options)
+        made = real(cls, **options, init=False)
+        made.__init__ = make
+        return made
 
     setattr(dataclasses, real.__name__, dataclass)
     try:
         yield
     finally:
         setattr(dataclasses, real.__name__, real)
+
+
+class _Thing(NamedTuple):
+    """Something that a module has which was not imported yet."""
+
+    module: str
+    name: str
+
+
+class _Later(ModuleType):
+    """Stands for a module."""
+
+    __path__: Any = ()
+
+    def __getattr__(self, name: str) -> _Thing:
+        return _Thing(self.__name__, name)
+
+
+@contextmanager
+def _parts_for_later() -> Iterator[None]:
+    """Have LibCST take what it passes on from modules that are not imported."""
+    sys.modules |= {name: _Later(name) for name in _LATER}
+    try:
+        yield
+    finally:
+        for name in _LATER:
+            sys.modules.pop(name, None)
+
+
+def _import_when_asked(module: ModuleType) -> None:
+    """Have a module import what it passes on when somebody asks for it."""
+    later = {name: thing for name, thing in vars(module).items() if isinstance(thing, _Thing)}
+
+    def find(name: str) -> Any:
+        from importlib import import_module
+
+        part = f"{module.__name__}.{name}"
+        if part in _LATER:
+            return import_module(part)
+        if name not in later:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(later[name].module), later[name].name)
+        setattr(module, name, found)
+        return found
+
+    for name in later:
+        delattr(module, name)
+    setattr(module, "__getattr__", find)  # noqa: B010

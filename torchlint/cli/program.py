@@ -15,7 +15,7 @@ from torchlint.cli.failure import fail
 from torchlint.cli.lazy import LazyGroup
 
 if TYPE_CHECKING:
-    from torchlint.cli.printed import Command
+    from torchlint.cli.invocation import Invocation
 
 __all__ = ["program", "run"]
 
@@ -50,10 +50,10 @@ def program() -> None:
     """Find what makes a PyTorch training script slow, rewrite it, and prove the rewrite."""
 
 
-def run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
-    """Run the program and give its exit code; what `command` prints may be kept."""
+def run(arguments: Sequence[str] | None, invocation: Invocation | None = None) -> int:
+    """Run the program and give its exit code."""
     try:
-        code = program.main(arguments, prog_name="torchlint", standalone_mode=False, obj=command)
+        code = program.main(arguments, prog_name="torchlint", standalone_mode=False, obj=invocation)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:

@@ -18,13 +18,14 @@ from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.engine import Discovery, Project, discover
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.formats import BRIEF, STATISTICS, render
+from torchlint.report.formats import BRIEF, STATISTICS, formatter, render
 from torchlint.report.paint import Paint
 
 if TYPE_CHECKING:
     from torchlint.cli.printed import Command, Printed
     from torchlint.cli.recording import Recording
     from torchlint.engine import FileResult
+    from torchlint.engine.standby import Standby
     from torchlint.finding import Finding
     from torchlint.report.card import Card
     from torchlint.report.entry import Entry
@@ -154,7 +155,9 @@ class Run:
         usual = Path(CACHE)
         return None if usual.is_symlink() else usual
 
-    def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
+    def results(
+        self, files: Sequence[Path], standby: Standby | None = None
+    ) -> Iterator[FileResult]:
         """Check files; on a terminal long work shows how far it is."""
         if not files:
             return iter(())
@@ -167,6 +170,7 @@ class Run:
                 jobs=self.settings.jobs,
                 file_timeout=self.settings.file_timeout,
                 cache_dir=self.cache_dir,
+                standby=standby,
             )
         return with_progress(results, len(files), wanted=not self.quiet)
 
@@ -189,6 +193,13 @@ class Run:
             Entry(source.path, source, finding, self._card(finding.code), gate)
             for finding in findings
         ]
+
+    def get_ready_to_report(self) -> None:
+        """Import now, while others work, what a report of findings takes."""
+        import torchlint.report.card
+        import torchlint.report.entry  # noqa: F401
+
+        formatter(self.settings.output_format, statistics=self.settings.statistics)
 
     def deliver(self, report: Report) -> str:
         """Print a report, or write it to the file that was named; give its text."""

@@ -7,10 +7,13 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from torchlint.cli.ends import INTERRUPTED, READER_GONE
 from torchlint.cli.printed import Command
+
+if TYPE_CHECKING:
+    from torchlint.cli.invocation import Invocation
 
 __all__ = ["main"]
 
@@ -60,18 +63,33 @@ def _again() -> int:
     command = Command.given()
     printed = command.printed(command.folder) if command is not None else None
     if printed is None:
-        from torchlint.cli.lean import expect_libcst
-
-        expect_libcst()
-        return _run(None, command)
+        return _anew(command)
     sys.stdout.write(printed.text)
     return printed.code
 
 
-def _run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
+def _anew(command: Command | None) -> int:
+    """Run the command; while this process finds out what to do another gets ready to do it."""
+    from torchlint.cli.lean import expect_libcst
+
+    expect_libcst()
+    if command is None:
+        return _run(None)
+    from torchlint.cli.invocation import Invocation
+    from torchlint.engine.standby import Standby
+
+    standby = Standby.start()
+    try:
+        return _run(None, Invocation(command, standby))
+    finally:
+        if standby is not None:
+            standby.dismiss()
+
+
+def _run(arguments: Sequence[str] | None, invocation: Invocation | None = None) -> int:
     from torchlint.cli.program import run
 
-    return run(arguments, command)
+    return run(arguments, invocation)
 
 
 def _leave(code: int) -> NoReturn:

@@ -7,41 +7,27 @@ from importlib.util import source_hash
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.config import Settings
 from torchlint.edit import Edit, Span
 from torchlint.engine.results import FileResult
-from torchlint.engine.store import Store, context
+from torchlint.engine.store import Store
 from torchlint.finding import Finding, Fix, Note, Safety
-from torchlint.registry import Registry, Selection
+from torchlint.registry import Registry
 from torchlint.source import Source
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "key_of"]
 
 MOST_ENTRIES: Final = 20_000
 """How many results are kept: those of the last run first."""
 
 
 class Cache:
-    """The results of earlier runs, by the content of files.
-
-    Keys are CPython's own hashes of sources: they tell texts apart, and need guard against nobody,
-    for who can plant a cache needs no clash.
-    """
+    """The results of earlier runs, by the keys of files."""
 
     def __init__(self, folder: Path, registry: Registry) -> None:
         self.store = Store(folder, registry)
         self.old = self.store.read()
         self.new: dict[str, Any] = {}
         self.known = registry.known
-        self._contexts: dict[tuple[int, int], bytes] = {}
-
-    def key(self, data: bytes, path: str, settings: Settings, rules: Selection) -> str:
-        """Give the name of a result: all that it depends on, as a digest."""
-        about = (id(settings), id(rules))
-        if about not in self._contexts:
-            self._contexts[about] = context(settings, rules)
-        name = path.encode("utf-8", "surrogateescape")
-        return source_hash(b"\0".join((self._contexts[about], name, data))).hex()
 
     def get(self, key: str, source: Source) -> FileResult | None:
         """Give a result that was kept, None if there is none that can be read."""
@@ -69,6 +55,16 @@ class Cache:
         if self.new.keys() <= self.old.keys():
             return
         self.store.write(self.new, self.old, MOST_ENTRIES)
+
+
+def key_of(data: bytes, path: str, context: bytes) -> str:
+    """Give the name of a result: a digest of the file and of all else that it depends on.
+
+    It is CPython's own hash of sources: that tells texts apart, and needs guard against nobody, for
+    who can plant a cache needs no clash.
+    """
+    name = path.encode("utf-8", "surrogateescape")
+    return source_hash(b"\0".join((context, name, data))).hex()
 
 
 def _plain(finding: Finding) -> list[Any]:

@@ -7,14 +7,14 @@ import os
 import pickle
 import selectors
 import signal
-import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, Generic, TypeVar
 
-__all__ = ["Died", "Workers", "can_fork", "processors"]
+from torchlint.engine.processors import fork
+
+__all__ = ["Died", "Workers"]
 
 R = TypeVar("R")
 
@@ -41,19 +41,6 @@ class _Child(Generic[R]):
     tickets: int
     chunks: deque[deque[int]] = field(default_factory=deque)
     pending: bytearray = field(default_factory=bytearray)
-
-
-def can_fork() -> bool:
-    """Whether this process may fork: not everywhere there is, and not beside other threads."""
-    threading = sys.modules.get("threading")
-    return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
-
-
-def processors() -> int:
-    """Give the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Workers(Generic[R]):
@@ -83,7 +70,7 @@ class Workers(Generic[R]):
         """Start a process with a chunk to do and another that waits, so that it never idles."""
         out, into = os.pipe()
         wanted, tickets = os.pipe()
-        pid = _fork()
+        pid = fork()
         if pid == 0:
             for end in (out, tickets, *(child.tickets for child in self.children.values())):
                 os.close(end)
@@ -105,6 +92,7 @@ class Workers(Generic[R]):
     def _do(self, wanted: int, into: int) -> None:
         """Do what is handed out and leave the process, whatever happens."""
         status = 1
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             with os.fdopen(wanted, "rb") as tickets, os.fdopen(into, "wb") as pipe:
                 while chunk := _chunk(tickets):
@@ -159,12 +147,6 @@ class Workers(Generic[R]):
             os.kill(child.pid, signal.SIGTERM)
             os.waitpid(child.pid, 0)
         self.selector.close()
-
-
-def _fork() -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
 
 
 def _chunks(weights: Sequence[int], jobs: int) -> Iterator[deque[int]]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "STATISTICS", "TEXT", "render"]
+__all__ = ["BRIEF", "STATISTICS", "TEXT", "formatter", "render"]
 
 _FORMATTERS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
@@ -41,6 +41,11 @@ STATISTICS: Final = frozenset(_STATISTICS)
 
 def render(report: Report, paint: Paint, name: str, *, statistics: bool = False) -> str:
     """Give a report in the format `name`."""
+    return formatter(name, statistics=statistics)(report, paint)
+
+
+def formatter(name: str, *, statistics: bool = False) -> Callable[[Report, Paint], str]:
+    """Import what gives a report in the format `name`."""
     module, function = (_STATISTICS if statistics else _FORMATTERS)[name].split(":")
-    formatter: Callable[[Report, Paint], str] = getattr(import_module(module), function)
-    return formatter(report, paint)
+    found: Callable[[Report, Paint], str] = getattr(import_module(module), function)
+    return found

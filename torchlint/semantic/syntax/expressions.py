@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import libcst as cst
+from libcst.native import parse_expression
 
 from torchlint.semantic.syntax.cursor import Cursor, UnusualError
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
-from torchlint.semantic.syntax.makers import maker
+from torchlint.semantic.syntax.makers import maker, plain
 
 __all__ = ["Expressions"]
 
@@ -64,42 +65,41 @@ _parameters = maker(
 _param = maker(cst.Param, "name", "annotation", "equal", "default", "comma", "star")
 _annotation = maker(cst.Annotation, "annotation")
 
-_EQUAL: Final = cst.AssignEqual(
-    whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
-)
-_COLON: Final = cst.Colon()
+_NO_SPACE: Final = plain(cst.SimpleWhitespace, value="")
+_EQUAL: Final = plain(cst.AssignEqual, whitespace_before=_NO_SPACE, whitespace_after=_NO_SPACE)
+_COLON: Final = plain(cst.Colon)
 _param_star = maker(cst.ParamStar)
-_SLASH: Final = cst.ParamSlash()
+_SLASH: Final = plain(cst.ParamSlash)
 _OPERATORS: Final = {
-    ast.Add: cst.Add(),
-    ast.Sub: cst.Subtract(),
-    ast.Mult: cst.Multiply(),
-    ast.Div: cst.Divide(),
-    ast.FloorDiv: cst.FloorDivide(),
-    ast.Mod: cst.Modulo(),
-    ast.Pow: cst.Power(),
-    ast.MatMult: cst.MatrixMultiply(),
-    ast.LShift: cst.LeftShift(),
-    ast.RShift: cst.RightShift(),
-    ast.BitOr: cst.BitOr(),
-    ast.BitAnd: cst.BitAnd(),
-    ast.BitXor: cst.BitXor(),
-    ast.And: cst.And(),
-    ast.Or: cst.Or(),
-    ast.Not: cst.Not(),
-    ast.UAdd: cst.Plus(),
-    ast.USub: cst.Minus(),
-    ast.Invert: cst.BitInvert(),
-    ast.Eq: cst.Equal(),
-    ast.NotEq: cst.NotEqual(),
-    ast.Gt: cst.GreaterThan(),
-    ast.GtE: cst.GreaterThanEqual(),
-    ast.Lt: cst.LessThan(),
-    ast.LtE: cst.LessThanEqual(),
-    ast.Is: cst.Is(),
-    ast.IsNot: cst.IsNot(),
-    ast.In: cst.In(),
-    ast.NotIn: cst.NotIn(),
+    ast.Add: plain(cst.Add),
+    ast.Sub: plain(cst.Subtract),
+    ast.Mult: plain(cst.Multiply),
+    ast.Div: plain(cst.Divide),
+    ast.FloorDiv: plain(cst.FloorDivide),
+    ast.Mod: plain(cst.Modulo),
+    ast.Pow: plain(cst.Power),
+    ast.MatMult: plain(cst.MatrixMultiply),
+    ast.LShift: plain(cst.LeftShift),
+    ast.RShift: plain(cst.RightShift),
+    ast.BitOr: plain(cst.BitOr),
+    ast.BitAnd: plain(cst.BitAnd),
+    ast.BitXor: plain(cst.BitXor),
+    ast.And: plain(cst.And),
+    ast.Or: plain(cst.Or),
+    ast.Not: plain(cst.Not),
+    ast.UAdd: plain(cst.Plus),
+    ast.USub: plain(cst.Minus),
+    ast.Invert: plain(cst.BitInvert),
+    ast.Eq: plain(cst.Equal),
+    ast.NotEq: plain(cst.NotEqual),
+    ast.Gt: plain(cst.GreaterThan),
+    ast.GtE: plain(cst.GreaterThanEqual),
+    ast.Lt: plain(cst.LessThan),
+    ast.LtE: plain(cst.LessThanEqual),
+    ast.Is: plain(cst.Is),
+    ast.IsNot: plain(cst.IsNot),
+    ast.In: plain(cst.In),
+    ast.NotIn: plain(cst.NotIn),
 }
 _Read = tuple[Any, int]
 _Reader = Callable[..., _Read]
@@ -181,7 +181,7 @@ class Expressions(Cursor):
     def _fragment(self, start: int, end: int, lpar: Any, rpar: Any) -> Any:
         """Have LibCST read an expression; its parts are placed when somebody asks."""
         written = self.text[start:end]
-        found = cst.parse_expression(f"({written})" if "\n" in written else written)
+        found = parse_expression(f"({written})" if "\n" in written else written)
         if found.lpar:
             found = found.with_changes(lpar=(), rpar=())
         made = found.with_changes(lpar=lpar, rpar=rpar) if lpar else found

@@ -6,10 +6,12 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.syntax.makers import plain
+
 __all__ = ["ASYNC", "CLOSE", "COMMA", "NONE", "OPEN"]
 
-ASYNC: Final = cst.Asynchronous()
-CLOSE: Final = cst.RightParen()
-COMMA: Final = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+ASYNC: Final = plain(cst.Asynchronous)
+CLOSE: Final = plain(cst.RightParen)
+COMMA: Final = plain(cst.Comma, whitespace_after=plain(cst.SimpleWhitespace, value=" "))
 NONE: Final = cst.MaybeSentinel.DEFAULT
-OPEN: Final = cst.LeftParen()
+OPEN: Final = plain(cst.LeftParen)

@@ -13,7 +13,7 @@ from torchlint.regex import regex
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.expressions import Expressions
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
-from torchlint.semantic.syntax.makers import maker
+from torchlint.semantic.syntax.makers import maker, plain
 
 __all__ = ["Statements"]
 
@@ -60,21 +60,21 @@ _class = maker(cst.ClassDef, "name", "body", "bases", "keywords", "decorators")
 _decorator = maker(cst.Decorator, "decorator")
 _module = maker(cst.Module, "body", "default_indent", "default_newline")
 
-_DOT: Final = cst.Dot()
+_DOT: Final = plain(cst.Dot)
 _AUGMENTED: Final = {
-    ast.Add: cst.AddAssign(),
-    ast.Sub: cst.SubtractAssign(),
-    ast.Mult: cst.MultiplyAssign(),
-    ast.Div: cst.DivideAssign(),
-    ast.FloorDiv: cst.FloorDivideAssign(),
-    ast.Mod: cst.ModuloAssign(),
-    ast.Pow: cst.PowerAssign(),
-    ast.MatMult: cst.MatrixMultiplyAssign(),
-    ast.LShift: cst.LeftShiftAssign(),
-    ast.RShift: cst.RightShiftAssign(),
-    ast.BitOr: cst.BitOrAssign(),
-    ast.BitAnd: cst.BitAndAssign(),
-    ast.BitXor: cst.BitXorAssign(),
+    ast.Add: plain(cst.AddAssign),
+    ast.Sub: plain(cst.SubtractAssign),
+    ast.Mult: plain(cst.MultiplyAssign),
+    ast.Div: plain(cst.DivideAssign),
+    ast.FloorDiv: plain(cst.FloorDivideAssign),
+    ast.Mod: plain(cst.ModuloAssign),
+    ast.Pow: plain(cst.PowerAssign),
+    ast.MatMult: plain(cst.MatrixMultiplyAssign),
+    ast.LShift: plain(cst.LeftShiftAssign),
+    ast.RShift: plain(cst.RightShiftAssign),
+    ast.BitOr: plain(cst.BitOrAssign),
+    ast.BitAnd: plain(cst.BitAndAssign),
+    ast.BitXor: plain(cst.BitXorAssign),
 }
 _FROM: Final = regex(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
 _AS: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")

@@ -1,0 +1,18 @@
+"""One call of the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torchlint.cli.printed import Command
+    from torchlint.engine.standby import Standby
+
+__all__ = ["Invocation"]
+
+
+class Invocation(NamedTuple):
+    """What the program has at hand before it reads its command line."""
+
+    command: Command
+    standby: Standby | None

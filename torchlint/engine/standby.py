@@ -1,0 +1,113 @@
+"""A process that gets ready to analyse files while another finds out which there are."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar
+
+from torchlint.engine.processors import can_fork, fork, processors
+
+if TYPE_CHECKING:
+    from torchlint.engine.jobs import Done, Work
+    from torchlint.engine.results import FileResult, FixResult
+
+__all__ = ["Standby"]
+
+R = TypeVar("R", "FileResult", "FixResult")
+
+
+class Standby:
+    """A forked process that imports what analysing takes, and then does the work that it is given.
+
+    It has no file of its own open but standard error, and ends with the process that started it.
+    """
+
+    def __init__(self) -> None:
+        wanted, self._orders = os.pipe()
+        self._results, into = os.pipe()
+        self.is_working = False
+        """Whether it was given work."""
+        self.pid = fork()
+        """The process, 0 when there is none any more."""
+        if self.pid == 0:
+            os.close(self._orders)
+            os.close(self._results)
+            _serve(wanted, into)
+        os.close(wanted)
+        os.close(into)
+
+    @classmethod
+    def start(cls) -> Standby | None:
+        """Start one, unless this process must do without: it would only be in the way."""
+        return cls() if processors() > 1 and can_fork() else None
+
+    def results(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
+        """Have the work done; give the result of each job when it has come.
+
+        What a process that died did not get done is done here.
+        """
+        self.is_working = True
+        try:
+            with os.fdopen(self._orders, "wb") as orders:
+                pickle.dump((work, processes), orders, pickle.HIGHEST_PROTOCOL)
+        except BrokenPipeError:
+            pass
+        return self._received(work, processes)
+
+    def _received(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
+        left = dict.fromkeys(range(len(work.jobs)))
+        with os.fdopen(self._results, "rb") as stream:
+            while left:
+                try:
+                    number, done = pickle.load(stream)
+                except (EOFError, pickle.UnpicklingError):
+                    break
+                del left[number]
+                yield number, done
+        if left:
+            yield from work.results(processes, tuple(left))
+
+    def dismiss(self) -> None:
+        """End the process, where it has not ended by itself."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGTERM if self.is_working else signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+def _serve(wanted: int, into: int) -> NoReturn:
+    """Be the process on standby, and leave it, whatever happens."""
+    status = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _let_go_of_streams()
+        import torchlint.engine.checking
+        import torchlint.engine.jobs
+        import torchlint.semantic.script  # noqa: F401
+
+        with os.fdopen(wanted, "rb") as orders, os.fdopen(into, "wb") as results:
+            _do(orders, results)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _let_go_of_streams() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+
+def _do(orders: BinaryIO, results: BinaryIO) -> None:
+    """Do what is ordered, nothing if whoever could has gone."""
+    try:
+        work, processes = pickle.load(orders)
+    except EOFError:
+        return
+    for each in work.results(processes):
+        pickle.dump(each, results, pickle.HIGHEST_PROTOCOL)
+        results.flush()
