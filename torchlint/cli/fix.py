@@ -33,6 +33,8 @@ from torchlint.source import Source
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
+    from torchlint.cli.invocation import Invocation
+    from torchlint.engine.standby import Standby
 
 __all__ = ["fix"]
 
@@ -57,10 +59,12 @@ def fix(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
         from torchlint.cli.watch import watch
 
         ctx.exit(watch(lambda: _fix(paths, options), paths, options))
-    ctx.exit(_fix(paths, options))
+    ctx.exit(_fix(paths, options, ctx.obj))
 
 
-def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
+def _fix(
+    paths: tuple[Path, ...], options: Mapping[str, Any], invocation: Invocation | None = None
+) -> int:
     """Fix once and give the exit code."""
     run = Run(options)
     run.check_statistics()
@@ -76,10 +80,11 @@ def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
         known = known_findings(run, write=False)
     questions = Questions(run) if options["interactive"] else None
     accept = _accept(run, known, questions)
+    standby = invocation.standby if invocation is not None and accept is None else None
     results = (
         _stdin_result(run, accept)
         if reads_stdin
-        else _results(run, run.files(paths), accept, asks=questions is not None)
+        else _results(run, run.files(paths), accept, questions is not None, standby)
     )
     if not (options["apply"] or questions):
         return _show(run, results)
@@ -99,7 +104,11 @@ def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) 
 
 
 def _results(
-    run: Run, files: tuple[Path, ...], accept: Accept | None, asks: bool
+    run: Run,
+    files: tuple[Path, ...],
+    accept: Accept | None,
+    asks: bool,
+    standby: Standby | None,
 ) -> Iterator[FixResult]:
     settings = run.settings
     with refused():
@@ -110,6 +119,7 @@ def _results(
             file_timeout=0 if asks else settings.file_timeout,
             cache_dir=run.cache_dir,
             accept=accept,
+            standby=standby,
         )
         yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 

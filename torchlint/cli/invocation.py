@@ -14,5 +14,5 @@ __all__ = ["Invocation"]
 class Invocation(NamedTuple):
     """What the program has at hand before it reads its command line."""
 
-    command: Command
+    command: Command | None
     standby: Standby | None

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _ALLOCATIONS: Final = 300_000
+_ANALYSING: Final = (["check"], ["fix"])
+_STDIN: Final = "-"
 _DEPTH: Final = 5_000
 """How deep calls may go: questions about names lead from one to the next, file-long."""
 
@@ -73,7 +75,7 @@ def _anew(command: Command | None) -> int:
     from torchlint.cli.lean import expect_libcst
 
     expect_libcst()
-    if command is None:
+    if sys.argv[1:2] not in _ANALYSING or _STDIN in sys.argv:
         return _run(None)
     from torchlint.cli.invocation import Invocation
     from torchlint.engine.standby import Standby

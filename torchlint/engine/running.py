@@ -56,13 +56,15 @@ def fix_paths(
     file_timeout: float = 0,
     cache_dir: Path | None = None,
     accept: Accept | None = None,
+    standby: Standby | None = None,
 ) -> Iterator[FixResult]:
     """Fix files in memory and give one result for each, in the order of `files`.
 
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
-    With `jobs=1` each file is fixed when its result is asked for; `accept` is that of `fix_source`.
+    With `jobs=1` each file is fixed when its result is asked for; `accept` is that of `fix_source`,
+    and can be asked in this process only, not on `standby`.
     """
-    return _Batch(Fixes(accept), files, project, file_timeout, cache_dir).start(jobs)
+    return _Batch(Fixes(accept), files, project, file_timeout, cache_dir).start(jobs, standby)
 
 
 class _Batch(Generic[R]):
