@@ -196,6 +196,7 @@ class Run:
 
     def get_ready_to_report(self) -> None:
         """Import now, while others work, what a report of findings takes."""
+        import torchlint.report.block
         import torchlint.report.card
         import torchlint.report.entry  # noqa: F401
 

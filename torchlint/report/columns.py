@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from torchlint.report.escape import shown
@@ -20,29 +21,31 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def _laid_out(line: str) -> tuple[list[str], list[int]]:
+    """Give what is printed of each character and where, and where the line ends."""
+    texts: list[str] = []
+    starts = [0]
+    for character in line:
+        if character == "\t":
+            text = " " * (_TAB - starts[-1] % _TAB)
+            width = len(text)
+        else:
+            text = shown(character)
+            width = len(text) if len(text) > 1 else _width(character)
+        texts.append(text)
+        starts.append(starts[-1] + width)
+    return texts, starts
+
+
 class Cells:
     """One line of source as it is printed, with the column at which each character stands."""
 
     def __init__(self, line: str) -> None:
-        self.shown: list[str] = []
-        self.starts: list[int] = []
+        self.shown: Sequence[str] = line
+        self.starts: Sequence[int] = range(len(line) + 1)
         """The display column of each character, and of the end of the line."""
-        if line.isascii() and line.isprintable():
-            self.shown += line
-            self.starts += range(len(line) + 1)
-            return
-        at = 0
-        for character in line:
-            if character == "\t":
-                text = " " * (_TAB - at % _TAB)
-                width = len(text)
-            else:
-                text = shown(character)
-                width = len(text) if len(text) > 1 else _width(character)
-            self.shown.append(text)
-            self.starts.append(at)
-            at += width
-        self.starts.append(at)
+        if not (line.isascii() and line.isprintable()):
+            self.shown, self.starts = _laid_out(line)
 
     @property
     def width(self) -> int:

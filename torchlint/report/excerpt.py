@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from torchlint.edit import Span
@@ -57,12 +58,12 @@ class Excerpt:
     @property
     def last_row(self) -> int:
         """The last line that is printed."""
-        return self._rows()[-1]
+        return self._rows[-1]
 
     def takes(self, label: Label, paint: Paint, gutter: int) -> bool:
         """Whether a label fits: beside the range, with its message, in what is printed anyway."""
         row = label.start.row
-        if self._multi or label.end.row != row or row not in self._rows():
+        if self._multi or label.end.row != row or row not in self._rows:
             return False
         width = self._width(paint, gutter)
         window = self._window(width)
@@ -79,7 +80,7 @@ class Excerpt:
         edge = " " * gutter + " " + paint.gutter("|")
         yield edge
         previous = 0
-        for row in self._rows():
+        for row in self._rows:
             if previous and row > previous + 1:
                 yield paint.gutter("." * max(gutter, 3))
             previous = row
@@ -109,6 +110,7 @@ class Excerpt:
         right = window.place(cells.column(label.end.column))
         return f"{' ' * left}{'-' * max(right - left, 1)} {label.message}"
 
+    @cached_property
     def _rows(self) -> list[int]:
         first, last = self.start.row, self.end.row
         before = list(range(max(first - self.context, 1), first))
@@ -139,17 +141,17 @@ class Excerpt:
         return mark("|") + " " if self.start.row < row <= self.end.row else "  "
 
     def _below(self, row: int, window: Window, multi: bool) -> str:
+        if row != self.start.row and not (multi and row == self.end.row):
+            return ""
         cells = Cells(self.source.line(row))
         if not multi:
-            if row != self.start.row:
-                return ""
             left = window.place(cells.column(self.start.column))
             right = window.place(cells.column(self.end.column))
             return " " * left + self.sign * max(right - left, 1)
         if row == self.start.row and not self._starts_line():
             return " " + "_" * (window.place(cells.column(self.start.column)) + 1) + self.sign
-        if row == self.end.row:
-            last = max(self.end.column - 1, 1)
-            place = min(window.place(cells.column(last)), window.width - 1)
-            return "|" + "_" * (place + 1) + self.sign
-        return ""
+        if row == self.start.row:
+            return ""
+        last = max(self.end.column - 1, 1)
+        place = min(window.place(cells.column(last)), window.width - 1)
+        return "|" + "_" * (place + 1) + self.sign

@@ -124,6 +124,8 @@ class _Hunks:
 
 def _moved(removed: list[str], added: list[str]) -> Iterator[tuple[int, int, int]]:
     """Yield where lines begin that only their indentation tells apart, and how many they are."""
+    if min(len(removed), len(added)) < _LEAST_MOVED:
+        return
     old, new = ([line.lstrip() for line in lines] for lines in (removed, added))
     for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
         if block.size >= _LEAST_MOVED:
