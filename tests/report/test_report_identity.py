@@ -6,6 +6,7 @@ import pytest
 from report_samples import report_of, span_of
 
 from torchlint.finding import Finding
+from torchlint.report.baseline import Baseline
 from torchlint.report.identity import Statements, fingerprints, relative_path
 from torchlint.source import Source
 
@@ -95,4 +96,8 @@ def test_a_file_is_cut_into_statements_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("torchlint.report.identity.Statements", Counted)
     entries = report_of().entries
     assert len(fingerprints(entries, Path.cwd())) == len(entries) > 1
+    assert made == [entries[0].source]
+    baseline = Baseline.of(Path("known.json"), entries)
+    del made[:]
+    assert all(baseline.knows(entry) for entry in entries)
     assert made == [entries[0].source]

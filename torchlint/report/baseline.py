@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from torchlint.report.entry import Entry
-from torchlint.report.identity import Identity, identities
+from torchlint.report.identity import Identities, Identity
 
 __all__ = ["Baseline", "BaselineError", "is_baseline"]
 
@@ -46,13 +47,13 @@ class Baseline:
     @classmethod
     def of(cls, file: Path, entries: Sequence[Entry]) -> Baseline:
         """Make the baseline of these findings."""
-        return cls(file, Counter(identities(entries, file.absolute().parent)))
+        return cls(file, Counter(map(Identities(file.absolute().parent).of, entries)))
 
     def unknown(self, entries: Sequence[Entry]) -> list[Entry]:
         """Give the findings that the baseline does not have."""
         left = Counter(self.counts)
         new = []
-        for entry, identity in zip(entries, self._identities(entries), strict=True):
+        for entry, identity in zip(entries, map(self._identities.of, entries), strict=True):
             if left[identity] > 0:
                 left[identity] -= 1
             else:
@@ -61,15 +62,14 @@ class Baseline:
 
     def knows(self, entry: Entry) -> bool:
         """Whether a finding of this code in this statement is known."""
-        (identity,) = self._identities([entry])
-        return identity in self.counts
+        return self._identities.of(entry) in self.counts
 
     def gone(
         self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]
     ) -> Counter[Identity]:
         """Give what the baseline has and a run did not find, of what it looked for."""
         left = Counter(self.counts)
-        left.subtract(Counter(self._identities(entries)))
+        left.subtract(Counter(map(self._identities.of, entries)))
         return Counter(
             {each: count for each, count in left.items() if count > 0 and looked_for(each)}
         )
@@ -77,7 +77,7 @@ class Baseline:
     def updated(self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]) -> Baseline:
         """Give the baseline after a run: what the run did not look for stays."""
         kept = {each: count for each, count in self.counts.items() if not looked_for(each)}
-        return Baseline(self.file, kept | Counter(self._identities(entries)))
+        return Baseline(self.file, kept | Counter(map(self._identities.of, entries)))
 
     def to_bytes(self) -> bytes:
         """Give the file: a line for each statement, in the order of paths and codes."""
@@ -97,8 +97,9 @@ class Baseline:
         text = f'{{\n  "tool": "{_TOOL}",\n  "version": {_VERSION},\n  "findings": {findings}\n}}\n'
         return text.encode()
 
-    def _identities(self, entries: Sequence[Entry]) -> list[Identity]:
-        return identities(entries, self.file.absolute().parent)
+    @cached_property
+    def _identities(self) -> Identities:
+        return Identities(self.file.absolute().parent)
 
 
 def is_baseline(file: Path) -> bool:

@@ -17,7 +17,7 @@ from torchlint.finding import Finding
 from torchlint.report.entry import Entry
 from torchlint.source import Source
 
-__all__ = ["Identity", "Statements", "fingerprints", "identities", "relative_path"]
+__all__ = ["Identities", "Identity", "Statements", "fingerprints", "relative_path"]
 
 _LONGEST: Final = 160
 _HEAD: Final = 60
@@ -34,24 +34,29 @@ class Identity:
     statement: str
 
 
-def identities(entries: Iterable[Entry], folder: Path) -> list[Identity]:
-    """Give each finding's identity, paths as they are seen from `folder`."""
-    known: dict[int, Statements] = {}
-    found = []
-    for entry in entries:
-        if id(entry.source) not in known:
-            known[id(entry.source)] = Statements(entry.source)
-        statement = known[id(entry.source)].of(entry.finding)
-        path = relative_path(entry.path, folder)
-        found.append(Identity(path, entry.finding.code, statement))
-    return found
+class Identities:
+    """Gives findings their identities, paths as they are seen from `folder`.
+
+    The statements of the last file are at hand: findings come file by file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._source: Source | None = None
+
+    def of(self, entry: Entry) -> Identity:
+        """Give the identity of a finding."""
+        if entry.source is not self._source:
+            self._source, self._statements = entry.source, Statements(entry.source)
+            self._path = relative_path(entry.path, self._folder)
+        return Identity(self._path, entry.finding.code, self._statements.of(entry.finding))
 
 
 def fingerprints(entries: Iterable[Entry], folder: Path) -> list[str]:
     """Give a hash for each finding that other lines of the file do not change."""
     seen: Counter[Identity] = Counter()
     hashes = []
-    for each in identities(entries, folder):
+    for each in map(Identities(folder).of, entries):
         seen[each] += 1
         parts = (each.path, each.code, each.statement, str(seen[each]))
         data = "\0".join(parts).encode(errors="surrogatepass")
