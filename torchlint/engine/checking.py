@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from torchlint.config import Settings
 from torchlint.engine.parsing import UnparsableError, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
-from torchlint.engine.relevance import UNUSED, matters, relevant
+from torchlint.engine.relevance import UNUSED, relevant
 from torchlint.engine.results import FileResult
 from torchlint.engine.timelimit import Overdue
 from torchlint.mention import mentions_suppression
@@ -34,15 +34,23 @@ FEW: Final = 3
 """How many rules a line names."""
 
 
-def check_source(source: Source, rules: Selection, settings: Settings) -> FileResult:
-    """Give what the selected rules find in `source`."""
-    rules = rules.without(ignored_here(source.path, settings, rules.known))
-    if not matters(source.text, rules):
+def check_source(
+    source: Source,
+    rules: Selection,
+    settings: Settings,
+    asked: Iterable[RuleHead] | None = None,
+) -> FileResult:
+    """Give what the selected rules find in `source`; `asked` are those that are relevant to it."""
+    kept = rules.without(ignored_here(source.path, settings, rules.known))
+    if asked is None or kept is not rules:
+        asked = relevant(source.text, kept)
+    heads = list(asked)
+    if not heads:
         return FileResult(source.path, source)
     try:
-        return _Check(source, rules, settings).result(syntax_tree(source))
+        return _Check(source, kept, settings).result(heads, syntax_tree(source))
     except UnparsableError as problem:
-        return _unparsable(source, rules, problem)
+        return _unparsable(source, kept, problem)
 
 
 def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) -> FileResult:
@@ -83,10 +91,9 @@ class _Check:
         self.failed: set[str] = set()
         self.too_deep: list[str] = []
 
-    def result(self, tree: ast.Module) -> FileResult:
+    def result(self, heads: list[RuleHead], tree: ast.Module) -> FileResult:
         """Run the rules and leave out what comments silence; raises `UnparsableError`."""
-        asked = relevant(self.source.text, self.rules)
-        found = self._findings([head for head in asked if head.code not in OWN], tree)
+        found = self._findings([head for head in heads if head.code not in OWN], tree)
         kept, suppressed = self._unsilenced(found)
         if kept:
             from torchlint.engine.grading import Grades

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -12,7 +13,7 @@ from torchlint.config import Settings
 from torchlint.engine.processors import can_fork, processors
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.notebook import read_source
-from torchlint.registry import RegistryError, Selection
+from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Job(NamedTuple):
     """What its key in the cache depends on beside the file, None where nothing is kept."""
     read: Read | None
     """What was read, where there are few files."""
+    asked: tuple[RuleHead, ...] | None
+    """The rules that are relevant to what was read."""
 
 
 class Done(Generic[R]):
@@ -91,7 +94,7 @@ class Checks(Kind[FileResult]):
         """Check a file."""
         from torchlint.engine.checking import check_source
 
-        return check_source(source, job.rules, job.settings)
+        return check_source(source, job.rules, job.settings, job.asked)
 
     def from_check(self, result: FileResult, settings: Settings) -> FileResult:
         """Give the result of the check."""
@@ -160,7 +163,7 @@ class Work(Generic[R]):
             if processes > 1 and can_fork():
                 from torchlint.engine.workers import Workers
 
-                self._import_all(numbers)
+                self._import_common(numbers, processes)
                 work = Workers(lambda at: self._done_apart(numbers[at]), weights, processes)
                 return self._survived(work, numbers)
         return ((number, self._done(number)) for number in numbers)
@@ -231,12 +234,16 @@ class Work(Generic[R]):
             "the file was left out; please report"
         )
 
-    def _import_all(self, numbers: Sequence[int]) -> None:
-        """Import once, before forking, what every process needs."""
-        heads = {head.code: head for number in numbers for head in self.jobs[number].rules}
-        for head in heads.values():
-            with contextlib.suppress(RegistryError):
-                head.load()
+    def _import_common(self, numbers: Sequence[int], processes: int) -> None:
+        """Import once, before forking, what every process will need."""
+        jobs = [self.jobs[number] for number in numbers]
+        asked = [job.rules if job.asked is None else job.asked for job in jobs]
+        heads = {head.code: head for each in asked for head in each}
+        counts = Counter(head.code for each in asked for head in each)
+        for code, head in heads.items():
+            if counts[code] > processes:
+                with contextlib.suppress(RegistryError):
+                    head.load()
 
 
 def read_bytes(path: str) -> tuple[bytes, os.stat_result]:

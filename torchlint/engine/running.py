@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from torchlint.config import Settings
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import Checks, Done, Fixes, Job, Kind, Read, Work, read_bytes
-from torchlint.engine.relevance import matters
+from torchlint.engine.relevance import matters, relevant
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.notebook import is_notebook, read_source
 from torchlint.registry import Selection
@@ -141,8 +141,11 @@ class _Batch(Generic[R]):
                 known = self.kind.from_check(kept, settings)
                 if known is not None:
                     return self.kind.light(known) if self.many else known
-        read = None if self.many else Read(source, state, key)
-        self.work.jobs.append(Job(name, len(source.text), rules, settings, context, read))
+        job = Job(name, len(source.text), rules, settings, context, None, None)
+        if not self.many:
+            asked = tuple(relevant(source.text, rules))
+            job = job._replace(read=Read(source, state, key), asked=asked)
+        self.work.jobs.append(job)
         return len(self.work.jobs) - 1
 
     def _about(self, path: Path) -> tuple[Settings, Selection]:
