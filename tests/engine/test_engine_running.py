@@ -17,8 +17,8 @@ from torchlint.engine import jobs as work
 from torchlint.engine import running as batches
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import read_bytes
-from torchlint.engine.processors import can_fork
-from torchlint.engine.workers import Died, Workers
+from torchlint.engine.processes import Died, can_fork
+from torchlint.engine.workers import Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
 from torchlint.rule import Rule

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from editor import PATIENCE, editor
 
+from torchlint.engine.processes import processors
 from torchlint.engine.timelimit import within
 
 PACK = '''
@@ -135,6 +136,14 @@ def test_compiled_code_that_never_ends_in_a_process_of_its_own(folder: Path) -> 
         file.write_text(file.read_text() + FORKED)
     (folder / "b.py").write_text(f"{SCRIPT}# compiled\n{FORKED}")
     found, (line,) = _checked(folder, "--jobs", "2")
+    assert found == ["a.py", "c.py"]
+    assert line.startswith(f"{LINE.format('b.py')}: leave it out")
+
+
+@pytest.mark.skipif(processors() < 2, reason="with one processor all is done in one process")
+def test_compiled_code_that_never_ends_in_a_few_small_files(folder: Path) -> None:
+    (folder / "b.py").write_text(f"{SCRIPT}# compiled\n")
+    found, (line,) = _checked(folder)
     assert found == ["a.py", "c.py"]
     assert line.startswith(f"{LINE.format('b.py')}: leave it out")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from torchlint.config import Settings
-from torchlint.engine.processors import can_fork, processors
+from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
@@ -18,7 +18,7 @@ from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
     from torchlint.engine.answers import Accept
-    from torchlint.engine.workers import Died, Workers
+    from torchlint.engine.workers import Workers
 
 __all__ = ["Checks", "Done", "Fixes", "Job", "Kind", "Read", "Work", "read_bytes"]
 
@@ -153,9 +153,13 @@ class Work(Generic[R]):
         self.jobs: list[Job] = []
 
     def results(
-        self, processes: int | None, numbers: Sequence[int] | None = None
+        self, processes: int | None, numbers: Sequence[int] | None = None, *, apart: bool = False
     ) -> Iterator[tuple[int, Done[R]]]:
-        """Start the jobs of these numbers, by default of all; give each when it is done."""
+        """Start the jobs of these numbers, by default of all; give each when it is done.
+
+        Where one process is enough they are done here, in order; `apart` says that this process has
+        nothing to lose but the job that it is at.
+        """
         numbers = range(len(self.jobs)) if numbers is None else numbers
         weights = [self.jobs[number].size for number in numbers]
         if len(numbers) > 1 and processes != 1 and sum(weights) >= WORTH_FORKING:
@@ -166,7 +170,8 @@ class Work(Generic[R]):
                 self._import_common(numbers, processes)
                 work = Workers(lambda at: self._done_apart(numbers[at]), weights, processes)
                 return self._survived(work, numbers)
-        return ((number, self._done(number)) for number in numbers)
+        do = self._done_apart if apart else self._done
+        return ((number, do(number)) for number in numbers)
 
     def _done(self, number: int) -> Done[R]:
         """Do a job."""
@@ -212,27 +217,21 @@ class Work(Generic[R]):
     def _survived(
         self, workers: Workers[Done[R]], numbers: Sequence[int]
     ) -> Iterator[tuple[int, Done[R]]]:
-        from torchlint.engine.workers import Died
-
         for at, done in workers.results():
             number = numbers[at]
-            if isinstance(done, Died):
-                path = self.jobs[number].path
-                said = self._of_death(path, done)
-                yield number, Done(self.kind.known(FileResult(path, None, errors=(said,))))
-            else:
-                yield number, done
+            yield number, self.lost(number, done) if isinstance(done, Died) else done
 
-    def _of_death(self, path: str, died: Died) -> str:
-        """Say why a process was lost."""
+    def lost(self, number: int, died: Died) -> Done[R]:
+        """Give the result of a job on which its process died."""
         from torchlint.engine.timelimit import FINAL, words
 
-        if died.signal == FINAL:
-            return words(path, self.limit)
-        return (
+        path = self.jobs[number].path
+        said = (
             f"INTERNAL ERROR: the process that looked at {path} {died.how}; "
             "the file was left out; please report"
         )
+        said = words(path, self.limit) if died.signal == FINAL else said
+        return Done(self.kind.known(FileResult(path, None, errors=(said,))))
 
     def _import_common(self, numbers: Sequence[int], processes: int) -> None:
         """Import once, before forking, what every process will need."""

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar
 
-from torchlint.engine.processors import can_fork, fork, processors
+from torchlint.engine.processes import Died, can_fork, fork, processors
 
 if TYPE_CHECKING:
     from torchlint.engine.jobs import Done, Work
@@ -47,7 +47,7 @@ class Standby:
     def results(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
         """Have the work done; give the result of each job when it has come.
 
-        What a process that died did not get done is done here.
+        What a process that died did not get done is done here, but for a file whose time was up.
         """
         self.is_working = True
         try:
@@ -67,6 +67,12 @@ class Standby:
                     break
                 del left[number]
                 yield number, done
+        from torchlint.engine.timelimit import FINAL
+
+        if left and (died := self._end()).signal == FINAL:
+            number = next(iter(left))
+            del left[number]
+            yield number, work.lost(number, died)
         if left:
             yield from work.results(processes, tuple(left))
 
@@ -74,8 +80,13 @@ class Standby:
         """End the process, where it has not ended by itself."""
         if self.pid:
             os.kill(self.pid, signal.SIGTERM if self.is_working else signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self.pid = 0
+            self._end()
+
+    def _end(self) -> Died:
+        """Wait for the end of the process."""
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return Died.of(status)
 
 
 def _serve(wanted: int, into: int) -> NoReturn:
@@ -108,6 +119,6 @@ def _do(orders: BinaryIO, results: BinaryIO) -> None:
         work, processes = pickle.load(orders)
     except EOFError:
         return
-    for each in work.results(processes):
+    for each in work.results(processes, apart=True):
         pickle.dump(each, results, pickle.HIGHEST_PROTOCOL)
         results.flush()

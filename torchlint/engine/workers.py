@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, Generic, TypeVar
 
-from torchlint.engine.processors import fork
+from torchlint.engine.processes import Died, fork
 
-__all__ = ["Died", "Workers"]
+__all__ = ["Workers"]
 
 R = TypeVar("R")
 
@@ -22,15 +22,6 @@ CHUNKS: Final = 32
 """Into how many chunks each process's part of the work is cut, so that all end together."""
 LONGEST: Final = 1_000
 """How many items a chunk has at most: two of them fit into a pipe."""
-
-
-@dataclass(frozen=True)
-class Died:
-    """What is said of an item on which its process died."""
-
-    how: str
-    signal: int = 0
-    """The number of the signal that killed it, 0 for none."""
 
 
 @dataclass
@@ -115,7 +106,7 @@ class Workers(Generic[R]):
         _, status = os.waitpid(child.pid, 0)
         left = [chunk for chunk in child.chunks if chunk]
         if left:
-            yield left[0].popleft(), _died(status)
+            yield left[0].popleft(), Died.of(status)
             self.chunks.extendleft(chunk for chunk in reversed(left) if chunk)
         if self.chunks:
             self._start()
@@ -172,10 +163,3 @@ def _chunk(tickets: BinaryIO) -> list[int]:
 
 def _packed(number: int) -> bytes:
     return number.to_bytes(4, "little")
-
-
-def _died(status: int) -> Died:
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return Died(f"ended with status {code}")
-    return Died(f"was killed by {signal.Signals(-code).name}", -code)

@@ -1,11 +1,29 @@
-"""What the machine has to work with."""
+"""Processes: how many there may be, how one begins and how it ended."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from typing import NamedTuple
 
-__all__ = ["can_fork", "fork", "processors"]
+__all__ = ["Died", "can_fork", "fork", "processors"]
+
+
+class Died(NamedTuple):
+    """What is said of an item on which its process died."""
+
+    how: str
+    signal: int = 0
+    """The number of the signal that killed it, 0 for none."""
+
+    @classmethod
+    def of(cls, status: int) -> Died:
+        """Say how a process ended, by what the system says when it is waited for."""
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0:
+            return cls(f"ended with status {code}")
+        return cls(f"was killed by {signal.Signals(-code).name}", -code)
 
 
 def can_fork() -> bool:
