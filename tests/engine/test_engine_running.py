@@ -18,6 +18,7 @@ from torchlint.engine import running as batches
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import read_bytes
 from torchlint.engine.processes import Died, can_fork
+from torchlint.engine.standby import Standby
 from torchlint.engine.workers import Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
@@ -115,6 +116,28 @@ def test_every_process_may_die_and_the_rest_is_done() -> None:
     assert len(results) == 60
     died = {number for number, result in results.items() if isinstance(result, Died)}
     assert died == {number for number in range(60) if number % 7 == 3}
+
+
+@needs_fork
+@pytest.mark.parametrize("forks", [0, 1])
+def test_what_the_system_gives_no_process_for_is_done_here(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, forks: int
+) -> None:
+    project = _project(replacing("x", "z"))
+    alone = [_summary(each) for each in check_paths(files, project, jobs=1)]
+    left = [True] * forks
+    fork = os.fork
+
+    def scarce() -> int:
+        if left:
+            left.pop()
+            return fork()
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", scarce)
+    assert [_summary(each) for each in check_paths(files, project, jobs=3)] == alone
+    assert not left
+    assert Standby.start() is None
 
 
 def test_an_error_that_names_no_file_is_told_once(tmp_path: Path, files: list[Path]) -> None:

@@ -220,6 +220,8 @@ class Work(Generic[R]):
         for at, done in workers.results():
             number = numbers[at]
             yield number, self.lost(number, done) if isinstance(done, Died) else done
+        for at in workers.left:
+            yield numbers[at], self._done(numbers[at])
 
     def lost(self, number: int, died: Died) -> Done[R]:
         """Give the result of a job on which its process died."""

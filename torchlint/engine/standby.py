@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -41,8 +42,10 @@ class Standby:
 
     @classmethod
     def start(cls) -> Standby | None:
-        """Start one, unless this process must do without: it would only be in the way."""
-        return cls() if processors() > 1 and can_fork() else None
+        """Start one, unless it would be in the way of this process, or the system gives none."""
+        with contextlib.suppress(OSError):
+            return cls() if processors() > 1 and can_fork() else None
+        return None
 
     def results(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
         """Have the work done; give the result of each job when it has come.
@@ -50,11 +53,8 @@ class Standby:
         What a process that died did not get done is done here, but for a file whose time was up.
         """
         self.is_working = True
-        try:
-            with os.fdopen(self._orders, "wb") as orders:
-                pickle.dump((work, processes), orders, pickle.HIGHEST_PROTOCOL)
-        except BrokenPipeError:
-            pass
+        with contextlib.suppress(BrokenPipeError), os.fdopen(self._orders, "wb") as orders:
+            pickle.dump((work, processes), orders, pickle.HIGHEST_PROTOCOL)
         return self._received(work, processes)
 
     def _received(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:

@@ -38,6 +38,7 @@ class Workers(Generic[R]):
     """Processes that each do `work` on the next items that nobody has; they start at once.
 
     A process that dies takes down the item that it was at and no other: another process goes on.
+    Where the system gives no process any more, items are `left`.
     """
 
     def __init__(self, work: Callable[[int], R], weights: Sequence[int], jobs: int) -> None:
@@ -57,11 +58,21 @@ class Workers(Generic[R]):
         finally:
             self._stop()
 
+    @property
+    def left(self) -> list[int]:
+        """The items that nobody has."""
+        return [item for chunk in self.chunks for item in chunk]
+
     def _start(self) -> None:
         """Start a process with a chunk to do and another that waits, so that it never idles."""
         out, into = os.pipe()
         wanted, tickets = os.pipe()
-        pid = fork()
+        try:
+            pid = fork()
+        except OSError:
+            for end in (out, into, wanted, tickets):
+                os.close(end)
+            return
         if pid == 0:
             for end in (out, tickets, *(child.tickets for child in self.children.values())):
                 os.close(end)
