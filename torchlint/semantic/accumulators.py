@@ -84,7 +84,7 @@ class Accumulators:
         self.scopes = loops.scopes
         self._all: list[Accumulation] | None = None
         self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
-        self._nodes: dict[int, Accumulation] = {}
+        self._nodes: dict[cst.CSTNode, Accumulation] = {}
         self._used: dict[tuple[str, int], list[cst.Name]] = {}
         self._lent: dict[tuple[str, int], bool] = {}
         self._others: dict[tuple[str, int], list[Binding]] = {}
@@ -99,7 +99,7 @@ class Accumulators:
         if self._all is None:
             batches = any(loop.is_batch for loop in self.loops.all())
             found = self._found() if batches else []
-            self._nodes = {id(each.node): each for each in found}
+            self._nodes = {each.node: each for each in found}
             self._all = sorted(found, key=self._rank)
         return self._all
 
@@ -122,7 +122,7 @@ class Accumulators:
     def at(self, node: cst.CSTNode) -> Accumulation | None:
         """Give the hot addition that a node is, running means and entries of arrays included."""
         self.all()
-        found = self._nodes.get(id(node))
+        found = self._nodes.get(node)
         if found is None and isinstance(node, cst.Assign):
             found = self._hot(node, self._mixed(node))
         return found
@@ -406,7 +406,7 @@ class Accumulators:
         return self._others[key]
 
     def _adds(self, node: cst.CSTNode) -> bool:
-        return id(node) in self._nodes
+        return node in self._nodes
 
     def _resets(self, binding: Binding) -> bool:
         """Whether a binding only now and then starts a sum anew."""

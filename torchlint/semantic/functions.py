@@ -30,20 +30,23 @@ class Functions:
         self.scopes = scopes
         self.names = names
         trail = names.trail
-        self._callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"]((), trail, self._all_callers)
+        self.callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"](
+            (), trail, self._all_callers
+        ).answer
+        """Give the calls in this file that run a function."""
         self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
+        self.definition = self._definitions.answer
+        """Give the one function or class of this file that an expression names."""
         self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, trail, self._instance_of)
+        self.instance_of = self._instances.answer
+        """Give the class of this file whose instance an expression surely is."""
         self._holding = Instances(tree, scopes, names)
         self._called: dict[str, Sorted[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, Sorted[cst.CSTNode, Definition | None]] = {}
-        self._own_nodes: dict[tuple[int, type[cst.CSTNode]], list[Any]] = {}
-        self._bodies: dict[tuple[int, int], tuple[cst.CSTNode, ...]] = {}
+        self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
+        self._bodies: dict[tuple[cst.CSTNode, int], tuple[cst.CSTNode, ...]] = {}
 
     # -- definitions ----------------------------------------------------------
-
-    def definition(self, node: cst.CSTNode) -> Definition | None:
-        """Give the one function or class of this file that an expression names."""
-        return self._definitions.answer(node)
 
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if type(node) is cst.Name:
@@ -109,10 +112,6 @@ class Functions:
                 if isinstance(binding.node, cst.FunctionDef):
                     return binding.node
         return None
-
-    def instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        """Give the class of this file whose instance an expression surely is."""
-        return self._instances.answer(node)
 
     def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         if type(node) is cst.Call:
@@ -230,10 +229,6 @@ class Functions:
             found.setdefault(attribute.attr.value, []).append(attribute)
         return found
 
-    def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
-        """Give the calls in this file that run a function."""
-        return self._callers.answer(function)
-
     def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
         return tuple(self._find_callers(function))
 
@@ -338,7 +333,7 @@ class Functions:
 
     def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of a type inside `outer` that run with it, none of inner functions."""
-        key = (id(outer), kind)
+        key = (outer, kind)
         found = self._own_nodes.get(key)
         if found is None:
             function = self.scopes.function
@@ -349,11 +344,11 @@ class Functions:
 
     def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
         """Give a node and the bodies of the functions of this file that it runs, callees last."""
-        key = (id(outer), depth)
+        key = (outer, depth)
         found = self._bodies.get(key)
         if found is None:
             bodies: list[cst.CSTNode] = [outer]
-            seen = {id(outer)}
+            seen: set[cst.CSTNode] = {outer}
             edge: list[cst.CSTNode] = [outer]
             for _ in range(depth):
                 edge = [body for node in edge for body in self._callees(node, seen)]
@@ -361,11 +356,11 @@ class Functions:
             found = self._bodies[key] = tuple(bodies)
         return found
 
-    def _callees(self, node: cst.CSTNode, seen: set[int]) -> Iterator[cst.FunctionDef]:
+    def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
         for call in self.own(node, cst.Call):
             callee = self.callee(call)
-            if callee is not None and id(callee) not in seen:
-                seen.add(id(callee))
+            if callee is not None and callee not in seen:
+                seen.add(callee)
                 yield callee
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:

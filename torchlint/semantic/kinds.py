@@ -71,13 +71,12 @@ class Kinds:
         self.scopes = functions.scopes
         self.names = functions.names
         self.losses = Losses(functions)
-        self._kinds = Memo(Kind.NOTHING, functions.names.trail, self._kind)
-        self._bound = Memo(Kind.NOTHING, functions.names.trail, self._kind_of_binding)
-        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
-
-    def kind(self, node: cst.CSTNode) -> Kind:
+        trail = functions.names.trail
+        self.kind = Memo(Kind.NOTHING, trail, self._kind).answer
         """Give the kind of an expression, or of the value that a target is given."""
-        return self._kinds.answer(node)
+        self.kind_of_binding = Memo(Kind.NOTHING, trail, self._kind_of_binding).answer
+        """Give the kind of the value that one binding gives its name."""
+        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
     # -- expressions ----------------------------------------------------------
 
@@ -365,10 +364,6 @@ class Kinds:
                 if type(index.value) is cst.SimpleString:
                     found.setdefault(item.value.value, []).append(item.value)
         return found
-
-    def kind_of_binding(self, binding: Binding) -> Kind:
-        """Give the kind of the value that one binding gives its name."""
-        return self._bound.answer(binding)
 
     def _kind_of_binding(self, binding: Binding) -> Kind:
         node = binding.node

@@ -75,14 +75,14 @@ class Loops:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-        self._steps: dict[int, bool] = {}
+        self._steps: dict[cst.Call, bool] = {}
         trail = self.names.trail
         self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
         self._run_here = Memo(False, trail, self._runs_module_itself)
         self._reach_networks = Memo(False, trail, self._runs_module)
-        self._loops: dict[int, Loop] = {}
-        self._trains: dict[tuple[int, bool], bool] = {}
-        self._repeating: set[int] = set()
+        self._loops: dict[LoopNode, Loop] = {}
+        self._trains: dict[tuple[LoopNode, bool], bool] = {}
+        self._repeating: set[cst.FunctionDef] = set()
 
     def is_round(self, loop: Loop) -> bool:
         """Whether each pass is an epoch, by the name of its target, or one of a few things."""
@@ -102,10 +102,10 @@ class Loops:
 
     def loop(self, node: LoopNode) -> Loop:
         """Give what is known of one loop statement."""
-        found = self._loops.get(id(node))
+        found = self._loops.get(node)
         if found is None:
             loader = self._loader(node)
-            found = self._loops[id(node)] = Loop(node, self._role(node, loader), loader)
+            found = self._loops[node] = Loop(node, self._role(node, loader), loader)
         return found
 
     def around(self, node: cst.CSTNode) -> Iterator[Loop]:
@@ -165,17 +165,17 @@ class Loops:
 
     def is_repeated(self, function: cst.FunctionDef) -> bool:
         """Whether loops run a function again and again, or its name speaks of an epoch."""
-        if id(function) in self._repeating:
+        if function in self._repeating:
             return False
         callers = self.functions.callers(function)
         if not callers:
             named = [function.name.value, *(p.name.value for p in function.params.params)]
             return any("epoch" in words(name) for name in named)
-        self._repeating.add(id(function))
+        self._repeating.add(function)
         try:
             return all(self._is_repeated_call(call) for call in callers)
         finally:
-            self._repeating.discard(id(function))
+            self._repeating.discard(function)
 
     def _is_repeated_call(self, call: cst.Call) -> bool:
         if any(True for _ in self.around(call)):
@@ -212,7 +212,7 @@ class Loops:
         """
         if not self._any_steps:
             return False
-        key = (id(node), direct)
+        key = (node, direct)
         found = self._trains.get(key)
         if found is None:
             self._trains[key] = False
@@ -224,7 +224,7 @@ class Loops:
         region: cst.CSTNode,
         loop: LoopNode | None,
         direct: bool,
-        seen: set[int],
+        seen: set[cst.FunctionDef],
         depth: int,
     ) -> bool:
         for call in self.functions.own(region, cst.Call):
@@ -233,9 +233,9 @@ class Loops:
             if self.is_step(call):
                 return True
             callee = self.functions.callee(call) if depth else None
-            if callee is None or id(callee) in seen:
+            if callee is None or callee in seen:
                 continue
-            seen.add(id(callee))
+            seen.add(callee)
             if self._region_trains(callee.body, None, direct, seen, depth - 1):
                 return True
         return False
@@ -271,7 +271,7 @@ class Loops:
         return False
 
     def _updates(
-        self, region: cst.CSTNode, loop: LoopNode | None, seen: set[int], depth: int
+        self, region: cst.CSTNode, loop: LoopNode | None, seen: set[cst.FunctionDef], depth: int
     ) -> bool:
         """Whether code steps an optimizer that was there before, in no loop over a loader.
 
@@ -285,9 +285,9 @@ class Loops:
                 if not self._made_in(func.value, region):
                     return True
             callee = self.functions.callee(call) if depth else None
-            if callee is None or id(callee) in seen:
+            if callee is None or callee in seen:
                 continue
-            seen.add(id(callee))
+            seen.add(callee)
             if self._updates(callee.body, None, seen, depth - 1):
                 return True
         return False
@@ -307,9 +307,9 @@ class Loops:
 
     def is_step(self, call: cst.Call) -> bool:
         """Whether a call sends a loss backward or steps an optimizer."""
-        found = self._steps.get(id(call))
+        found = self._steps.get(call)
         if found is None:
-            found = self._steps[id(call)] = self._is_step(call)
+            found = self._steps[call] = self._is_step(call)
         return found
 
     def _is_step(self, call: cst.Call) -> bool:

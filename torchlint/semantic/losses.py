@@ -26,7 +26,7 @@ class Losses:
 
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Whether the value of any of these bindings is sent backward."""
-        return any(id(binding) in self._bindings for binding in bindings)
+        return not self._bindings.isdisjoint(bindings)
 
     def feeds(self, place: cst.Name) -> bool:
         """Whether what a name holds becomes part of a value that is sent backward."""
@@ -36,17 +36,13 @@ class Losses:
     def _fed(self) -> frozenset[tuple[str, int]]:
         """What becomes part of a value that is sent backward: names with their scopes."""
         found: set[tuple[str, int]] = set()
-        seen: set[int] = set()
+        seen: set[Binding] = set()
         edge = list(self.values)
         for _ in range(_DEPTH):
             names = [name for value in edge for name in self.tree.within(value, cst.Name)]
             found.update((name.value, self._home(name)) for name in names)
-            bindings = {id(each): each for name in names for each in self.scopes.reaching(name)}
-            edge = [
-                each.value
-                for key, each in bindings.items()
-                if each.value is not None and key not in seen
-            ]
+            bindings = dict.fromkeys(each for name in names for each in self.scopes.reaching(name))
+            edge = [each.value for each in bindings if each.value is not None and each not in seen]
             seen.update(bindings)
         return frozenset(found)
 
@@ -55,9 +51,9 @@ class Losses:
         return id(self.scopes.lookup(name.value, self.scopes.scope(name)))
 
     @cached_property
-    def _bindings(self) -> frozenset[int]:
+    def _bindings(self) -> frozenset[Binding]:
         return frozenset(
-            id(binding)
+            binding
             for value in self.values
             for name in _summands(value)
             for binding in self.scopes.reaching(name)
@@ -67,14 +63,14 @@ class Losses:
         """Give the attributes (`output.loss`) that the function around a node sends backward."""
         if not self._attributes:
             return frozenset()
-        return frozenset(self._attributes.get(id(self.scopes.function(node)), ()))
+        return frozenset(self._attributes.get(self.scopes.function(node), ()))
 
     @cached_property
-    def _attributes(self) -> dict[int, set[str]]:
-        found: dict[int, set[str]] = {}
+    def _attributes(self) -> dict[cst.FunctionDef | None, set[str]]:
+        found: dict[cst.FunctionDef | None, set[str]] = {}
         for value in self.values:
             if isinstance(value, cst.Attribute) and dotted(value):
-                found.setdefault(id(self.scopes.function(value)), set()).add(dotted(value))
+                found.setdefault(self.scopes.function(value), set()).add(dotted(value))
         return found
 
     @cached_property

@@ -18,7 +18,10 @@ class Trail:
     """The questions that are open right now, of all memos of one file."""
 
     def __init__(self) -> None:
-        self.open: list[object] = []
+        self.asked = 0
+        """How many questions were ever open."""
+        self.open: list[int] = []
+        """Which of them are open now, the outermost first."""
         self.lowest = _NEVER
         """The outermost open question that the answer in the making rests on."""
 
@@ -31,56 +34,54 @@ class Memo(Generic[S, T]):
     """Remembers answers, so that none depends on the order of the questions.
 
     A question that leads back to itself gets `open_answer` there. What was found on the way to an
-    open question is good for the rest of that question only, and is forgotten with it.
+    open question is good for the rest of that question only, and is forgotten with it. Subjects
+    are nodes, bindings or tuples of these, which are told apart by identity.
     """
 
     def __init__(self, open_answer: T, trail: Trail, find: Callable[[S], T]) -> None:
         self.open_answer = open_answer
         self.trail = trail
         self.find = find
-        self._known: dict[int, Any] = {}
-        self._passing: dict[int, tuple[T, int, object]] = {}
-        self._open: dict[int, int] = {}
+        self._known: dict[S, Any] = {}
+        self._passing: dict[S, tuple[T, int, int]] = {}
+        self._open: dict[S, int] = {}
 
     def answer(self, subject: S) -> T:
-        """Give the answer for a subject (which must stay alive), found at most once."""
-        key = id(subject)
-        known: T = self._known.get(key, _UNKNOWN)
-        if known is not _UNKNOWN:
-            return known
+        """Give the answer for a subject, found at most once."""
+        found: T = self._known.get(subject, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found
         trail = self.trail
-        if key in self._open:
-            trail.lean(self._open[key])
+        questions = trail.open
+        if subject in self._open:
+            trail.lean(self._open[subject])
             return self.open_answer
-        if key in self._passing:
-            found, lowest, question = self._passing[key]
-            if lowest < len(trail.open) and trail.open[lowest] is question:
+        if subject in self._passing:
+            found, lowest, question = self._passing[subject]
+            if lowest < len(questions) and questions[lowest] == question:
                 trail.lean(lowest)
                 return found
-            del self._passing[key]
-        return self._find(key, subject)
-
-    def is_settled(self, subject: S) -> bool:
-        """Whether the answer for a subject is found, and good for any question."""
-        return id(subject) in self._known
-
-    def _find(self, key: int, subject: S) -> T:
-        trail = self.trail
-        depth = self._open[key] = len(trail.open)
-        trail.open.append(object())
+            del self._passing[subject]
+        depth = self._open[subject] = len(questions)
+        trail.asked += 1
+        questions.append(trail.asked)
         outer, trail.lowest = trail.lowest, _NEVER
         try:
             found = self.find(subject)
         finally:
-            trail.open.pop()
-            del self._open[key]
+            questions.pop()
+            del self._open[subject]
             lowest, trail.lowest = trail.lowest, outer
         if lowest >= depth:
-            self._known[key] = found
+            self._known[subject] = found
         else:
-            self._passing[key] = (found, lowest, trail.open[lowest])
+            self._passing[subject] = found, lowest, questions[lowest]
             trail.lean(lowest)
         return found
+
+    def is_settled(self, subject: S) -> bool:
+        """Whether the answer for a subject is found, and good for any question."""
+        return subject in self._known
 
 
 class Sorted(Generic[S, T]):

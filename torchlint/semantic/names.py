@@ -124,15 +124,12 @@ class Names:
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes
         self.trail = Trail()
-        self._known = Memo[cst.CSTNode, "str | None"](None, self.trail, self._canonical_name)
-        self._joints = Memo[tuple[Binding, ...], "str | None"](None, self.trail, self._joint)
-
-    def name(self, node: cst.CSTNode) -> str | None:
+        self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._canonical_name).answer
         """Give the canonical qualified name, None when there is none or more than one.
 
         A thing that the file defines itself has no qualified name.
         """
-        return self._known.answer(node)
+        self._joints = Memo[tuple[Binding, ...], "str | None"](None, self.trail, self._joint)
 
     def _canonical_name(self, node: cst.CSTNode) -> str | None:
         found = self._name(node)

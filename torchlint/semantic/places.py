@@ -30,26 +30,28 @@ class Places:
     expression whose place is known, the places are those of the code that LibCST generates for it.
     """
 
-    def __init__(self, source: Source, syntax: Syntax, parents: Mapping[int, cst.CSTNode]) -> None:
+    def __init__(
+        self, source: Source, syntax: Syntax, parents: Mapping[cst.CSTNode, cst.CSTNode]
+    ) -> None:
         self.source = source
         self.module = syntax.module
         self.parents = parents
         self._known = syntax.spans
         self._fragments = syntax.fragments
-        self._spans: dict[int, Span] = {}
-        self._rows: dict[int, int] | None = None
+        self._spans: dict[cst.CSTNode, Span] = {}
+        self._rows: dict[cst.CSTNode, int] | None = None
 
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
-        known = self._known.get(id(node))
+        known = self._known.get(node)
         if known is not None:
             return Span(*known)
-        found = self._spans.get(id(node))
+        found = self._spans.get(node)
         if found is None:
             if node is self.module:
                 return Span(0, len(self.source.text))
             self._measure(node)
-            found = self._spans[id(node)]
+            found = self._spans[node]
         return found
 
     def _measure(self, node: cst.CSTNode) -> None:
@@ -58,11 +60,11 @@ class Places:
             self._measure_statement(node)
             return
         at: cst.CSTNode | None = node
-        while at is not None and id(at) not in self._fragments:
-            at = self.parents.get(id(at))
+        while at is not None and at not in self._fragments:
+            at = self.parents.get(at)
         if at is None:
             raise KeyError(f"a {type(node).__name__} has no place of its own")
-        fragment, start = self._fragments[id(at)]
+        fragment, start = self._fragments[at]
         self._keep(_Places(self.module), fragment, start)
 
     def _measure_statement(self, node: cst.CSTNode) -> None:
@@ -82,7 +84,7 @@ class Places:
         node._codegen(state)
         offsets = [0, *accumulate(map(len, state.tokens))]
         last = len(offsets) - 1
-        shift = 0 if node is self.module else start - offsets[state.places[id(node)][0]]
+        shift = 0 if node is self.module else start - offsets[state.places[node][0]]
         for key, (first, end) in state.places.items():
             self._spans[key] = Span(
                 offsets[min(first, last)] + shift, offsets[min(end, last)] + shift
@@ -92,7 +94,7 @@ class Places:
         """Give the smallest statement around a node that has its line to itself."""
         at: cst.CSTNode | None = node
         while at is not None:
-            holder = self.parents.get(id(at))
+            holder = self.parents.get(at)
             if isinstance(holder, (cst.IndentedBlock, cst.Module)):
                 return at
             at = holder
@@ -104,21 +106,23 @@ class Places:
                 self._rows = dict(_pairs(self.module.body, ast.parse(self.source.text).body))
             except (SyntaxError, _UnpairedError):
                 self._rows = {}
-        return self._rows.get(id(statement))
+        return self._rows.get(statement)
 
 
 class _UnpairedError(Exception):
     """The two parsers do not see the same statements."""
 
 
-def _pairs(nodes: Sequence[cst.CSTNode], others: Sequence[Any]) -> Iterator[tuple[int, int]]:
+def _pairs(
+    nodes: Sequence[cst.CSTNode], others: Sequence[Any]
+) -> Iterator[tuple[cst.CSTNode, int]]:
     """Pair the statements of both parsers, and yield the row of each of LibCST's."""
     at = 0
     for node in nodes:
         if at >= len(others):
             raise _UnpairedError
         other = others[at]
-        yield id(node), other.lineno
+        yield node, other.lineno
         if isinstance(node, cst.SimpleStatementLine):
             at += len(node.body)
         else:
@@ -128,7 +132,7 @@ def _pairs(nodes: Sequence[cst.CSTNode], others: Sequence[Any]) -> Iterator[tupl
         raise _UnpairedError
 
 
-def _inner_pairs(node: cst.CSTNode, other: Any) -> Iterator[tuple[int, int]]:
+def _inner_pairs(node: cst.CSTNode, other: Any) -> Iterator[tuple[cst.CSTNode, int]]:
     for part in _PARTS:
         inner = getattr(node, part, None)
         theirs = getattr(other, part, None)
@@ -176,11 +180,11 @@ class _Recorded:
         start = self.start
         end = len(state.tokens)
         if self.start_node is not None:
-            start = state.places[id(self.start_node)][0]
+            start = state.places[self.start_node][0]
         if self.end_node is not None:
-            end = state.places[id(self.end_node)][1]
+            end = state.places[self.end_node][1]
         if not isinstance(self.node, cst.BaseExpression):
-            state.places[id(self.node)] = (start, end)
+            state.places[self.node] = (start, end)
 
 
 class _Places(CodegenState):
@@ -188,7 +192,7 @@ class _Places(CodegenState):
 
     def __init__(self, module: cst.Module) -> None:
         super().__init__(module.default_indent, module.default_newline)
-        self.places: dict[int, tuple[int, int]] = {}
+        self.places: dict[cst.CSTNode, tuple[int, int]] = {}
         self.starts: list[int] = []
 
     def before_codegen(self, node: cst.CSTNode) -> None:
@@ -196,8 +200,8 @@ class _Places(CodegenState):
 
     def after_codegen(self, node: cst.CSTNode) -> None:
         start = self.starts.pop()
-        if id(node) not in self.places:
-            self.places[id(node)] = (start, len(self.tokens))
+        if node not in self.places:
+            self.places[node] = (start, len(self.tokens))
 
     def record_syntactic_position(  # type: ignore[override]
         self,

@@ -77,7 +77,7 @@ class Readings:
         self.tree = kinds.tree
         self.names = kinds.names
         self.scopes = kinds.scopes
-        self._readings: dict[int, Reading | None] = {}
+        self._readings: dict[cst.Call, Reading | None] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
@@ -94,9 +94,9 @@ class Readings:
     def reading(self, call: cst.Call) -> Reading | None:
         """Give what a call reads from a device, None when it reads nothing that may lie there."""
         try:
-            return self._readings[id(call)]
+            return self._readings[call]
         except KeyError:
-            found = self._readings[id(call)] = self._reading(call)
+            found = self._readings[call] = self._reading(call)
             return found
 
     def _reading(self, call: cst.Call) -> Reading | None:
@@ -242,11 +242,11 @@ class Readings:
         `besides` are the statements whose use is in question.
         """
         places = self._looked_at(reading.tensor, loop)
-        apart = set(map(id, besides)) if places else set()
+        apart = set(besides)
         return any(
             self._on_host_at(place, loop, besides)
             for place in places
-            if id(place) not in apart and apart.isdisjoint(map(id, self.tree.ancestors(place)))
+            if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
         )
 
     def _looked_at(

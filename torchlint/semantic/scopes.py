@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
@@ -33,7 +33,8 @@ class How(Enum):
     OTHER = auto()
 
 
-class Binding(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Binding:
     """One place that gives a name a value.
 
     `value` is the expression that the name gets (for `UNPACKED` and `LOOP` the one that is taken
@@ -87,18 +88,19 @@ _SCOPES: Final = (
     cst.DictComp,
     cst.GeneratorExp,
 )
-_BINDS_FIRST: Final = (cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor)
+_OPENING: Final = frozenset(_SCOPES)
+_BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
 """What binds its name before what is inside it runs."""
-_FRAMES: Final = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
-_BLOCKS: Final = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
+_FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+_BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
 _Fork = cst.If | cst.Try
 _AT: Final = attrgetter("at")
-_Identity = tuple[int, tuple[int, ...], str, str]
+_Identity = tuple[cst.CSTNode, tuple[int, ...], str, str]
 """What tells a binding from all others: its node, the way into it, and what names it."""
 
 
 def _identity(binding: Binding) -> _Identity:
-    return id(binding.node), binding.path, binding.name, binding.qualified
+    return binding.node, binding.path, binding.name, binding.qualified
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -117,16 +119,16 @@ class Scopes:
         self.tree = tree
         self.module = Scope(tree.module, None)
         self.star_imports: list[str] = []
-        self._scopes: dict[int, Scope] = {id(tree.module): self.module}
-        self._functions: dict[int, cst.FunctionDef | None] = {}
-        self._around: dict[int, Scope] = {}
-        self._reaching: dict[int, tuple[Binding, ...]] = {}
-        self._whole: dict[tuple[str, int], tuple[Binding, ...]] = {}
-        self._homes: dict[int, tuple[cst.CSTNode, ...]] = {}
-        self._around_blocks: dict[int, tuple[cst.CSTNode, ...]] = {}
+        self._scopes: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
+        self._around: dict[cst.CSTNode, Scope] = {}
+        self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
+        self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
+        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
+        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
-        self._stored: dict[int, Binding] = {}
+        self._stored: dict[cst.CSTNode, Binding] = {}
         for kind in _SCOPES:
             for node in tree.all(kind):
                 self.scope_at(node)
@@ -153,27 +155,27 @@ class Scopes:
 
     def scope_at(self, node: cst.CSTNode) -> Scope:
         """Give the scope that a scope node opens."""
-        found = self._scopes.get(id(node))
+        found = self._scopes.get(node)
         if found is None:
-            found = self._scopes[id(node)] = Scope(node, self.scope(node))
+            found = self._scopes[node] = Scope(node, self.scope(node))
         return found
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Give the scope in which a node is evaluated."""
         known = self._around
-        passed: list[int] = []
+        passed: list[cst.CSTNode] = []
         found = self.module
         child: cst.CSTNode = node
         while True:
-            here = known.get(id(child))
+            here = known.get(child)
             if here is not None:
                 found = here
                 break
-            passed.append(id(child))
+            passed.append(child)
             at = self.tree.parent(child)
             if at is None:
                 break
-            if type(at) in _SCOPES and not self._evaluated_outside(child, at):
+            if type(at) in _OPENING and not self._evaluated_outside(child, at):
                 found = self.scope_at(at)
                 break
             child = at
@@ -191,9 +193,9 @@ class Scopes:
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """Give the function (never a lambda) in whose body or parameters a node stands."""
         try:
-            return self._functions[id(node)]
+            return self._functions[node]
         except KeyError:
-            found = self._functions[id(node)] = self.scope(node).function
+            found = self._functions[node] = self.scope(node).function
             return found
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
@@ -312,7 +314,7 @@ class Scopes:
             if type(node) is cst.NamedExpr:
                 while not (scope.is_function or scope is self.module or scope.is_class):
                     scope = scope.parent or self.module
-            self._stored[id(target)] = self._add(
+            self._stored[target] = self._add(
                 scope, target.value, how, node, value, path, "", starred
             )
         elif type(target) is cst.Attribute:
@@ -321,9 +323,7 @@ class Scopes:
             own = owner is not None and name.count(".") == 1
             scope = self.scope_at(owner) if owner is not None and own else self.scope(target)
             if name:
-                self._stored[id(target)] = self._add(
-                    scope, name, how, node, value, path, "", starred
-                )
+                self._stored[target] = self._add(scope, name, how, node, value, path, "", starred)
 
     def _collect_imports(self) -> None:
         for line in self.tree.all(cst.Import):
@@ -362,10 +362,10 @@ class Scopes:
 
     def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
         """Give every binding whose value `use` can have; none for builtins and star imports."""
-        found = self._reaching.get(id(use))
+        found = self._reaching.get(use)
         if found is None:
             here = self.scope(use)
-            found = self._reaching[id(use)] = self.reaching_name(use.value, use, here)
+            found = self._reaching[use] = self.reaching_name(use.value, use, here)
         return found
 
     def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
@@ -395,7 +395,7 @@ class Scopes:
 
     def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
         """Give every binding of a name of a scope, the same object each time."""
-        key = name, id(scope)
+        key = name, scope
         found = self._whole.get(key)
         if found is None:
             found = self._whole[key] = tuple(scope.bindings[name])
@@ -410,19 +410,19 @@ class Scopes:
 
     def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Give a statement list, left out if it is that of a `with`, and those around it."""
-        found = self._around_blocks.get(id(block))
+        found = self._around_blocks.get(block)
         if found is None:
             parent = self.tree.parent(block)
             kind = type(parent)
             ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
             outer = self.blocks(block) if not ends else ()
             found = outer if kind is cst.With else (block, *outer)
-            self._around_blocks[id(block)] = found
+            self._around_blocks[block] = found
         return found
 
     def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
         """Give the statement lists in which a binding surely happens, the nearest first."""
-        found = self._homes.get(id(binding))
+        found = self._homes.get(binding)
         if found is None:
             node = binding.node
             if type(node) is cst.For:
@@ -435,12 +435,12 @@ class Scopes:
                 found = (node.body, *self.blocks(node))
             else:
                 found = self.blocks(node)
-            self._homes[id(binding)] = found
+            self._homes[binding] = found
         return found
 
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
         around = self.blocks(place)
-        known = {id(block) for block in around}
+        known = set(around)
         use = self.tree.order(place)
         behind = bisect_left(bindings, use, key=_AT)
         reached: list[Binding] = []
@@ -456,7 +456,7 @@ class Scopes:
                 continue
             home = self._home(binding)
             reached.append(binding)
-            if (not home or id(home[0]) in known) and binding.how is not How.AUGMENTED:
+            if (not home or home[0] in known) and binding.how is not How.AUGMENTED:
                 killer = binding.node
                 break
             fork = self._fork(binding, known) if settled is None else None
@@ -486,7 +486,7 @@ class Scopes:
         killer: cst.CSTNode | None,
     ) -> list[Binding]:
         """Find the bindings, from `behind` on, that a part of a loop hands to its next pass."""
-        found: dict[int, Binding] = {}
+        found: dict[Binding, None] = {}
         for loop in self.tree.ancestors(place) if behind < len(bindings) else ():
             kind = type(loop)
             if kind in _FRAMES:
@@ -497,16 +497,16 @@ class Scopes:
                 break
             for binding in self.among(bindings, loop.body, behind):
                 if binding.node is not loop and self.tree.inside(binding.node, loop.body):
-                    found.setdefault(id(binding), binding)
-        return list(found.values())
+                    found[binding] = None
+        return list(found)
 
     def _exclusive(
-        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[int]
+        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[cst.CSTNode]
     ) -> bool:
         """Whether a binding stands in the other branch of an `if` around the place."""
         inner: cst.CSTNode | None = None
         for block in self.blocks(binding.node):
-            if id(block) in known:
+            if block in known:
                 break
             inner = block
         if inner is None:
@@ -518,11 +518,11 @@ class Scopes:
             return False
         return any(self.tree.inside(block, owner) for block in around)
 
-    def _fork(self, binding: Binding, known: set[int]) -> _Fork | None:
+    def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> _Fork | None:
         """Give the outermost `if` or `try` that has to be taken for a binding to happen."""
         outermost: _Fork | None = None
         for outer in self.tree.ancestors(binding.node):
-            if type(outer) in _BLOCKS and id(outer) in known:
+            if type(outer) in _BLOCKS and outer in known:
                 break
             if isinstance(outer, (cst.If, cst.Try)):
                 outermost = outer
@@ -557,11 +557,11 @@ class Scopes:
 
     def stored(self, target: cst.CSTNode) -> Binding | None:
         """Give the binding that a name or an attribute is the target of."""
-        return self._stored.get(id(target))
+        return self._stored.get(target)
 
     def reads(self, name: cst.CSTNode) -> bool:
         """Whether a name or an attribute is read where it stands."""
-        binding = self._stored.get(id(name))
+        binding = self._stored.get(name)
         return binding is None or binding.how is How.AUGMENTED
 
     def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:

@@ -86,52 +86,48 @@ class Tree:
         self.source = source
         self.syntax = syntax
         self.module = syntax.module
-        self._parents: dict[int, cst.CSTNode] = {}
-        self._order: dict[int, int] = {}
-        self._end: dict[int, int] = {}
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._order: dict[cst.CSTNode, int] = {}
+        self._end: dict[cst.CSTNode, int] = {}
         self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The order of the nodes of each type that was asked for inside others."""
         self._spelled: dict[str, list[cst.Name]] | None = None
-        self._nodes: list[cst.CSTNode] = []
         self._places: Places | None = None
         self._walk()
 
     def _walk(self) -> None:
-        parents, order, end, nodes = self._parents, self._order, self._end, self._nodes
+        parents, order, end = self._parents, self._order, self._end
         by_type = self._by_type
+        around: list[cst.CSTNode] = []
         stack: list[Any] = [self.module]
         rank = 0
         while stack:
             node = stack.pop()
-            kind = type(node)
-            if kind is int:
-                end[node] = rank
+            if node is None:
+                end[around.pop()] = rank
                 continue
-            key = id(node)
-            order[key] = rank
+            order[node] = rank
             rank += 1
-            nodes.append(node)
+            if around:
+                parents[node] = around[-1]
+            kind = type(node)
             try:
                 by_type[kind].append(node)
-            except KeyError:
-                by_type[kind] = [node]
-            try:
                 read = _READERS[kind]
             except KeyError:
-                read = _backwards(kind)
+                by_type[kind] = [node]
+                read = _READERS.get(kind) or _backwards(kind)
             if read is None:
-                end[key] = rank
+                end[node] = rank
                 continue
-            stack.append(key)
+            around.append(node)
+            stack.append(None)
             for child in read(node):
                 kind = type(child)
                 if kind is list or kind is tuple:
-                    for item in child:
-                        parents[id(item)] = node
                     stack += child[::-1]
                 elif kind in _FIELDS or (kind not in _NO_NODES and _is_node(child)):
-                    parents[id(child)] = node
                     stack.append(child)
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -145,27 +141,27 @@ class Tree:
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Give the node that holds `node`; None for the module and for layout."""
-        return self._parents.get(id(node))
+        return self._parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""
         parents = self._parents
-        at = parents.get(id(node))
+        at = parents.get(node)
         while at is not None:
             yield at
-            at = parents.get(id(at))
+            at = parents.get(at)
 
     def order(self, node: cst.CSTNode) -> int:
         """Give the rank of a node in the order of the source."""
-        return self._order[id(node)]
+        return self._order[node]
 
     def end(self, node: cst.CSTNode) -> int:
         """Give the rank that follows the last node inside `node`."""
-        return self._end[id(node)]
+        return self._end[node]
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Whether `node` is `outer` or stands inside it."""
-        return self._order[id(outer)] <= self._order[id(node)] < self._end[id(outer)]
+        return self._order[outer] <= self._order[node] < self._end[outer]
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Give every node of exactly this type, in the order of the source."""
@@ -189,9 +185,9 @@ class Tree:
         ranks = self._ranks.get(kind)
         if ranks is None:
             order = self._order
-            ranks = self._ranks[kind] = [order[id(node)] for node in self._by_type.get(kind, ())]
-        low = bisect_left(ranks, self._order[id(outer)])
-        high = bisect_left(ranks, self._end[id(outer)], low)
+            ranks = self._ranks[kind] = [order[node] for node in self._by_type.get(kind, ())]
+        low = bisect_left(ranks, self._order[outer])
+        high = bisect_left(ranks, self._end[outer], low)
         found = self._by_type[kind][low:high] if low < high else ()
         return iter(cast("Sequence[NodeT]", found))
 
@@ -203,7 +199,7 @@ class Tree:
                 return at
             if isinstance(at, cst.SimpleStatementSuite):
                 return cast("cst.BaseStatement", self.parent(at))
-            at = self._parents.get(id(at))
+            at = self._parents.get(at)
         raise ValueError("a module is no statement")
 
     def span(self, node: cst.CSTNode) -> Span:
@@ -214,7 +210,7 @@ class Tree:
 
     def text(self, node: cst.CSTNode) -> str:
         """Give the source text of a node, of one that stands nowhere what it would be."""
-        if id(node) not in self._order:
+        if node not in self._order:
             return self.module.code_for_node(node)
         span = self.span(node)
         return self.source.text[span.start : span.end]

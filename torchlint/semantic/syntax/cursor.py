@@ -40,8 +40,8 @@ class Cursor:
         self.starts = source.line_starts
         self.at = 0
         """Behind the last expression that was read."""
-        self.spans: dict[int, tuple[int, int]] = {}
-        self.fragments: dict[int, tuple[cst.BaseExpression, int]] = {}
+        self.spans: dict[cst.CSTNode, tuple[int, int]] = {}
+        self.fragments: dict[cst.CSTNode, tuple[cst.BaseExpression, int]] = {}
         """What LibCST has read, and where that begins: its parts have no place yet."""
         self._wide = frozenset(_wide_rows(source))
 

@@ -124,18 +124,18 @@ class Expressions(Cursor):
         if count:
             end = self.closed(end, count)
         self.at = end
-        self.spans[id(found)] = (opening, end)
+        self.spans[found] = (opening, end)
         return found
 
     def placed(self, found: Any, start: int, end: int) -> Any:
         """Note where a part of an expression stands."""
-        self.spans[id(found)] = (start, end)
+        self.spans[found] = (start, end)
         return found
 
     def around(self, found: Any, inner: Any, start: int | None = None) -> Any:
         """Note that a part of an expression stands where the expression in it does."""
-        first, end = self.spans[id(inner)]
-        self.spans[id(found)] = (first if start is None else start, end)
+        first, end = self.spans[inner]
+        self.spans[found] = (first if start is None else start, end)
         return found
 
     def identifier(self, value: str, start: int) -> Any:
@@ -185,7 +185,7 @@ class Expressions(Cursor):
         if found.lpar:
             found = found.with_changes(lpar=(), rpar=())
         made = found.with_changes(lpar=lpar, rpar=rpar) if lpar else found
-        self.fragments[id(made)] = found, start
+        self.fragments[made] = found, start
         return made
 
     # -- calls, attributes, subscripts ----------------------------------------
@@ -240,7 +240,7 @@ class Expressions(Cursor):
             return self._argument(node)
         elt = self.expression(node.elt)
         for_in = self.comprehension(node.generators)
-        start, end = self.spans[id(elt)][0], self.at
+        start, end = self.spans[elt][0], self.at
         value = self.placed(_generator(elt, for_in, (), ()), start, end)
         return self.around(_arg(value, None, "", NONE, NONE), value)
 
@@ -385,7 +385,7 @@ class Expressions(Cursor):
                 found = self.around(_starred_dict_element(value, self.comma(self.at)), value)
             else:
                 found = _dict_element(made, value, self.comma(self.at))
-                self.placed(found, self.spans[id(made)][0], self.at)
+                self.placed(found, self.spans[made][0], self.at)
             elements.append(found)
         return _dict(elements, lpar, rpar), self.end(node)
 
@@ -462,12 +462,12 @@ class Expressions(Cursor):
         name = self.identifier(node.arg, start)
         if star:
             start = self.text.rindex(star, self.at, start)
-        self.at = self.spans[id(name)][1]
+        self.at = self.spans[name][1]
         annotation = self.annotation(node.annotation) if node.annotation is not None else None
         default = self.expression(value) if value is not None else None
         equal = _EQUAL if value is not None else NONE
         found = _param(name, annotation, equal, default, self.comma(self.at), star)
-        return self.placed(found, start, self.spans[id(name)][1])
+        return self.placed(found, start, self.spans[name][1])
 
     def annotation(self, node: ast.expr) -> Any:
         """Give an annotation; its place is that of what it says."""

@@ -20,13 +20,13 @@ __all__ = ["Syntax", "read"]
 class Syntax:
     """A file as nodes of LibCST.
 
-    `spans` are the characters of nodes by their identity, `fragments` where the text of those
+    `spans` are the characters of nodes, `fragments` where the text of those
     begins whose parts have no place yet. Without both, LibCST has read the file by itself.
     """
 
     module: cst.Module
-    spans: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    fragments: Mapping[int, tuple[cst.BaseExpression, int]] = field(default_factory=dict)
+    spans: Mapping[cst.CSTNode, tuple[int, int]] = field(default_factory=dict)
+    fragments: Mapping[cst.CSTNode, tuple[cst.BaseExpression, int]] = field(default_factory=dict)
 
 
 def read(source: Source, tree: ast.Module | None = None) -> Syntax:

@@ -98,7 +98,7 @@ class Statements(Expressions):
             for part in (statement, getattr(statement, "orelse", None)):
                 block = getattr(part, "body", None)
                 if isinstance(block, cst.IndentedBlock):
-                    first = self.spans[id(block)][0]
+                    first = self.spans[block][0]
                     line = self.text[:first].rpartition("\n")[2].rpartition("\r")[2]
                     yield line[: len(line) - len(line.lstrip(" \t\f"))]
 
@@ -121,7 +121,7 @@ class Statements(Expressions):
         return found
 
     def _lined(self, body: list[Any]) -> Any:
-        start, end = self.spans[id(body[0])][0], self.spans[id(body[-1])][1]
+        start, end = self.spans[body[0]][0], self.spans[body[-1]][1]
         return self.placed(_line(body), start, end)
 
     def _small(self, node: ast.stmt, start: int) -> Any:
@@ -147,10 +147,10 @@ class Statements(Expressions):
         if not decorated and self.in_line(start):
             if len(body) != 1:
                 raise UnusualError("a suite of several lines behind a colon")
-            start, end = self.spans.pop(id(body[0]))
+            start, end = self.spans.pop(body[0])
             return self.placed(_suite(body[0].body), start, end)
         if decorated:
-            start = self.spans[id(body[0])][0]
+            start = self.spans[body[0]][0]
         return self.placed(_block(body), start, self.at)
 
     # -- small statements -----------------------------------------------------
@@ -205,7 +205,7 @@ class Statements(Expressions):
                 raise UnusualError("a comma behind the one thing to delete")
             return _del(target)
         elements = self.elements(node.targets)
-        start, end = self.spans[id(elements[0])][0], self.at
+        start, end = self.spans[elements[0]][0], self.at
         return _del(self.placed(_tuple(elements, (), ()), start, end))
 
     def _of_global(self, node: ast.Global) -> Any:
@@ -296,7 +296,7 @@ class Statements(Expressions):
         opened = self._opened_for_all(node.items)
         for each in node.items:
             item = self.expression(each.context_expr)
-            start, asname = self.spans[id(item)][0], None
+            start, asname = self.spans[item][0], None
             if each.optional_vars is not None:
                 word = self.expression(each.optional_vars)
                 asname = self.around(_as_name(word), word)
