@@ -23,7 +23,7 @@ _SKIPPED: Final = frozenset(
     (
         "lpar rpar leading_lines trailing_whitespace comma semicolon equal dot header footer "
         "indent lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon "
-        "second_colon asynchronous posonly_ind type_parameters attr keyword operator newline "
+        "second_colon asynchronous star posonly_ind type_parameters attr keyword operator newline "
         "relative leading_whitespace encoding default_indent default_newline "
         "has_trailing_newline"
     ).split()
@@ -41,7 +41,7 @@ _SOURCE_ORDER: Final = {
     cst.NamedExpr: ("value", "target"),
 }
 _FIELDS: dict[type, tuple[str, ...]] = {}
-_READERS: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
+_READERS: dict[type, tuple[Callable[[Any], Any], ...]] = {}
 _NO_NODES: set[type] = {type(None), str, bool}
 
 
@@ -68,15 +68,11 @@ def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return names
 
 
-def _backwards(kind: type[cst.CSTNode]) -> Callable[[Any], tuple[Any, ...]] | None:
-    """Give what reads the fields of a node that can hold code, the last first; None for none."""
-    names = (_FIELDS.get(kind) or _fields_of(kind))[::-1]
-    read: Callable[[Any], tuple[Any, ...]] | None = attrgetter(*names) if names else None
-    if len(names) == 1:
-        only = attrgetter(*names)
-        read = lambda node: (only(node),)  # noqa: E731
-    _READERS[kind] = read
-    return read
+def _backwards(kind: type[cst.CSTNode]) -> tuple[Callable[[Any], Any], ...]:
+    """Give what reads the fields of a node that can hold code, the last first."""
+    names = _FIELDS.get(kind) or _fields_of(kind)
+    found = _READERS[kind] = tuple(map(attrgetter, reversed(names)))
+    return found
 
 
 class Tree:
@@ -114,16 +110,16 @@ class Tree:
             kind = type(node)
             try:
                 by_type[kind].append(node)
-                read = _READERS[kind]
             except KeyError:
                 by_type[kind] = [node]
-                read = _READERS.get(kind) or _backwards(kind)
-            if read is None:
+            readers = _READERS[kind] if kind in _READERS else _backwards(kind)
+            if not readers:
                 end[node] = rank
                 continue
             around.append(node)
             stack.append(None)
-            for child in read(node):
+            for read in readers:
+                child = read(node)
                 kind = type(child)
                 if kind is list or kind is tuple:
                     stack += child[::-1]

@@ -43,23 +43,22 @@ class Cursor:
         self.spans: dict[cst.CSTNode, tuple[int, int]] = {}
         self.fragments: dict[cst.CSTNode, tuple[cst.BaseExpression, int]] = {}
         """What LibCST has read, and where that begins: its parts have no place yet."""
-        self._wide = frozenset(_wide_rows(source))
+        self.wide = frozenset(_wide_rows(source))
+        """The rows on which a character takes more than one byte."""
 
     def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         """Give the offset at which a node begins, without parentheses around it."""
         row = node.lineno
-        if row not in self._wide:
+        if row not in self.wide:
             return self.starts[row - 1] + node.col_offset
         return self._offset(row, node.col_offset)
 
     def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         """Give the offset at which a node ends, without parentheses around it."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        row = node.end_lineno
-        if row not in self._wide:
-            return self.starts[row - 1] + node.end_col_offset
-        return self._offset(row, node.end_col_offset)
+        row, width = node.end_lineno, node.end_col_offset
+        assert row is not None
+        assert width is not None
+        return self.starts[row - 1] + width if row not in self.wide else self._offset(row, width)
 
     def _offset(self, row: int, width: int) -> int:
         """Give the character that follows a number of bytes of a line."""
@@ -110,7 +109,9 @@ class Cursor:
 
     def before(self, offset: int, token: str) -> None:
         """Put the cursor behind the next `token`, which must stand before an offset."""
-        at = self.skipped(self.at)
+        at = self.at
+        if not self.text.startswith(token, at):
+            at = self.skipped(at)
         if not self.text.startswith(token, at) or at >= offset:
             raise UnusualError(f"no `{token}` where one should be")
         self.at = at + len(token)

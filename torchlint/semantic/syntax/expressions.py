@@ -110,32 +110,35 @@ class Expressions(Cursor):
 
     def expression(self, node: ast.expr) -> Any:
         """Give the LibCST node of an expression, parentheses included."""
-        start = self.start(node)
-        count, opening = 0, start
-        if self.text.find("(", self.at, start) >= 0:
+        row = node.lineno
+        start = self.starts[row - 1] + node.col_offset if row not in self.wide else self.start(node)
+        kind = type(node)
+        if kind not in _READERS:
+            raise UnusualError(kind.__name__)
+        if start > self.at and self.text.find("(", self.at, start) >= 0:
             count = self.opened(start)
-            opening = self.first_opened(start) if count else start
+            if count:
+                opening, self.at = self.first_opened(start), start
+                lpar, rpar = (OPEN,) * count, (CLOSE,) * count
+                found, end = _READERS[kind](self, node, start, lpar, rpar)
+                self.at = end = self.closed(end, count)
+                self.spans[found] = opening, end
+                return found
         self.at = start
-        made = _READERS.get(type(node))
-        if made is None:
-            raise UnusualError(type(node).__name__)
-        lpar, rpar = ((OPEN,) * count, (CLOSE,) * count) if count else ((), ())
-        found, end = made(self, node, start, lpar, rpar)
-        if count:
-            end = self.closed(end, count)
+        found, end = _READERS[kind](self, node, start, (), ())
         self.at = end
-        self.spans[found] = (opening, end)
+        self.spans[found] = start, end
         return found
 
     def placed(self, found: Any, start: int, end: int) -> Any:
         """Note where a part of an expression stands."""
-        self.spans[found] = (start, end)
+        self.spans[found] = start, end
         return found
 
     def around(self, found: Any, inner: Any, start: int | None = None) -> Any:
         """Note that a part of an expression stands where the expression in it does."""
-        first, end = self.spans[inner]
-        self.spans[found] = (first if start is None else start, end)
+        span = self.spans[inner]
+        self.spans[found] = span if start is None else (start, span[1])
         return found
 
     def identifier(self, value: str, start: int) -> Any:
@@ -143,36 +146,42 @@ class Expressions(Cursor):
         end = start + len(value)
         if self.text[start:end] != value:
             raise UnusualError("a name that is not written as it is meant")
-        return self.placed(_name(value, (), ()), start, end)
+        found = _name(value, (), ())
+        self.spans[found] = start, end
+        return found
 
     def comma(self, end: int) -> Any:
         """Give the comma that follows an offset, if one does."""
-        if self.text[end : end + 1] not in ", \t\f\r\n\\#":
+        after = self.text[end : end + 1]
+        if after == ",":
+            return COMMA
+        if after not in " \t\f\r\n\\#":
             return NONE
         return COMMA if self.text.startswith(",", self.skipped(end)) else NONE
 
     # -- atoms ----------------------------------------------------------------
 
     def _of_name(self, node: ast.Name, start: int, lpar: Any, rpar: Any) -> _Read:
-        end = start + len(node.id)
-        if self.text[start:end] != node.id:
+        word = node.id
+        if not self.text.startswith(word, start):
             raise UnusualError("a name that is not written as it is meant")
-        return _name(node.id, lpar, rpar), end
+        return _name(word, lpar, rpar), start + len(word)
 
     def _of_constant(self, node: ast.Constant, start: int, lpar: Any, rpar: Any) -> _Read:
         end, value = self.end(node), node.value
-        if isinstance(value, (str, bytes)):
+        kind = type(value)
+        if kind is str or kind is bytes:
             if self.literal_end(start) == end:
                 return _string(self.text[start:end], lpar, rpar), end
             return self._fragment(start, end, lpar, rpar), end
         written = self.text[start:end]
         if value is ...:
             return _ellipsis(lpar, rpar), end
-        if value is None or isinstance(value, bool):
+        if value is None or kind is bool:
             return _name(written, lpar, rpar), end
-        if isinstance(value, int):
+        if kind is int:
             return _integer(written, lpar, rpar), end
-        return (_float if isinstance(value, float) else _imaginary)(written, lpar, rpar), end
+        return (_float if kind is float else _imaginary)(written, lpar, rpar), end
 
     def _of_joined(self, node: ast.JoinedStr, start: int, lpar: Any, rpar: Any) -> _Read:
         end = self.end(node)
@@ -205,17 +214,19 @@ class Expressions(Cursor):
 
     def arguments(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Any]:
         """Give the arguments of a call or of a class, in the order of the source."""
-        if len(args) == 1 and not keywords and isinstance(args[0], ast.GeneratorExp):
-            return [self._only_generator(args[0])]
+        if not keywords:
+            if len(args) == 1 and type(args[0]) is ast.GeneratorExp:
+                return [self._only_generator(args[0])]
+            return [self._argument(each) for each in args]
         given: list[ast.expr | ast.keyword] = [*args, *keywords]
-        if keywords and args and isinstance(args[-1], ast.Starred):
+        if args and type(args[-1]) is ast.Starred:
             given.sort(key=lambda each: (each.lineno, each.col_offset))
         return [self._argument(each) for each in given]
 
-    def _argument(self, node: ast.expr | ast.keyword) -> Any:
+    def _argument(self, node: Any) -> Any:
         keyword, star, start = None, "", None
         equal: Any = NONE
-        if isinstance(node, ast.keyword):
+        if type(node) is ast.keyword:
             start = self.start(node)
             if node.arg is None:
                 star = "**"
@@ -225,7 +236,7 @@ class Expressions(Cursor):
                 equal = _EQUAL
                 self.at = start + len(node.arg)
             value = self.expression(node.value)
-        elif isinstance(node, ast.Starred):
+        elif type(node) is ast.Starred:
             start, star = self.start(node), "*"
             self.at = start + 1
             value = self.expression(node.value)
