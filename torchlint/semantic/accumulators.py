@@ -260,19 +260,19 @@ class Accumulators:
                 found.setdefault(".".join(words[:count]), set()).add(id(each.node))
         return {path: frozenset(nodes) for path, nodes in found.items()}
 
-    @cached_property
-    def _places(self) -> dict[str, list[cst.BaseExpression]]:
-        """Every name and attribute by its path."""
-        found: dict[str, list[cst.BaseExpression]] = {}
-        for place in (*self.tree.all(cst.Name), *self.tree.all(cst.Attribute)):
-            found.setdefault(dotted(place), []).append(place)
-        return found
+    def _places(self, path: str) -> Sequence[cst.Name | cst.Attribute]:
+        """Give the names or the attributes of a path, in the order of the source."""
+        _, dot, word = path.rpartition(".")
+        if path and not dot:
+            return self.tree.spelled(path)
+        near = self.loops.functions.attributes(word) if dot else self.tree.all(cst.Attribute)
+        return [each for each in near if dotted(each) == path]
 
     def _hot_reads(
         self, path: str, adding: frozenset[int], loop: LoopNode
     ) -> Iterator[cst.BaseExpression]:
         """Yield the hot places that read what additions add to, the additions left out."""
-        for place in self.tree.among(self._places.get(path, ()), loop):
+        for place in self.tree.among(self._places(path), loop):
             if not self.scopes.reads(place):
                 continue
             if any(id(each) in adding for each in self.tree.ancestors(place)):

@@ -51,7 +51,7 @@ class Functions:
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if type(node) is cst.Name:
             return self._joint(self.scopes.reaching(node))
-        if type(node) is cst.Attribute:
+        if type(node) is cst.Attribute and node.attr.value in self._function_names:
             owner = self.instance_of(node.value)
             if owner is None:
                 named = self.definition(node.value)
@@ -61,6 +61,10 @@ class Functions:
         if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
         return None
+
+    @cached_property
+    def _function_names(self) -> frozenset[str]:
+        return frozenset(function.name.value for function in self.tree.all(cst.FunctionDef))
 
     def partial(self, call: cst.Call) -> str | None:
         """Give the qualified name that a call of a `functools.partial` object runs."""
@@ -117,10 +121,9 @@ class Functions:
         if type(node) is cst.Call:
             return self._made_by(node)
         if type(node) is cst.Name:
-            owner = self._own_class(node)
-            if owner is not None or not self._holding.may_be_in(node.value):
-                return owner
-            return self._instance_of_all(self.scopes.reaching(node))
+            if not self._holding.may_be_in(node.value):
+                return None
+            return self._own_class(node) or self._instance_of_all(self.scopes.reaching(node))
         if type(node) is cst.Attribute:
             if node.attr.value == "module":
                 return self.instance_of(node.value)
@@ -365,12 +368,16 @@ class Functions:
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Give the function of this file that a call runs: a function, method or `forward`."""
-        found = self.definition(call.func)
+        func = call.func
+        if type(func) is cst.Attribute and func.attr.value not in self._function_names:
+            if not self._holding.may_be(func):
+                return None
+        found = self.definition(func)
         if type(found) is cst.FunctionDef:
             return found
         if type(found) is cst.ClassDef:
             return self.method(found, "__init__")
-        owner = self.instance_of(call.func)
+        owner = self.instance_of(func)
         if owner is not None:
             return self.method(owner, "forward") or self.method(owner, "__call__")
         return None

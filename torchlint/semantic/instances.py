@@ -140,30 +140,36 @@ class Instances:
     def _given(self) -> Iterator[_Flow]:
         """Yield what calls hand to parameters."""
         for call in self.tree.all(cst.Call):
-            takers = list(self._taking(call)) if call.args else ()
-            place = -1 if self._is_partial(call) else 0
+            if not call.args:
+                continue
+            partial = self._is_partial(call)
+            takers = self._taking(call, partial)
+            place = -1 if partial else 0
             for arg in call.args:
-                source = self._source(arg.value)
                 if arg.keyword is not None:
+                    source = self._source(arg.value)
                     if source is not None:
                         yield _Flow(source, arg.keyword.value)
                     continue
-                for taker, where in takers if source is not None else ():
-                    for name in taker.get(place, ()):
-                        yield _Flow(str(source), name, where)
+                source = self._source(arg.value) if takers else None
+                if source is not None:
+                    for taker, where in takers:
+                        for name in taker.get(place, ()):
+                            yield _Flow(source, name, where)
                 place += 1
 
-    def _taking(self, call: cst.Call) -> Iterator[tuple[_Taker, str]]:
-        """Yield the functions that a call can run, and the word that has to hold an instance."""
-        run = [arg.value for arg in call.args] if self._is_partial(call) else [call.func]
-        for func in run:
+    def _taking(self, call: cst.Call, partial: bool) -> list[tuple[_Taker, str]]:
+        """Give the functions that a call can run, and the word that has to hold an instance."""
+        found = []
+        for func in [arg.value for arg in call.args] if partial else (call.func,):
             word = func.attr.value if type(func) is cst.Attribute else ""
             word = func.value if type(func) is cst.Name else word
             if word in self._takers:
-                yield self._takers[word], _SURE
-        called = self._source(call.func)
-        if called is not None and _SURE in self._takers:
-            yield self._takers[_SURE], called
+                found.append((self._takers[word], _SURE))
+        called = self._source(call.func) if _SURE in self._takers else None
+        if called is not None:
+            found.append((self._takers[_SURE], called))
+        return found
 
     @cached_property
     def _takers(self) -> dict[str, _Taker]:

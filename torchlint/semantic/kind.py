@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import Enum, auto
 from functools import cache
 from typing import Final
@@ -318,11 +318,13 @@ def method_result(kind: Kind, method: str) -> Kind:
 _MODULE_RESULTS: Final = {"state_dict": Kind.MAPPING, "forward": Kind.TENSOR}
 
 
-def joined(kinds: Iterable[Kind], numbers_too: bool = False) -> Kind:
+def joined(kinds: Sequence[Kind], numbers_too: bool = False) -> Kind:
     """Join the kinds that one value can have; None on a path says nothing.
 
     `numbers_too`: a sum that starts as a number and becomes a tensor counts as a tensor.
     """
+    if len(kinds) == 1:
+        return kinds[0]
     given = set(kinds)
     found = given - {Kind.NOTHING}
     if not found:

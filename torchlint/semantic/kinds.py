@@ -304,15 +304,14 @@ class Kinds:
 
     def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
         kinds = [self._kind_or_convention(binding, name) for binding in bindings]
-        grows = any(self._accumulates(binding) for binding in bindings)
-        found = joined(kinds, numbers_too=grows)
-        if self.losses.sent_backward(bindings) and found in (
-            Kind.UNKNOWN,
-            Kind.TENSOR,
-        ):
+        if len(kinds) == 1:
+            found = kinds[0]
+        else:
+            found = joined(kinds, numbers_too=any(map(self._accumulates, bindings)))
+        if found in (Kind.UNKNOWN, Kind.TENSOR) and self.losses.sent_backward(bindings):
             return Kind.LOSS
-        shown = set(kinds) - {Kind.UNKNOWN, Kind.NOTHING}
-        if not shown or (found is Kind.UNKNOWN and shown == {Kind.MODULE}):
+        shown = [kind for kind in kinds if kind not in (Kind.UNKNOWN, Kind.NOTHING)]
+        if not shown or (found is Kind.UNKNOWN and all(kind is Kind.MODULE for kind in shown)):
             if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
                 return Kind.UNKNOWN
             by_name = self._conventional(name, bindings)

@@ -80,6 +80,7 @@ class Loops:
         self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
         self._run_here = Memo(False, trail, self._runs_module_itself)
         self._reach_networks = Memo(False, trail, self._runs_module)
+        self._innermost: dict[cst.CSTNode, LoopNode | None] = {}
         self._loops: dict[LoopNode, Loop] = {}
         self._trains: dict[tuple[LoopNode, bool], bool] = {}
         self._repeating: set[cst.FunctionDef] = set()
@@ -96,9 +97,13 @@ class Loops:
 
     def all(self) -> list[Loop]:
         """Give every loop statement, in the order of the source."""
+        return [self.loop(node) for node in self._nodes]
+
+    @cached_property
+    def _nodes(self) -> list[LoopNode]:
         nodes: list[LoopNode] = [*self.tree.all(cst.For), *self.tree.all(cst.While)]
         nodes.sort(key=self.tree.order)
-        return [self.loop(node) for node in nodes]
+        return nodes
 
     def loop(self, node: LoopNode) -> Loop:
         """Give what is known of one loop statement."""
@@ -118,6 +123,22 @@ class Loops:
             if (type(outer) is cst.For or type(outer) is cst.While) and child is outer.body:
                 yield self.loop(outer)
             child = outer
+
+    def innermost(self, node: cst.CSTNode) -> LoopNode | None:
+        """Give the nearest loop statement of the same function or class around a node."""
+        try:
+            return self._innermost[node]
+        except KeyError:
+            found = self._innermost[node] = self._find_innermost(node)
+            return found
+
+    def _find_innermost(self, node: cst.CSTNode) -> LoopNode | None:
+        for outer in self.tree.ancestors(node):
+            if type(outer) is cst.For or type(outer) is cst.While:
+                return outer
+            if type(outer) is cst.FunctionDef or type(outer) is cst.ClassDef:
+                return None
+        return None
 
     # -- what a loop draws from -----------------------------------------------
 
@@ -142,9 +163,7 @@ class Loops:
     def _direct(self, node: LoopNode, kind: type[cst.Call]) -> Iterator[cst.Call]:
         """Yield the calls in a loop's own passes: not those of loops and functions inside."""
         for call in self.functions.own(node.body, kind):
-            inner = next(
-                (o for o in self.tree.ancestors(call) if type(o) in (cst.For, cst.While)), None
-            )
+            inner = self.innermost(call)
             if inner is node or (
                 inner is not None
                 and isinstance(inner, cst.For)
@@ -262,13 +281,8 @@ class Loops:
         )
 
     def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
-        for outer in self.tree.ancestors(call):
-            kind = type(outer)
-            if outer is loop or kind is cst.FunctionDef or kind is cst.ClassDef:
-                return False
-            if kind is cst.For or kind is cst.While:
-                return True
-        return False
+        inner = self.innermost(call)
+        return inner is not None and inner is not loop
 
     def _updates(
         self, region: cst.CSTNode, loop: LoopNode | None, seen: set[cst.FunctionDef], depth: int

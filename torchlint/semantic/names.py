@@ -124,16 +124,12 @@ class Names:
     def __init__(self, scopes: Scopes) -> None:
         self.scopes = scopes
         self.trail = Trail()
-        self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._canonical_name).answer
+        self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._name).answer
         """Give the canonical qualified name, None when there is none or more than one.
 
         A thing that the file defines itself has no qualified name.
         """
         self._joints = Memo[tuple[Binding, ...], "str | None"](None, self.trail, self._joint)
-
-    def _canonical_name(self, node: cst.CSTNode) -> str | None:
-        found = self._name(node)
-        return canonical(found) if found is not None else None
 
     def spelled(self, text: str) -> str | None:
         """Give the qualified name of a dotted word as the module sees it (quoted annotations)."""
@@ -144,24 +140,25 @@ class Names:
 
     def _name(self, node: cst.CSTNode) -> str | None:
         if type(node) is cst.Name:
-            if not self._may_be_named(node.value):
+            word = node.value
+            if word not in self._named and word not in _BUILTINS and not self.scopes.star_imports:
                 return None
             bindings = self.scopes.reaching(node)
-            return self._joints.answer(bindings) if bindings else self._unbound(node.value)
-        if type(node) is cst.Attribute:
+            found = self._joints.answer(bindings) if bindings else self._unbound(word)
+        elif type(node) is cst.Attribute:
             base = self.name(node.value)
-            if base is not None:
-                return f"{base}.{node.attr.value}"
-            path = dotted(node)
-            if path.startswith("self."):
-                own = self._own(node).bindings
-                bindings = (*own.get(path, ()), *own.get(node.attr.value, ()))
-                return self._joint(bindings) if bindings else None
-        return None
+            found = f"{base}.{node.attr.value}" if base is not None else self._name_of_own(node)
+        else:
+            return None
+        return canonical(found) if found is not None else None
 
-    def _may_be_named(self, word: str) -> bool:
-        """Whether a name can have a qualified name, as far as words tell."""
-        return word in self._named or word in _BUILTINS or bool(self.scopes.star_imports)
+    def _name_of_own(self, node: cst.Attribute) -> str | None:
+        path = dotted(node)
+        if not path.startswith("self."):
+            return None
+        own = self._own(node).bindings
+        bindings = (*own.get(path, ()), *own.get(node.attr.value, ()))
+        return self._joint(bindings) if bindings else None
 
     @cached_property
     def _named(self) -> frozenset[str]:

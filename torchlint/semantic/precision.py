@@ -54,9 +54,10 @@ class Precision:
 
         A sum of losses in float64 counts for nothing.
         """
-        return self.vocabulary.has(_WIDE) or any(
-            self._widens(call) for call in self.tree.all(cst.Call)
-        )
+        if self.vocabulary.has(_WIDE):
+            return True
+        spoken = any(word in self.tree.source.text for word in ("float64", "double"))
+        return spoken and any(self._widens(call) for call in self.tree.all(cst.Call))
 
     def _widens(self, call: cst.Call) -> bool:
         name = self.names.name(call.func)

@@ -69,6 +69,13 @@ class Scope:
         return None if self.is_class or self.parent is None else self.parent.function
 
     @cached_property
+    def owner(self) -> cst.ClassDef | None:
+        """The innermost class around what is evaluated here."""
+        if isinstance(self.node, cst.ClassDef):
+            return self.node
+        return self.parent.owner if self.parent is not None else None
+
+    @cached_property
     def is_class(self) -> bool:
         """Whether names bound here are out of sight for the functions inside."""
         return type(self.node) is cst.ClassDef
@@ -125,6 +132,7 @@ class Scopes:
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
         self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
+        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
@@ -200,10 +208,7 @@ class Scopes:
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Give the class in whose body, methods included, a node stands."""
-        for outer in self.tree.ancestors(node):
-            if type(outer) is cst.ClassDef:
-                return outer
-        return None
+        return self.scope(node).owner
 
     # -- bindings -------------------------------------------------------------
 
@@ -403,10 +408,13 @@ class Scopes:
 
     def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Give the statement lists around a node, the nearest first; a `with` opens none."""
-        for outer in self.tree.ancestors(node):
-            if type(outer) in _BLOCKS:
-                return self._blocks_from(outer)
-        return ()
+        found = self._blocks.get(node)
+        if found is None:
+            outer = self.tree.parent(node)
+            while outer is not None and type(outer) not in _BLOCKS:
+                outer = self.tree.parent(outer)
+            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
+        return found
 
     def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Give a statement list, left out if it is that of a `with`, and those around it."""

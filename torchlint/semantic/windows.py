@@ -98,11 +98,8 @@ class Windows:
     def _own(self, loop: Loop) -> Iterator[cst.Call]:
         """Yield the calls of a loop's own passes, those of loops inside left out."""
         for call in self.functions.own(loop.node.body, cst.Call):
-            for outer in self.tree.ancestors(call):
-                if isinstance(outer, _LOOPS):
-                    if outer is loop.node:
-                        yield call
-                    break
+            if self.loops.innermost(call) is loop.node:
+                yield call
 
     def _is(self, call: cst.Call, method: str) -> bool:
         func = call.func
