@@ -63,6 +63,16 @@ class Functions:
         return None
 
     @cached_property
+    def _called_words(self) -> frozenset[str]:
+        """The names, and the last words of attributes, that may stand for what is in this file."""
+        bound = (
+            binding.name
+            for binding in self.scopes.bindings()
+            if binding.how in (How.FUNCTION, How.CLASS, How.ASSIGN)
+        )
+        return self._function_names.union(bound, self._holding.words)
+
+    @cached_property
     def _function_names(self) -> frozenset[str]:
         return frozenset(function.name.value for function in self.tree.all(cst.FunctionDef))
 
@@ -369,9 +379,10 @@ class Functions:
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Give the function of this file that a call runs: a function, method or `forward`."""
         func = call.func
-        if type(func) is cst.Attribute and func.attr.value not in self._function_names:
-            if not self._holding.may_be(func):
-                return None
+        if type(func) is cst.Name and func.value not in self._called_words:
+            return None
+        if type(func) is cst.Attribute and func.attr.value not in self._called_words:
+            return None
         found = self.definition(func)
         if type(found) is cst.FunctionDef:
             return found

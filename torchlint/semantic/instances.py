@@ -50,14 +50,14 @@ class Instances:
 
     def may_be_in(self, word: str) -> bool:
         """Whether a name, or an attribute of that name, may hold an instance."""
-        return word in self._words
+        return word in self.words
 
     def may_be(self, value: cst.CSTNode) -> bool:
         """Whether an expression may be an instance."""
-        return self._source(value) in self._words
+        return self._source(value) in self.words
 
     @cached_property
-    def _words(self) -> frozenset[str]:
+    def words(self) -> frozenset[str]:
         """All such words, and `module`: it is the network inside of a wrapper."""
         if not self.tree.all(cst.ClassDef):
             return frozenset()

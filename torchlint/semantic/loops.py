@@ -54,6 +54,7 @@ def _names_phases(node: LoopNode) -> bool:
     )
 
 
+_STOPS: Final = frozenset({cst.For, cst.While, cst.FunctionDef, cst.ClassDef, cst.Lambda})
 _ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
 _TELLING: Final = frozenset("update_grad need_update".split())
@@ -80,6 +81,7 @@ class Loops:
         self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
         self._run_here = Memo(False, trail, self._runs_module_itself)
         self._reach_networks = Memo(False, trail, self._runs_module)
+        self._bodies: dict[cst.CSTNode, tuple[LoopNode, ...]] = {}
         self._innermost: dict[cst.CSTNode, LoopNode | None] = {}
         self._loops: dict[LoopNode, Loop] = {}
         self._trains: dict[tuple[LoopNode, bool], bool] = {}
@@ -115,14 +117,21 @@ class Loops:
 
     def around(self, node: cst.CSTNode) -> Iterator[Loop]:
         """Yield the loops of the same function in whose body a node stands, the nearest first."""
-        child = node
-        for outer in self.tree.ancestors(node):
-            kind = type(outer)
-            if kind is cst.FunctionDef or kind is cst.ClassDef or kind is cst.Lambda:
-                return
-            if (type(outer) is cst.For or type(outer) is cst.While) and child is outer.body:
-                yield self.loop(outer)
-            child = outer
+        return map(self.loop, self._around(node))
+
+    def _around(self, node: cst.CSTNode) -> tuple[LoopNode, ...]:
+        found = self._bodies.get(node)
+        if found is None:
+            child, outer = node, self.tree.parent(node)
+            while outer is not None and type(outer) not in _STOPS:
+                child, outer = outer, self.tree.parent(outer)
+            found = ()
+            if type(outer) is cst.For or type(outer) is cst.While:
+                found = self._around(outer)
+                if child is outer.body:
+                    found = (outer, *found)
+            self._bodies[node] = found
+        return found
 
     def innermost(self, node: cst.CSTNode) -> LoopNode | None:
         """Give the nearest loop statement of the same function or class around a node."""

@@ -95,7 +95,6 @@ _SCOPES: Final = (
     cst.DictComp,
     cst.GeneratorExp,
 )
-_OPENING: Final = frozenset(_SCOPES)
 _BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
 """What binds its name before what is inside it runs."""
 _FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
@@ -127,8 +126,9 @@ class Scopes:
         self.module = Scope(tree.module, None)
         self.star_imports: list[str] = []
         self._scopes: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._opened: dict[cst.CSTNode, Scope] = {tree.module: self.module}
         self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
-        self._around: dict[cst.CSTNode, Scope] = {}
+        self._around: dict[cst.CSTNode, Scope] = {tree.module: self.module}
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
         self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
@@ -137,9 +137,11 @@ class Scopes:
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
         self._stored: dict[cst.CSTNode, Binding] = {}
-        for kind in _SCOPES:
-            for node in tree.all(kind):
-                self.scope_at(node)
+        opening = [node for kind in _SCOPES for node in tree.all(kind)]
+        for node in opening:
+            self._open(node)
+        for node in opening:
+            self.scope_at(node)
         self._collect()
 
     @cached_property
@@ -165,30 +167,31 @@ class Scopes:
         """Give the scope that a scope node opens."""
         found = self._scopes.get(node)
         if found is None:
-            found = self._scopes[node] = Scope(node, self.scope(node))
+            found = self._opened[node]
+            found.parent = self.scope_at(self.scope(node).node)
+            self._scopes[node] = found
         return found
+
+    def _open(self, node: cst.CSTNode) -> None:
+        """Open a scope, and file what is evaluated in it."""
+        scope = self._opened[node] = Scope(node, None)
+        for child in self.tree.children(node):
+            if not self._evaluated_outside(child, node):
+                self._around[child] = scope
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Give the scope in which a node is evaluated."""
-        known = self._around
-        passed: list[cst.CSTNode] = []
-        found = self.module
-        child: cst.CSTNode = node
-        while True:
-            here = known.get(child)
-            if here is not None:
-                found = here
-                break
-            passed.append(child)
-            at = self.tree.parent(child)
-            if at is None:
-                break
-            if type(at) in _OPENING and not self._evaluated_outside(child, at):
-                found = self.scope_at(at)
-                break
-            child = at
-        for key in passed:
-            known[key] = found
+        known, parents = self._around, self.tree.parents
+        found = known.get(node)
+        if found is None:
+            passed = [node]
+            at = parents.get(node, self.module.node)
+            while at not in known:
+                passed.append(at)
+                at = parents[at]
+            found = known[at]
+            for each in passed:
+                known[each] = found
         return found
 
     def _evaluated_outside(self, child: cst.CSTNode, scope: cst.CSTNode) -> bool:

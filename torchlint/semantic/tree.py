@@ -82,7 +82,8 @@ class Tree:
         self.source = source
         self.syntax = syntax
         self.module = syntax.module
-        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        """The nodes that hold others."""
         self._order: dict[cst.CSTNode, int] = {}
         self._end: dict[cst.CSTNode, int] = {}
         self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
@@ -93,7 +94,7 @@ class Tree:
         self._walk()
 
     def _walk(self) -> None:
-        parents, order, end = self._parents, self._order, self._end
+        parents, order, end = self.parents, self._order, self._end
         by_type = self._by_type
         around: list[cst.CSTNode] = []
         stack: list[Any] = [self.module]
@@ -137,11 +138,11 @@ class Tree:
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Give the node that holds `node`; None for the module and for layout."""
-        return self._parents.get(node)
+        return self.parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""
-        parents = self._parents
+        parents = self.parents
         at = parents.get(node)
         while at is not None:
             yield at
@@ -166,9 +167,12 @@ class Tree:
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Give every name that is this word, in the order of the source."""
         if self._spelled is None:
-            self._spelled = {}
+            found = self._spelled = {}
             for name in self.all(cst.Name):
-                self._spelled.setdefault(name.value, []).append(name)
+                if name.value in found:
+                    found[name.value].append(name)
+                else:
+                    found[name.value] = [name]
         return self._spelled.get(word, ())
 
     def among(self, nodes: Sequence[NodeT], outer: cst.CSTNode) -> Sequence[NodeT]:
@@ -195,13 +199,13 @@ class Tree:
                 return at
             if isinstance(at, cst.SimpleStatementSuite):
                 return cast("cst.BaseStatement", self.parent(at))
-            at = self._parents.get(at)
+            at = self.parents.get(at)
         raise ValueError("a module is no statement")
 
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
         if self._places is None:
-            self._places = Places(self.source, self.syntax, self._parents)
+            self._places = Places(self.source, self.syntax, self.parents)
         return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:

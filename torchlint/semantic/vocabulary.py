@@ -12,6 +12,9 @@ __all__ = ["Vocabulary"]
 
 _COMMENT: Final = regex(r"#[^\r\n]*")
 _WORD: Final = regex(r"[\w.]+")
+_ASCII: Final = map(chr, range(128))
+_SPLITTING: Final = "".join(each if each.isalnum() or each in "._" else " " for each in _ASCII)
+"""What stands for each character of ASCII: itself, or a space where no word goes on."""
 
 
 class Vocabulary:
@@ -22,7 +25,10 @@ class Vocabulary:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(_COMMENT.sub("", self._text)))
+        code = _COMMENT.sub("", self._text)
+        if code.isascii():
+            return frozenset(code.translate(_SPLITTING).split())
+        return frozenset(_WORD.findall(code))
 
     @cached_property
     def _lowered(self) -> frozenset[str]:
