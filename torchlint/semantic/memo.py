@@ -18,10 +18,10 @@ class Trail:
     """The questions that are open right now, of all memos of one file."""
 
     def __init__(self) -> None:
-        self.asked = 0
-        """How many questions were ever open."""
-        self.open: list[int] = []
-        """Which of them are open now, the outermost first."""
+        self.depth = 0
+        """How many they are."""
+        self.marks: dict[int, object] = {}
+        """What tells some of them from all others that ever were open, by their depth."""
         self.lowest = _NEVER
         """The outermost open question that the answer in the making rests on."""
 
@@ -43,7 +43,7 @@ class Memo(Generic[S, T]):
         self.trail = trail
         self.find = find
         self._known: dict[S, Any] = {}
-        self._passing: dict[S, tuple[T, int, int]] = {}
+        self._passing: dict[S, tuple[T, int, object]] = {}
         self._open: dict[S, int] = {}
 
     def answer(self, subject: S) -> T:
@@ -52,30 +52,31 @@ class Memo(Generic[S, T]):
         if found is not _UNKNOWN:
             return found
         trail = self.trail
-        questions = trail.open
         if subject in self._open:
             trail.lean(self._open[subject])
             return self.open_answer
         if subject in self._passing:
-            found, lowest, question = self._passing[subject]
-            if lowest < len(questions) and questions[lowest] == question:
+            found, lowest, mark = self._passing[subject]
+            if trail.marks.get(lowest) is mark:
                 trail.lean(lowest)
                 return found
             del self._passing[subject]
-        depth = self._open[subject] = len(questions)
-        trail.asked += 1
-        questions.append(trail.asked)
+        depth = self._open[subject] = trail.depth
+        trail.depth = depth + 1
         outer, trail.lowest = trail.lowest, _NEVER
         try:
             found = self.find(subject)
         finally:
-            questions.pop()
+            trail.depth = depth
+            if trail.marks:
+                trail.marks.pop(depth, None)
             del self._open[subject]
             lowest, trail.lowest = trail.lowest, outer
         if lowest >= depth:
             self._known[subject] = found
         else:
-            self._passing[subject] = found, lowest, questions[lowest]
+            mark = trail.marks.setdefault(lowest, object())
+            self._passing[subject] = found, lowest, mark
             trail.lean(lowest)
         return found
 

@@ -125,20 +125,18 @@ class Cursor:
         self.at = found.end() + len(word)
         return found.end()
 
-    def in_line(self, offset: int) -> bool:
+    def in_line(self, node: ast.stmt) -> bool:
         """Whether a statement stands behind the colon of a compound one, on its line."""
-        text = self.text
-        while offset:
-            if text[offset - 1] in " \t\f":
-                offset -= 1
-            elif text[offset - 1] in "\r\n":
-                row = offset - (2 if text[offset - 2 : offset] == "\r\n" else 1)
-                if text[row - 1 : row] != "\\":
-                    return False
-                offset = row - 1
-            else:
-                return text[offset - 1] == ":"
-        return False
+        row, offset = node.lineno, self.start(node)
+        while True:
+            before = self.text[self.starts[row - 1] : offset].rstrip(" \t\f")
+            if before or row == 1:
+                return before.endswith(":")
+            row -= 1
+            above = self.text[self.starts[row - 1] : self.starts[row]].rstrip("\r\n")
+            if not above.endswith("\\"):
+                return False
+            offset = self.starts[row - 1] + len(above) - 1
 
     def joined(self, end: int, start: int) -> bool:
         """Whether a simple statement that ends is followed by another on the same line."""

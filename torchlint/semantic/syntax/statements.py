@@ -121,8 +121,10 @@ class Statements(Expressions):
         return found
 
     def _lined(self, body: list[Any]) -> Any:
-        start, end = self.spans[body[0]][0], self.spans[body[-1]][1]
-        return self.placed(_line(body), start, end)
+        found = _line(body)
+        first, last = self.spans[body[0]], self.spans[body[-1]]
+        self.spans[found] = first if first is last else (first[0], last[1])
+        return found
 
     def _small(self, node: ast.stmt, start: int) -> Any:
         made = _SMALL.get(type(node))
@@ -144,7 +146,7 @@ class Statements(Expressions):
         start = self.start(first)
         decorated = bool(getattr(first, "decorator_list", None))
         body = self._statements(nodes)
-        if not decorated and self.in_line(start):
+        if not decorated and self.in_line(first):
             if len(body) != 1:
                 raise UnusualError("a suite of several lines behind a colon")
             start, end = self.spans.pop(body[0])
