@@ -8,8 +8,8 @@ from torchlint.semantic.words import says_evaluation, says_training, words
 
 
 def test_identifiers_are_split_however_they_are_written() -> None:
-    assert words("valLoader2") == ["val", "loader"]
-    assert words("self.HTTPServer_test") == ["self", "http", "server", "test"]
+    assert words("valLoader2") == ("val", "loader")
+    assert words("self.HTTPServer_test") == ("self", "http", "server", "test")
 
 
 @pytest.mark.parametrize(

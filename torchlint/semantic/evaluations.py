@@ -293,7 +293,7 @@ class Evaluations:
             attributes = [at.attr.value for at in self.functions.own(body, cst.Attribute)]
             if not _GRADIENTS.isdisjoint(attributes):
                 return True
-            if any(_DERIVES.intersection(words(word)) for word in (*mentions, *attributes)):
+            if any(_DERIVES.intersection(words(word)) for word in {*mentions, *attributes}):
                 return True
             if any(True for _ in self.functions.own(body, cst.Yield)):
                 return True

@@ -116,7 +116,9 @@ class Kinds:
 
     def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
         """Give MODULE for what nothing else shows if somewhere its parameters are asked for."""
-        if found is not Kind.UNKNOWN or dotted(node) not in self._parametrised:
+        if found is not Kind.UNKNOWN or not self._parametrised:
+            return found
+        if dotted(node) not in self._parametrised:
             return found
         word = node.attr.value if isinstance(node, cst.Attribute) else node.value
         return Kind.MODULE if conventional(word) in (Kind.UNKNOWN, Kind.MODULE) else found
@@ -124,17 +126,18 @@ class Kinds:
     @cached_property
     def _parametrised(self) -> frozenset[str]:
         return frozenset(
-            dotted(call.func.value)
-            for call in self.tree.all(cst.Call)
-            if type(call.func) is cst.Attribute
-            and call.func.attr.value in ("parameters", "named_parameters")
+            dotted(asked.value)
+            for word in ("parameters", "named_parameters")
+            for asked in self.functions.attributes(word)
+            if type(call := self.tree.parent(asked)) is cst.Call and call.func is asked
         ) - {""}
 
     def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        if dotted(node) in self.losses.attributes(node):
+        sent = self.losses.attributes(node)
+        if sent and dotted(node) in sent:
             return Kind.LOSS
         base = self.kind(node.value)
         attribute = node.attr.value

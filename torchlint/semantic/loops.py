@@ -271,10 +271,16 @@ class Loops:
     @cached_property
     def _any_steps(self) -> bool:
         """Whether a call of the file may send a loss backward or step an optimizer."""
-        return any(
-            _is_told_to_step(call)
-            or (type(call.func) is cst.Attribute and call.func.attr.value in _STEPS)
+        return bool(self._told_to_step) or any(map(self.functions.attributes, _STEPS))
+
+    @cached_property
+    def _told_to_step(self) -> frozenset[cst.Call]:
+        """The helpers that go backward and step (`loss_scaler(loss, optimizer, update_grad=…)`)."""
+        return frozenset(
+            call
             for call in self.tree.all(cst.Call)
+            for arg in call.args
+            if arg.keyword is not None and arg.keyword.value in _TELLING
         )
 
     def _finishes(self, node: LoopNode) -> bool:
@@ -337,7 +343,7 @@ class Loops:
 
     def _is_step(self, call: cst.Call) -> bool:
         func = call.func
-        if _is_told_to_step(call):
+        if call in self._told_to_step:
             return True
         if not isinstance(func, cst.Attribute):
             return False
@@ -394,8 +400,3 @@ class Loops:
 def _is_update(call: cst.Call) -> bool:
     """Whether a step of training is that of an optimizer, not the backward pass."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
-
-
-def _is_told_to_step(call: cst.Call) -> bool:
-    """Whether a helper goes backward and steps (`loss_scaler(loss, optimizer, update_grad=…)`)."""
-    return any(arg.keyword is not None and arg.keyword.value in _TELLING for arg in call.args)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from enum import Enum, auto
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -59,6 +59,7 @@ _WRAPPERS: Final = frozenset({
 _SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 _SWITCHES: Final = ("eval", "train")
 _DEPTH: Final = 4
+_REMEMBERED: Final = 20_000
 
 
 class Modes:
@@ -217,7 +218,7 @@ class Modes:
             inner = self._switches[depth - 1].answer(callee)
             return Switch(call, inner[-1].mode, None) if inner else None
         word = func.attr.value if type(func) is cst.Attribute else getattr(func, "value", "")
-        if isinstance(word, str) and _SETS_EVAL.fullmatch(word) and callee is None:
+        if callee is None and isinstance(word, str) and _sets_eval(word):
             return Switch(call, Mode.UNKNOWN, None)
         return None
 
@@ -359,3 +360,9 @@ class Modes:
     def _trains_mode(self, call: cst.Call) -> bool:
         switch = self._switch(call, 0)
         return switch is not None and switch.mode is Mode.TRAIN
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _sets_eval(word: str) -> bool:
+    """Whether the name of a function says that it puts networks into a mode."""
+    return _SETS_EVAL.fullmatch(word) is not None

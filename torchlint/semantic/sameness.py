@@ -157,9 +157,12 @@ class _Passes:
         for region in self.regions:
             for call in self.tree.within(region, cst.Call):
                 func = call.func
-                if isinstance(func, cst.Attribute) and dotted(func.value) == path:
-                    if func.attr.value in _CHANGING or func.attr.value.endswith("_"):
-                        return True
+                if (
+                    isinstance(func, cst.Attribute)
+                    and (func.attr.value in _CHANGING or func.attr.value.endswith("_"))
+                    and dotted(func.value) == path
+                ):
+                    return True
             lines: list[cst.AssignTarget | cst.AugAssign] = [
                 *self.tree.within(region, cst.AssignTarget),
                 *self.tree.within(region, cst.AugAssign),

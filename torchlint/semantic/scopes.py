@@ -155,11 +155,16 @@ class Scopes:
                 found.setdefault(str(things.pop()), []).append(bound)
         return found
 
-    def bindings(self) -> Iterator[Binding]:
-        """Yield every binding of the file, scope by scope."""
-        for scope in self._scopes.values():
-            for bindings in scope.bindings.values():
-                yield from bindings
+    def bindings(self) -> list[Binding]:
+        """Give every binding of the file, scope by scope."""
+        return self._bindings
+
+    @cached_property
+    def _bindings(self) -> list[Binding]:
+        named = [
+            bindings for scope in self._scopes.values() for bindings in scope.bindings.values()
+        ]
+        return [binding for bindings in named for binding in bindings]
 
     # -- scopes ---------------------------------------------------------------
 
@@ -279,18 +284,24 @@ class Scopes:
         qualified: str = "",
         starred: bool = False,
     ) -> Binding:
-        word = scope.outward.get(name)
-        if word == "global":
-            scope = self.module
-        while word == "nonlocal" and scope.parent is not None:
-            scope = scope.parent
-            if scope.is_function and name in scope.bindings:
-                break
+        if scope.outward:
+            scope = self._outward(scope, name)
         first = type(node) in _BINDS_FIRST
         at = self.tree.order(node) if first else self.tree.end(node) - 1
         binding = Binding(name, how, node, at, value, path, qualified, starred)
         scope.bindings.setdefault(name, []).append(binding)
         return binding
+
+    def _outward(self, scope: Scope, name: str) -> Scope:
+        """Give the scope in which a name is bound where it may be declared to belong elsewhere."""
+        word = scope.outward.get(name)
+        if word == "global":
+            return self.module
+        while word == "nonlocal" and scope.parent is not None:
+            scope = scope.parent
+            if scope.is_function and name in scope.bindings:
+                break
+        return scope
 
     def _bind(
         self,

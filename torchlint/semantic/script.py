@@ -229,7 +229,7 @@ class Script:
 
     def words(self, text: str) -> list[str]:
         """Split identifiers, however they are written, into lower-case words."""
-        return words(text)
+        return list(words(text))
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Give the canonical qualified name of an expression, None when there is not one."""

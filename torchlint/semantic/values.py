@@ -46,23 +46,20 @@ class Value(NamedTuple):
     @property
     def literal(self) -> Any:
         """The Python value of a literal number, string, boolean, None or a tuple of these."""
-        if self.state is not State.KNOWN or self.node is None:
+        node = self.node
+        if self.state is not State.KNOWN or type(node) not in _LITERALS:
             return _NOTHING
-        if not isinstance(
-            self.node,
-            (cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple),
-        ):
-            return _NOTHING
-        if isinstance(self.node, cst.Name):
-            return _CONSTANTS.get(self.node.value, _NOTHING)
-        if isinstance(self.node, cst.Integer) and self.node.value.isdigit():
-            return int(self.node.value)
-        if isinstance(self.node, cst.SimpleString) and _PLAIN.fullmatch(self.node.value):
-            return self.node.value[1:-1]
+        if type(node) is cst.Name:
+            return _CONSTANTS.get(node.value, _NOTHING)
+        if type(node) is cst.Integer and node.value.isdigit():
+            return int(node.value)
+        if type(node) is cst.SimpleString and _PLAIN.fullmatch(node.value):
+            return node.value[1:-1]
         try:
-            if isinstance(self.node, (cst.SimpleString, cst.Integer, cst.Float)):
-                return ast.literal_eval(self.node.value)
-            return ast.literal_eval(cst.Module([]).code_for_node(self.node).strip())
+            if isinstance(node, (cst.SimpleString, cst.Integer, cst.Float)):
+                return ast.literal_eval(node.value)
+            assert node is not None
+            return ast.literal_eval(cst.Module([]).code_for_node(node).strip())
         except (ValueError, SyntaxError):
             return _NOTHING
 
@@ -73,6 +70,9 @@ class Value(NamedTuple):
 
 
 _PLAIN: Final = regex(r"""'[^'\\]*'|"[^"\\]*\"""")
+_LITERALS: Final = frozenset({
+    cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple,
+})  # fmt: skip
 _NOTHING: Final = object()
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from torchlint.regex import regex
@@ -19,12 +20,14 @@ _EVALUATION: Final = frozenset(
 _RUN_TOGETHER: Final = regex(
     r"(?:test|val|valid|validation|eval|dev)(?:data)?(?:loaders?|dl|set|iter|data|ds|step|epoch)"
 )
+_REMEMBERED: Final = 20_000
 _TRAINING: Final = regex(r"(?:pre|re)?train(?:s|ing|er|loader|iter|dl|set|step)?|fit|finetune")
 
 
-def words(identifier: str) -> list[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def words(identifier: str) -> tuple[str, ...]:
     """Split identifiers, however they are written, into lower-case words."""
-    return [word.lower() for word in _WORD.findall(identifier)]
+    return tuple(word.lower() for word in _WORD.findall(identifier))
 
 
 def says_evaluation(identifier: str) -> bool:
