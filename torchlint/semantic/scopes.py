@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -33,8 +33,7 @@ class How(Enum):
     OTHER = auto()
 
 
-@dataclass(eq=False, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """One place that gives a name a value.
 
     `value` is the expression that the name gets (for `UNPACKED` and `LOOP` the one that is taken
@@ -49,6 +48,11 @@ class Binding:
     path: tuple[int, ...] = ()
     qualified: str = ""
     starred: bool = False
+
+
+# No binding is another one, as with nodes; they are kept in many a dictionary.
+Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
+Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 @dataclass(eq=False)
@@ -86,15 +90,8 @@ class Scope:
         return type(self.node) in (cst.FunctionDef, cst.Lambda)
 
 
-_SCOPES: Final = (
-    cst.FunctionDef,
-    cst.Lambda,
-    cst.ClassDef,
-    cst.ListComp,
-    cst.SetComp,
-    cst.DictComp,
-    cst.GeneratorExp,
-)
+_COMPREHENSIONS: Final = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_SCOPES: Final = (cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
 _BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
 """What binds its name before what is inside it runs."""
 _FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
