@@ -20,6 +20,7 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _DEPTH: Final = 3
+_DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
 class Functions:
@@ -65,11 +66,7 @@ class Functions:
     @cached_property
     def _called_words(self) -> frozenset[str]:
         """The names, and the last words of attributes, that may stand for what is in this file."""
-        bound = (
-            binding.name
-            for binding in self.scopes.bindings()
-            if binding.how in (How.FUNCTION, How.CLASS, How.ASSIGN)
-        )
+        bound = (binding.name for binding in self.scopes.bindings() if binding.how in _DEFINING)
         return self._function_names.union(bound, self._holding.words)
 
     @cached_property

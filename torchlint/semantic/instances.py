@@ -38,6 +38,8 @@ class _Flow(NamedTuple):
 
 _Taker = dict[int, set[str]]
 """The functions that one word calls: what an argument at each place can be named in them."""
+_ASSIGN: Final = How.ASSIGN
+_GIVEN: Final = (_ASSIGN, How.PARAMETER)
 
 
 class Instances:
@@ -71,7 +73,7 @@ class Instances:
         flows = (
             _Flow(source, _last(binding.name))
             for binding in self.scopes.bindings()
-            if binding.how is How.ASSIGN and (source := self._class_word(binding.value)) is not None
+            if binding.how is _ASSIGN and (source := self._class_word(binding.value)) is not None
         )
         return _reached(list(flows), named)
 
@@ -83,7 +85,12 @@ class Instances:
         return None
 
     def _is_partial(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "functools.partial"
+        return self._knows_partial and self.names.name(call.func) == "functools.partial"
+
+    @cached_property
+    def _knows_partial(self) -> bool:
+        """Whether the file imports what may be `functools.partial`."""
+        return any(binding.qualified.startswith("functools") for binding in self.scopes.bindings())
 
     # -- what a value is --------------------------------------------------------
 
@@ -127,10 +134,10 @@ class Instances:
                 yield _Flow(source, _last(binding.name))
 
     def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
-        if binding.how in (How.ASSIGN, How.PARAMETER):
+        if binding.how in _GIVEN:
             return binding.value
         call = binding.value
-        if binding.how is not How.UNPACKED or type(call) is not cst.Call or not binding.path:
+        if type(call) is not cst.Call or not binding.path or binding.how is not How.UNPACKED:
             return None
         func, position = call.func, binding.path[0]
         if type(func) is not cst.Attribute or func.attr.value not in PREPARING:

@@ -26,6 +26,21 @@ from torchlint.semantic.scopes import Binding, How, dotted
 
 __all__ = ["Kinds"]
 
+# An attribute of an `Enum` is dear before Python 3.12, and these are asked for again and again.
+_UNKNOWN: Final = Kind.UNKNOWN
+_NOTHING: Final = Kind.NOTHING
+_TENSOR: Final = Kind.TENSOR
+_LOSS: Final = Kind.LOSS
+_MODULE: Final = Kind.MODULE
+_LOADER: Final = Kind.LOADER
+_SEQUENCE: Final = Kind.SEQUENCE
+_NDARRAY: Final = Kind.NDARRAY
+_NUMBER: Final = Kind.NUMBER
+_PARAMETER: Final = How.PARAMETER
+_ASSIGN: Final = How.ASSIGN
+_LOOP: Final = How.LOOP
+_AUGMENTED: Final = How.AUGMENTED
+_DEFINED: Final = (How.FUNCTION, How.CLASS)
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ANNOTATIONS: Final = {
     "torch.Tensor": Kind.TENSOR,
@@ -72,9 +87,9 @@ class Kinds:
         self.names = functions.names
         self.losses = Losses(functions)
         trail = functions.names.trail
-        self.kind = Memo(Kind.NOTHING, trail, self._kind).answer
+        self.kind = Memo(_NOTHING, trail, self._kind).answer
         """Give the kind of an expression, or of the value that a target is given."""
-        self.kind_of_binding = Memo(Kind.NOTHING, trail, self._kind_of_binding).answer
+        self.kind_of_binding = Memo(_NOTHING, trail, self._kind_of_binding).answer
         """Give the kind of the value that one binding gives its name."""
         self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
@@ -92,7 +107,7 @@ class Kinds:
         if type(node) is cst.BinaryOperation:
             return combined(self.kind(node.left), self.kind(node.right))
         if type(node) is cst.UnaryOperation:
-            return Kind.UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
+            return _UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
         if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
         if type(node) is cst.IfExp:
@@ -102,13 +117,13 @@ class Kinds:
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             inner = node.expression if isinstance(node, cst.Await) else node.value
             return self.kind(inner)
-        return _LITERALS.get(type(node), Kind.UNKNOWN)
+        return _LITERALS.get(type(node), _UNKNOWN)
 
     def _kind_of_name(self, node: cst.Name) -> Kind:
         if node.value in ("True", "False"):
-            return Kind.NUMBER
+            return _NUMBER
         if node.value == "None":
-            return Kind.NOTHING
+            return _NOTHING
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
@@ -116,12 +131,12 @@ class Kinds:
 
     def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
         """Give MODULE for what nothing else shows if somewhere its parameters are asked for."""
-        if found is not Kind.UNKNOWN or not self._parametrised:
+        if found is not _UNKNOWN or not self._parametrised:
             return found
         if dotted(node) not in self._parametrised:
             return found
         word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        return Kind.MODULE if conventional(word) in (Kind.UNKNOWN, Kind.MODULE) else found
+        return _MODULE if conventional(word) in (_UNKNOWN, _MODULE) else found
 
     @cached_property
     def _parametrised(self) -> frozenset[str]:
@@ -138,50 +153,50 @@ class Kinds:
             return self.kind_of_binding(target)
         sent = self.losses.attributes(node)
         if sent and dotted(node) in sent:
-            return Kind.LOSS
+            return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
         if base in _TENSORS:
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
-            return Kind.TENSOR if attribute == "grad" else Kind.UNKNOWN
-        if base is Kind.LOADER:
-            return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, Kind.UNKNOWN)
-        if base is Kind.MODULE and attribute == "module":
-            return Kind.MODULE
-        if base is Kind.NDARRAY and attribute == "T":
-            return Kind.NDARRAY
-        if attribute == "values" and self.names.name(node) is None and base is Kind.UNKNOWN:
-            return Kind.UNKNOWN
+            return _TENSOR if attribute == "grad" else _UNKNOWN
+        if base is _LOADER:
+            return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
+        if base is _MODULE and attribute == "module":
+            return _MODULE
+        if base is _NDARRAY and attribute == "T":
+            return _NDARRAY
+        if attribute == "values" and self.names.name(node) is None and base is _UNKNOWN:
+            return _UNKNOWN
         bindings = self.functions.attribute(node)
         if bindings:
             return self._or_network(self._kind_of_all(bindings, attribute), node)
         if self.names.name(node) is not None:
-            return Kind.UNKNOWN
+            return _UNKNOWN
         return self._or_network(conventional(attribute), node)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         base = self.kind(node.value)
         if base in _TENSORS:
-            return Kind.TENSOR
-        if base is Kind.NDARRAY:
-            return Kind.NDARRAY if _many(node) else Kind.UNKNOWN
-        if base is Kind.LOADER:
+            return _TENSOR
+        if base is _NDARRAY:
+            return _NDARRAY if _many(node) else _UNKNOWN
+        if base is _LOADER:
             return base
         if isinstance(node.value, cst.Name) and _index(node) is not None:
             if self._is_batch(node.value):
-                return Kind.TENSOR
-        if base in (Kind.MAPPING, Kind.SEQUENCE) and isinstance(node.value, cst.Name):
+                return _TENSOR
+        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, cst.Name):
             found = joined(
                 [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
             )
             by_name = conventional(node.value.value)
-            return by_name if found is Kind.UNKNOWN and by_name is Kind.LOADER else found
+            return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
             index = _index(node)
             if index is not None:
                 return self._element(node.value, (index,))
-        return Kind.UNKNOWN
+        return _UNKNOWN
 
     def _is_batch(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is a whole batch of a loader, or taken out of one."""
@@ -191,10 +206,10 @@ class Kinds:
             return False
         reaching = self.scopes.reaching(node)
         return bool(reaching) and all(
-            binding.how is How.LOOP
+            binding.how is _LOOP
             and binding.value is not None
             and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
-            and self.kind(source) is Kind.LOADER
+            and self.kind(source) is _LOADER
             for binding in reaching
         )
 
@@ -205,7 +220,7 @@ class Kinds:
             elements = value.elements
             return joined(
                 [
-                    self.kind(e.value) if isinstance(e, cst.DictElement) else Kind.UNKNOWN
+                    self.kind(e.value) if isinstance(e, cst.DictElement) else _UNKNOWN
                     for e in elements
                 ]
             )
@@ -215,18 +230,18 @@ class Kinds:
             return self.kind(value.elt)
         if isinstance(value, (cst.List, cst.Tuple)):
             return joined([self.kind(element.value) for element in value.elements])
-        return Kind.UNKNOWN
+        return _UNKNOWN
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
             isinstance(c.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)) for c in node.comparisons
         ):
-            return Kind.UNKNOWN
+            return _UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
         return (
             combined(sides[0], sides[-1])
             if any(s in _TENSORS for s in sides)
-            else (Kind.NDARRAY if Kind.NDARRAY in sides else Kind.UNKNOWN)
+            else (_NDARRAY if _NDARRAY in sides else _UNKNOWN)
         )
 
     # -- calls ----------------------------------------------------------------
@@ -235,7 +250,7 @@ class Kinds:
         name = self.names.name(node.func)
         if name is not None:
             found = self._kind_of_named_call(name, node)
-            if found is not Kind.UNKNOWN:
+            if found is not _UNKNOWN:
                 return found
         definition = self.functions.definition(node.func)
         if type(definition) is cst.ClassDef:
@@ -246,62 +261,62 @@ class Kinds:
         callee = self.functions.callee(node)
         if callee is not None:
             returned = self._returned(callee)
-            if returned is not Kind.UNKNOWN:
+            if returned is not _UNKNOWN:
                 return returned
         kind = self.kind(node.func)
         if kind is Kind.CRITERION:
-            return Kind.LOSS
-        if kind is Kind.MODULE and callee is None:
-            return Kind.TENSOR
+            return _LOSS
+        if kind is _MODULE and callee is None:
+            return _TENSOR
         if type(node.func) is cst.Attribute and callee is None:
             return self._kind_of_method(node.func, name)
-        return Kind.UNKNOWN
+        return _UNKNOWN
 
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
-            return Kind.UNKNOWN
+            return _UNKNOWN
         if name in _PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
-            return inner if inner is not Kind.UNKNOWN else called(name)
+            return inner if inner is not _UNKNOWN else called(name)
         if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
             inner = self.kind(node.args[0].value)
-            return inner if inner in _TENSORS else Kind.UNKNOWN
+            return inner if inner in _TENSORS else _UNKNOWN
         if name.startswith("numpy.") and any(
             self.kind(arg.value) in _TENSORS for arg in node.args[:1]
         ):
-            return Kind.NDARRAY
+            return _NDARRAY
         if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
-            return Kind.SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else Kind.TENSOR
+            return _SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else _TENSOR
         return called(name)
 
     def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
         method = func.attr.value
         base = self.kind(func.value)
-        if base is Kind.NOTHING:
+        if base is _NOTHING:
             # a method of what the question is about: `model = model.to(device)` in a loop
             return base
-        if base is Kind.UNKNOWN:
+        if base is _UNKNOWN:
             moved = method in ("to", "cuda") and self._is_batch(func.value)
             if (method in _TENSOR_ONLY or moved) and name is None:
-                return Kind.TENSOR
-            return Kind.NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
+                return _TENSOR
+            return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
         if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
-            return Kind.NUMBER if call.args else Kind.UNKNOWN
+            return _NUMBER if call.args else _UNKNOWN
         if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
             pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
-            return Kind.SEQUENCE if pair else Kind.TENSOR
+            return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
         if function.returns is not None:
             found = self._annotated(function.returns.annotation)
-            if found is not Kind.UNKNOWN:
+            if found is not _UNKNOWN:
                 return found
         if self.functions.is_generator(function):
-            return Kind.UNKNOWN
+            return _UNKNOWN
         returned = self.functions.returns(function)
-        return joined([self.kind(value) for value in returned]) if returned else Kind.UNKNOWN
+        return joined([self.kind(value) for value in returned]) if returned else _UNKNOWN
 
     # -- bindings -------------------------------------------------------------
 
@@ -311,27 +326,27 @@ class Kinds:
             found = kinds[0]
         else:
             found = joined(kinds, numbers_too=any(map(self._accumulates, bindings)))
-        if found in (Kind.UNKNOWN, Kind.TENSOR) and self.losses.sent_backward(bindings):
-            return Kind.LOSS
-        shown = [kind for kind in kinds if kind not in (Kind.UNKNOWN, Kind.NOTHING)]
-        if not shown or (found is Kind.UNKNOWN and all(kind is Kind.MODULE for kind in shown)):
-            if any(binding.how in (How.FUNCTION, How.CLASS) for binding in bindings):
-                return Kind.UNKNOWN
+        if found in (_UNKNOWN, _TENSOR) and self.losses.sent_backward(bindings):
+            return _LOSS
+        shown = [kind for kind in kinds if kind not in (_UNKNOWN, _NOTHING)]
+        if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
+            if any(binding.how in _DEFINED for binding in bindings):
+                return _UNKNOWN
             by_name = self._conventional(name, bindings)
             if shown and by_name not in shown:
                 return found
-            return found if by_name is Kind.UNKNOWN else by_name
+            return found if by_name is _UNKNOWN else by_name
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
         found = self.kind_of_binding(binding)
-        if found is Kind.UNKNOWN and binding.how is How.PARAMETER:
+        if found is _UNKNOWN and binding.how is _PARAMETER:
             return self._conventional(name, [binding])
         return found
 
     def _accumulates(self, binding: Binding) -> bool:
         """Whether a binding adds to what its name was before."""
-        if binding.how is How.AUGMENTED:
+        if binding.how is _AUGMENTED:
             return True
         value = binding.value
         return type(value) is cst.BinaryOperation and any(
@@ -341,19 +356,19 @@ class Kinds:
     def _conventional(self, name: str, bindings: Sequence[Binding]) -> Kind:
         """Go by the name, unless the file shows where the value comes from."""
         found = conventional(name)
-        if found is Kind.UNKNOWN:
+        if found is _UNKNOWN:
             return found
         for binding in bindings:
             if isinstance(binding.node, cst.Param) and binding.node.annotation is not None:
                 annotated = self._annotated(binding.node.annotation.annotation)
-                if annotated not in (Kind.UNKNOWN, found):
-                    return Kind.UNKNOWN
+                if annotated not in (_UNKNOWN, found):
+                    return _UNKNOWN
             if binding.how is How.IMPORT:
-                return Kind.UNKNOWN
+                return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
-                return Kind.UNKNOWN
+                return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
-                return Kind.UNKNOWN
+                return _UNKNOWN
         return found
 
     @cached_property
@@ -371,20 +386,20 @@ class Kinds:
         node = binding.node
         if type(node) is cst.AnnAssign:
             found = self._annotated(node.annotation.annotation)
-            if found is not Kind.UNKNOWN or binding.value is None:
+            if found is not _UNKNOWN or binding.value is None:
                 return found
         if type(node) is cst.Param:
             return self._kind_of_parameter(node)
         if binding.value is None:
-            return Kind.UNKNOWN
-        if binding.how is How.LOOP:
+            return _UNKNOWN
+        if binding.how is _LOOP:
             return self._kind_of_loop_target(binding)
         if type(node) is cst.AugAssign:
             return combined(self._kind_before(node.target), self.kind(node.value))
         if binding.how is How.UNPACKED:
-            return Kind.SEQUENCE if binding.starred else self._element(binding.value, binding.path)
+            return _SEQUENCE if binding.starred else self._element(binding.value, binding.path)
         if binding.how is How.WITH:
-            return Kind.LOADER if self.loader(binding.value) is not None else Kind.UNKNOWN
+            return _LOADER if self.loader(binding.value) is not None else _UNKNOWN
         return self.kind(binding.value)
 
     def _kind_before(self, target: cst.CSTNode) -> Kind:
@@ -392,41 +407,41 @@ class Kinds:
         if not isinstance(target, cst.Name):
             return self.kind(target)
         reaching = self.scopes.reaching(target)
-        started = [b for b in reaching if b.how is not How.AUGMENTED]
+        started = [b for b in reaching if b.how is not _AUGMENTED]
         found = joined([self.kind_of_binding(binding) for binding in started])
-        if found is Kind.NUMBER and len(started) < len(reaching):
+        if found is _NUMBER and len(started) < len(reaching):
             grown = joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
             return grown if grown in _TENSORS else found
         return found
 
     def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
         if parameter.star in ("*", "**"):
-            return Kind.SEQUENCE if parameter.star == "*" else Kind.MAPPING
+            return _SEQUENCE if parameter.star == "*" else Kind.MAPPING
         if parameter.annotation is not None:
             found = self._annotated(parameter.annotation.annotation)
-            if found is not Kind.UNKNOWN:
+            if found is not _UNKNOWN:
                 return found
         own = self.functions.owner_of_self(parameter)
         if own is not None:
             return derived(self.functions.bases(own))
         given = [self.kind(value) for value in self.functions.given(parameter)]
-        found = joined(given) if given else Kind.UNKNOWN
-        if found is not Kind.UNKNOWN:
+        found = joined(given) if given else _UNKNOWN
+        if found is not _UNKNOWN:
             return found
         function = self.tree.parent(self.tree.parent(parameter) or parameter)
         if isinstance(function, cst.FunctionDef) and function.name.value == "forward":
             owner = self.scopes.scope(function).node
             first = function.params.params[1:2]
             if isinstance(owner, cst.ClassDef) and first and first[0] is parameter:
-                module = derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
-                return Kind.TENSOR if module else Kind.UNKNOWN
-        return Kind.UNKNOWN
+                module = derived(self.functions.bases(owner)) in (_MODULE, Kind.CRITERION)
+                return _TENSOR if module else _UNKNOWN
+        return _UNKNOWN
 
     def _kind_of_loop_target(self, binding: Binding) -> Kind:
         assert binding.value is not None
         source, path = self.iteration.source(binding.value, binding.path)
         if source is None:
-            return Kind.NUMBER if path == (COUNTER,) else Kind.UNKNOWN
+            return _NUMBER if path == (COUNTER,) else _UNKNOWN
         if isinstance(source, (cst.List, cst.Tuple)):
             return joined(
                 [
@@ -435,13 +450,13 @@ class Kinds:
                 ]
             )
         kind = self.kind(source)
-        if kind in _TENSORS or (kind is Kind.LOADER and path):
-            return Kind.TENSOR
+        if kind in _TENSORS or (kind is _LOADER and path):
+            return _TENSOR
         if not path and self._is_batch(source) and binding.name not in self._indices:
-            return Kind.TENSOR
-        if kind is Kind.MODULE and not path:
-            return Kind.MODULE
-        return Kind.UNKNOWN
+            return _TENSOR
+        if kind is _MODULE and not path:
+            return _MODULE
+        return _UNKNOWN
 
     @cached_property
     def _indices(self) -> frozenset[str]:
@@ -452,7 +467,7 @@ class Kinds:
     def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
         """Give the loader that a loop over `value`, or `next(value)`, takes its batches from."""
         for source in self.iteration.iterated(value):
-            if self.kind(source) is Kind.LOADER:
+            if self.kind(source) is _LOADER:
                 return source
         return None
 
@@ -461,7 +476,7 @@ class Kinds:
         memo = self._elements.get(path)
         if memo is None:
             find = partial(self._kind_of_element, path)
-            memo = self._elements[path] = Memo(Kind.NOTHING, self.names.trail, find)
+            memo = self._elements[path] = Memo(_NOTHING, self.names.trail, find)
         return memo.answer(value)
 
     def _kind_of_element(self, path: tuple[int, ...], value: cst.BaseExpression) -> Kind:
@@ -472,45 +487,45 @@ class Kinds:
             return joined([self._element(value.body, path), self._element(value.orelse, path)])
         if isinstance(value, cst.Name):
             reaching = self.scopes.reaching(value)
-            given = [b.value for b in reaching if b.how is How.ASSIGN and b.value is not None]
+            given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
             if given and len(given) == len(reaching):
                 return joined([self._element(one, path) for one in given])
-            if reaching and all(b.how is How.LOOP for b in reaching):
+            if reaching and all(b.how is _LOOP for b in reaching):
                 batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
-                loaders = [b for b in batches if b is not None and self.kind(b) is Kind.LOADER]
-                return Kind.TENSOR if len(loaders) == len(batches) else Kind.UNKNOWN
-            return Kind.UNKNOWN
+                loaders = [b for b in batches if b is not None and self.kind(b) is _LOADER]
+                return _TENSOR if len(loaders) == len(batches) else _UNKNOWN
+            return _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
-        return self._element_of_call(value, path) if isinstance(value, cst.Call) else Kind.UNKNOWN
+        return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN
 
     def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
         name = self.names.name(value.func)
         if name == "builtins.next":
-            return Kind.TENSOR if self.loader(value) is not None else Kind.UNKNOWN
+            return _TENSOR if self.loader(value) is not None else _UNKNOWN
         callee = self.functions.callee(value)
         if callee is not None:
             returned = self.functions.returns(callee)
             return joined([self._element(one, path) for one in returned])
         if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
             plain = [arg.value for arg in value.args if arg.keyword is None]
-            return self.kind(plain[path[0]]) if path and path[0] < len(plain) else Kind.UNKNOWN
+            return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
         if name in ("builtins.list", "builtins.tuple") and value.args:
             return self._element(value.args[0].value, path)
         if name == "builtins.map":
             made = self.names.name(value.args[0].value) if value.args else None
             moved = len(value.args) == 2 and self._is_batch(value.args[1].value)
-            return Kind.TENSOR if moved or made == "torch.autograd.Variable" else Kind.UNKNOWN
+            return _TENSOR if moved or made == "torch.autograd.Variable" else _UNKNOWN
         if name == "torch.utils.data.random_split":
             return Kind.DATASET
-        if self.kind(value) is Kind.SEQUENCE and (
+        if self.kind(value) is _SEQUENCE and (
             (name is not None and name.startswith("torch."))
             or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
         ):
-            return Kind.TENSOR
-        if self.kind(value.func) is Kind.MODULE or self.kind(value) in _TENSORS:
-            return Kind.TENSOR
-        return Kind.UNKNOWN
+            return _TENSOR
+        if self.kind(value.func) is _MODULE or self.kind(value) in _TENSORS:
+            return _TENSOR
+        return _UNKNOWN
 
     def _annotated(self, node: cst.BaseExpression) -> Kind:
         if type(node) is cst.SimpleString:
@@ -520,7 +535,7 @@ class Kinds:
         if type(node) is cst.BinaryOperation:
             return joined([self._annotated(node.left), self._annotated(node.right)])
         if type(node) is cst.Name and node.value == "None":
-            return Kind.NOTHING
+            return _NOTHING
         name = self.names.name(node)
         if name is None:
             owner = self.functions.definition(node)
@@ -530,7 +545,7 @@ class Kinds:
 
     def _annotated_by_name(self, name: str | None) -> Kind:
         if name is None:
-            return Kind.UNKNOWN
+            return _UNKNOWN
         if is_module_class(name):
             return derived([name])
         return _ANNOTATIONS.get(
@@ -540,7 +555,7 @@ class Kinds:
     def _annotated_generic(self, node: cst.Subscript) -> Kind:
         if self.names.name(node.value) in ("typing.Optional", "typing.Annotated"):
             inner = node.slice[0].slice
-            return self._annotated(inner.value) if isinstance(inner, cst.Index) else Kind.UNKNOWN
+            return self._annotated(inner.value) if isinstance(inner, cst.Index) else _UNKNOWN
         return self._annotated(node.value)
 
 

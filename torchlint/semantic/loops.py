@@ -32,6 +32,9 @@ class Role(Enum):
     OTHER = auto()
 
 
+_BATCHES: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+
+
 class Loop(NamedTuple):
     """A `for` or `while` statement; `loader` is the expression its batches come from."""
 
@@ -42,7 +45,7 @@ class Loop(NamedTuple):
     @property
     def is_batch(self) -> bool:
         """Whether one pass handles one batch."""
-        return self.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+        return self.role in _BATCHES
 
 
 def _names_phases(node: LoopNode) -> bool:

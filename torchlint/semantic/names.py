@@ -15,6 +15,8 @@ from torchlint.semantic.scopes import Binding, How, Scope, Scopes, dotted
 __all__ = ["Names", "canonical"]
 
 _BUILTINS: Final = frozenset(dir(builtins))
+_ASSIGN: Final = How.ASSIGN
+_IMPORT: Final = How.IMPORT
 
 _SYNONYMS: Final = {
     "torch.autocast": "torch.amp.autocast",
@@ -166,8 +168,8 @@ class Names:
         return frozenset(
             binding.name
             for binding in self.scopes.bindings()
-            if binding.how is How.IMPORT
-            or (binding.how is How.ASSIGN and type(binding.value) in (cst.Name, cst.Attribute))
+            if binding.how is _IMPORT
+            or (binding.how is _ASSIGN and type(binding.value) in (cst.Name, cst.Attribute))
         )
 
     def _own(self, node: cst.CSTNode) -> Scope:
@@ -178,7 +180,7 @@ class Names:
         found: set[str] = set()
         for binding in bindings:
             value = binding.value
-            if binding.how is How.ASSIGN and type(value) is cst.Name and value.value == "None":
+            if type(value) is cst.Name and value.value == "None" and binding.how is _ASSIGN:
                 continue
             name = self._bound(binding)
             if name is None:
@@ -187,10 +189,10 @@ class Names:
         return found.pop() if len(found) == 1 else None
 
     def _bound(self, binding: Binding) -> str | None:
-        if binding.how is How.IMPORT:
+        if binding.how is _IMPORT:
             return binding.qualified
         value = binding.value
-        if binding.how is How.ASSIGN and isinstance(value, (cst.Name, cst.Attribute)):
+        if binding.how is _ASSIGN and isinstance(value, (cst.Name, cst.Attribute)):
             return self.name(value)
         return None
 

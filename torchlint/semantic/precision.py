@@ -18,10 +18,11 @@ from torchlint.semantic.vocabulary import Vocabulary
 __all__ = ["Precision"]
 
 _LOW: Final = regex(
-    r"auto_?cast|(?<![a-z])amp(?![a-z])|(?<![a-z])apex(?![a-z])|\.half$|half_?tensor|fp_?16|"
-    r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|(?:grad|loss|native)_?scaler|quantiz",
+    r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
+    r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|quantiz",
     re.MULTILINE,
 )
+"""Each choice begins with a letter, so that places that begin with no such are passed over."""
 _WIDE: Final = regex(
     r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
     r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"

@@ -47,7 +47,7 @@ class Value(NamedTuple):
     def literal(self) -> Any:
         """The Python value of a literal number, string, boolean, None or a tuple of these."""
         node = self.node
-        if self.state is not State.KNOWN or type(node) not in _LITERALS:
+        if type(node) not in _LITERALS or self.state is not State.KNOWN:
             return _NOTHING
         if type(node) is cst.Name:
             return _CONSTANTS.get(node.value, _NOTHING)
@@ -74,6 +74,7 @@ _LITERALS: Final = frozenset({
     cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple,
 })  # fmt: skip
 _NOTHING: Final = object()
+_SPELLED_OUT: Final = (How.ASSIGN, How.DECLARED)
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
 _UNKNOWN: Final = Value(State.UNKNOWN)
@@ -114,7 +115,7 @@ class Values:
         return _agree(found)
 
     def _bound(self, binding: Binding) -> Value:
-        if binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None:
+        if binding.how in _SPELLED_OUT and binding.value is not None:
             return self.value_of(binding.value)
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             given = self.functions.given(binding.node)
@@ -228,7 +229,7 @@ class Values:
         return found
 
     def _entry_of_binding(self, binding: Binding, key: str) -> Value:
-        if binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None:
+        if binding.how in _SPELLED_OUT and binding.value is not None:
             return self.entry(binding.value, key)
         if isinstance(binding.node, cst.Param) and binding.node.star == "**":
             function = self.tree.parent(self.tree.parent(binding.node) or binding.node)

@@ -112,20 +112,18 @@ class Expressions(Cursor):
         """Give the LibCST node of an expression, parentheses included."""
         row = node.lineno
         start = self.starts[row - 1] + node.col_offset if row not in self.wide else self.start(node)
-        kind = type(node)
-        if kind not in _READERS:
-            raise UnusualError(kind.__name__)
+        read: _Reader = _READERS.get(type(node), _refused)
         if start > self.at and self.text.find("(", self.at, start) >= 0:
             count = self.opened(start)
             if count:
                 opening, self.at = self.first_opened(start), start
                 lpar, rpar = (OPEN,) * count, (CLOSE,) * count
-                found, end = _READERS[kind](self, node, start, lpar, rpar)
+                found, end = read(self, node, start, lpar, rpar)
                 self.at = end = self.closed(end, count)
                 self.spans[found] = opening, end
                 return found
         self.at = start
-        found, end = _READERS[kind](self, node, start, (), ())
+        found, end = read(self, node, start, (), ())
         self.at = end
         self.spans[found] = start, end
         return found
@@ -484,6 +482,10 @@ class Expressions(Cursor):
         """Give an annotation; its place is that of what it says."""
         value = self.expression(node)
         return self.around(_annotation(value), value)
+
+
+def _refused(self: Expressions, node: ast.expr, *_: Any) -> _Read:
+    raise UnusualError(type(node).__name__)
 
 
 _READERS: Final[dict[type[ast.expr], _Reader]] = {
