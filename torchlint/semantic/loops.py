@@ -57,7 +57,8 @@ def _names_phases(node: LoopNode) -> bool:
     )
 
 
-_STOPS: Final = frozenset({cst.For, cst.While, cst.FunctionDef, cst.ClassDef, cst.Lambda})
+_HOLDERS: Final = frozenset({cst.For, cst.While, cst.FunctionDef, cst.ClassDef})
+_FRAMES: Final = _HOLDERS | {cst.Lambda}
 _ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
 _TELLING: Final = frozenset("update_grad need_update".split())
@@ -125,9 +126,10 @@ class Loops:
     def _around(self, node: cst.CSTNode) -> tuple[LoopNode, ...]:
         found = self._bodies.get(node)
         if found is None:
-            child, outer = node, self.tree.parent(node)
-            while outer is not None and type(outer) not in _STOPS:
-                child, outer = outer, self.tree.parent(outer)
+            parents = self.tree.parents
+            child, outer = node, parents.get(node)
+            while outer is not None and type(outer) not in _FRAMES:
+                child, outer = outer, parents.get(outer)
             found = ()
             if type(outer) is cst.For or type(outer) is cst.While:
                 found = self._around(outer)
@@ -145,12 +147,11 @@ class Loops:
             return found
 
     def _find_innermost(self, node: cst.CSTNode) -> LoopNode | None:
-        for outer in self.tree.ancestors(node):
-            if type(outer) is cst.For or type(outer) is cst.While:
-                return outer
-            if type(outer) is cst.FunctionDef or type(outer) is cst.ClassDef:
-                return None
-        return None
+        parents = self.tree.parents
+        outer = parents.get(node)
+        while outer is not None and type(outer) not in _HOLDERS:
+            outer = parents.get(outer)
+        return outer if isinstance(outer, (cst.For, cst.While)) else None
 
     # -- what a loop draws from -----------------------------------------------
 

@@ -421,9 +421,10 @@ class Scopes:
         """Give the statement lists around a node, the nearest first; a `with` opens none."""
         found = self._blocks.get(node)
         if found is None:
-            outer = self.tree.parent(node)
+            parents = self.tree.parents
+            outer = parents.get(node)
             while outer is not None and type(outer) not in _BLOCKS:
-                outer = self.tree.parent(outer)
+                outer = parents.get(outer)
             found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
         return found
 

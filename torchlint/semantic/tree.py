@@ -95,7 +95,7 @@ class Tree:
 
     def _walk(self) -> None:
         parents, order, end = self.parents, self._order, self._end
-        by_type = self._by_type
+        by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
         around: list[cst.CSTNode] = []
         stack: list[Any] = [self.module]
         rank = 0
@@ -113,7 +113,7 @@ class Tree:
                 by_type[kind].append(node)
             except KeyError:
                 by_type[kind] = [node]
-            readers = _READERS[kind] if kind in _READERS else _backwards(kind)
+            readers = known[kind] if kind in known else _backwards(kind)
             if not readers:
                 end[node] = rank
                 continue
@@ -124,7 +124,7 @@ class Tree:
                 kind = type(child)
                 if kind is list or kind is tuple:
                     stack += child[::-1]
-                elif kind in _FIELDS or (kind not in _NO_NODES and _is_node(child)):
+                elif kind in known or (kind not in no_nodes and _is_node(child)):
                     stack.append(child)
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
