@@ -66,6 +66,7 @@ class Accumulator(NamedTuple):
     reads: tuple[cst.Name, ...]
 
 
+_LIST_METHODS: Final = ("append", "extend")
 _METER_METHODS: Final = frozenset("update add push record accumulate".split())
 _JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
@@ -107,9 +108,16 @@ class Accumulators:
         nodes: list[AccumulationNode] = [
             *self.tree.all(cst.AugAssign),
             *self.tree.all(cst.Assign),
-            *self.tree.all(cst.Call),
+            *self._adding_calls(),
         ]
         return [each for each in map(self._accumulation, nodes) if each is not None]
+
+    def _adding_calls(self) -> Iterator[cst.Call]:
+        for method in (*_LIST_METHODS, *_METER_METHODS):
+            for func in self.loops.functions.attributes(method):
+                call = self.tree.parent(func)
+                if isinstance(call, cst.Call) and call.func is func:
+                    yield call
 
     def within(self, region: cst.CSTNode) -> list[Accumulation]:
         """Give those inside a node."""
@@ -155,7 +163,7 @@ class Accumulators:
             return None
         method, target = func.attr.value, func.value
         values = tuple(arg.value for arg in node.args if not arg.star)
-        if method in ("append", "extend") and len(node.args) == 1 == len(values):
+        if method in _LIST_METHODS and len(node.args) == 1 == len(values):
             adding = Adding.APPEND if method == "append" else Adding.EXTEND
             return Addition(adding, target, values)
         if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -103,7 +104,7 @@ class _Passes:
         bindings = [b for b in self.scopes.reaching(name) if not self.tree.inside(b.node, node)]
         inner = [b for b in bindings if self._inside(b.node)]
         if not inner:
-            return Sameness.CHANGING if self._written(name.value) else Sameness.SAME
+            return Sameness.CHANGING if name.value in self._written else Sameness.SAME
         return self._bound(inner[0]) if len(bindings) == 1 else Sameness.CHANGING
 
     def _bound(self, binding: Binding) -> Sameness:
@@ -112,7 +113,7 @@ class _Passes:
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             return self._parameter(binding.node)
         if binding.how is How.ASSIGN and binding.value is not None:
-            if self._written(binding.name):
+            if binding.name in self._written:
                 return Sameness.CHANGING
             return min(Sameness.REMADE, self.of(binding.value))
         return Sameness.SAME if binding.how is How.IMPORT else Sameness.CHANGING
@@ -139,39 +140,35 @@ class _Passes:
         for line in (*self.functions.attribute(node), *self._settings(node.attr.value)):
             if self._inside(line.node):
                 return Sameness.CHANGING
-        return Sameness.CHANGING if self._written(path) else Sameness.SAME
+        return Sameness.CHANGING if path in self._written else Sameness.SAME
 
     def _settings(self, attribute: str) -> Iterator[Binding]:
         """Yield the assignments to an attribute of whatever object."""
-        for target in self.tree.all(cst.Attribute):
-            if target.attr.value == attribute:
-                bound = self.scopes.stored(target)
-                if bound is not None:
-                    yield bound
+        for target in self.functions.attributes(attribute):
+            bound = self.scopes.stored(target)
+            if bound is not None:
+                yield bound
 
     def _inside(self, node: cst.CSTNode) -> bool:
         return any(self.tree.inside(node, region) for region in self.regions)
 
-    def _written(self, path: str) -> bool:
-        """Whether the passes change what a name holds in place."""
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        """The paths of what the passes change in place."""
+        found: set[str] = set()
         for region in self.regions:
             for call in self.tree.within(region, cst.Call):
                 func = call.func
-                if (
-                    isinstance(func, cst.Attribute)
-                    and (func.attr.value in _CHANGING or func.attr.value.endswith("_"))
-                    and dotted(func.value) == path
-                ):
-                    return True
+                if isinstance(func, cst.Attribute):
+                    if func.attr.value in _CHANGING or func.attr.value.endswith("_"):
+                        found.add(dotted(func.value))
             lines: list[cst.AssignTarget | cst.AugAssign] = [
                 *self.tree.within(region, cst.AssignTarget),
                 *self.tree.within(region, cst.AugAssign),
             ]
-            for line in lines:
-                target = line.target
-                if isinstance(target, cst.Subscript) and dotted(target.value) == path:
-                    return True
-        return False
+            targets = [line.target for line in lines]
+            found.update(dotted(each.value) for each in targets if isinstance(each, cst.Subscript))
+        return frozenset(found)
 
     # -- calls ----------------------------------------------------------------
 

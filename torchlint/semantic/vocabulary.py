@@ -56,8 +56,9 @@ class _Judgement:
         if not self.found.isdisjoint(words):
             return True
         fresh = words - self.missed
+        search = self.pattern.search
         for word in fresh:
-            if self.pattern.search(word) is not None:
+            if search(word) is not None:
                 self.found.add(word)
                 return True
         if len(self.missed) > _REMEMBERED:
