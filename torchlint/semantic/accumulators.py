@@ -86,6 +86,8 @@ class Accumulators:
         self._all: list[Accumulation] | None = None
         self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
         self._nodes: dict[cst.CSTNode, Accumulation] = {}
+        self._paths: dict[str, dict[str, list[cst.Attribute]]] = {}
+        """The attributes by their last word, and then by their path."""
         self._used: dict[tuple[str, int], list[cst.Name]] = {}
         self._lent: dict[tuple[str, int], bool] = {}
         self._others: dict[tuple[str, int], list[Binding]] = {}
@@ -273,8 +275,12 @@ class Accumulators:
         _, dot, word = path.rpartition(".")
         if path and not dot:
             return self.tree.spelled(path)
-        near = self.loops.functions.attributes(word) if dot else self.tree.all(cst.Attribute)
-        return [each for each in near if dotted(each) == path]
+        if word not in self._paths:
+            found = self._paths[word] = {}
+            near = self.loops.functions.attributes(word) if dot else self.tree.all(cst.Attribute)
+            for each in near:
+                found.setdefault(dotted(each), []).append(each)
+        return self._paths[word].get(path, ())
 
     def _hot_reads(
         self, path: str, adding: frozenset[int], loop: LoopNode

@@ -350,7 +350,7 @@ class Functions:
             home = outer if type(outer) is cst.FunctionDef else function(outer)
             nodes = self.tree.within(outer, kind)
             found = self._own_nodes[key] = [node for node in nodes if function(node) is home]
-        return iter(cast("list[NodeT]", found))
+        return iter(found)
 
     def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
         """Give a node and the bodies of the functions of this file that it runs, callees last."""

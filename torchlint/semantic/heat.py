@@ -105,6 +105,8 @@ class Heats:
 
     def _times(self, node: cst.CSTNode) -> bool:
         """Whether a statement waits for the device beside a line that reads a clock."""
+        if not self.functions.attributes("synchronize"):
+            return False
         line = self.tree.statement(node) if node is not self.tree.module else None
         block = self.tree.parent(line) if line is not None else None
         if not isinstance(line, cst.SimpleStatementLine) or not isinstance(

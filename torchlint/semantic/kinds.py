@@ -133,7 +133,8 @@ class Kinds:
         """Give MODULE for what nothing else shows if somewhere its parameters are asked for."""
         if found is not _UNKNOWN or not self._parametrised:
             return found
-        if dotted(node) not in self._parametrised:
+        path = node.value if isinstance(node, cst.Name) else dotted(node)
+        if path not in self._parametrised:
             return found
         word = node.attr.value if isinstance(node, cst.Attribute) else node.value
         return _MODULE if conventional(word) in (_UNKNOWN, _MODULE) else found

@@ -35,7 +35,7 @@ class Memo(Generic[S, T]):
 
     A question that leads back to itself gets `open_answer` there. What was found on the way to an
     open question is good for the rest of that question only, and is forgotten with it. Subjects
-    are nodes, bindings or tuples of these, which are told apart by identity.
+    are told apart as by a dictionary: nodes and bindings by identity.
     """
 
     def __init__(self, open_answer: T, trail: Trail, find: Callable[[S], T]) -> None:

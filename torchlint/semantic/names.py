@@ -131,7 +131,9 @@ class Names:
 
         A thing that the file defines itself has no qualified name.
         """
-        self._joints = Memo[tuple[Binding, ...], "str | None"](None, self.trail, self._joint)
+        self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
+        self._asked: dict[int, tuple[Binding, ...]] = {}
+        """The bindings that reach a name, many at times, by their identity."""
 
     def spelled(self, text: str) -> str | None:
         """Give the qualified name of a dotted word as the module sees it (quoted annotations)."""
@@ -146,7 +148,11 @@ class Names:
             if word not in self._named and word not in _BUILTINS and not self.scopes.star_imports:
                 return None
             bindings = self.scopes.reaching(node)
-            found = self._joints.answer(bindings) if bindings else self._unbound(word)
+            if not bindings:
+                found = self._unbound(word)
+            else:
+                self._asked[id(bindings)] = bindings
+                found = self._joints.answer(id(bindings))
         elif type(node) is cst.Attribute:
             base = self.name(node.value)
             found = f"{base}.{node.attr.value}" if base is not None else self._name_of_own(node)
@@ -175,6 +181,9 @@ class Names:
     def _own(self, node: cst.CSTNode) -> Scope:
         owner = self.scopes.class_of(node)
         return self.scopes.scope_at(owner) if owner is not None else self.scopes.module
+
+    def _joint_of(self, key: int) -> str | None:
+        return self._joint(self._asked[key])
 
     def _joint(self, bindings: tuple[Binding, ...]) -> str | None:
         found: set[str] = set()

@@ -86,7 +86,7 @@ class Tree:
         """The nodes that hold others."""
         self._order: dict[cst.CSTNode, int] = {}
         self._end: dict[cst.CSTNode, int] = {}
-        self._by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The order of the nodes of each type that was asked for inside others."""
         self._spelled: dict[str, list[cst.Name]] | None = None
@@ -162,7 +162,7 @@ class Tree:
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Give every node of exactly this type, in the order of the source."""
-        return cast("list[NodeT]", self._by_type.get(kind, []))
+        return self._by_type.get(kind, [])
 
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Give every name that is this word, in the order of the source."""
@@ -188,8 +188,7 @@ class Tree:
             ranks = self._ranks[kind] = [order[node] for node in self._by_type.get(kind, ())]
         low = bisect_left(ranks, self._order[outer])
         high = bisect_left(ranks, self._end[outer], low)
-        found = self._by_type[kind][low:high] if low < high else ()
-        return iter(cast("Sequence[NodeT]", found))
+        return iter(self._by_type[kind][low:high] if low < high else ())
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
         """Give the statement (a line of small statements or a compound one) around `node`."""

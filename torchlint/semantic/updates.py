@@ -108,8 +108,11 @@ class Updates:
 
     def _trains_out_of_sight(self, call: cst.Call) -> bool:
         """Whether a function of another file is handed an optimizer to train with."""
-        word = dotted(call.func).rpartition(".")[2]
-        return says_training(word) and self._handed(call) is not None
+        func = call.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if not isinstance(last, cst.Name) or not says_training(last.value):
+            return False
+        return dotted(func) != "" and self._handed(call) is not None
 
     def _handed(self, call: cst.Call) -> cst.BaseExpression | None:
         for arg in call.args:
