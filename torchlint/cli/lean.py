@@ -107,6 +107,9 @@ def _assignable_nodes() -> Iterator[None]:
     def _node(cls: Any, **options: Any) -> Any:
         # Most nodes get their `__eq__` by other means, and `dataclass` makes one for nothing.
         options |= {"frozen": False, "repr": False, "eq": "__eq__" not in vars(cls)}
+        if cls.__name__ == "CSTNode":
+            # All nodes take these over; LibCST's own say the same in Python code.
+            cls.__eq__, cls.__hash__ = object.__eq__, object.__hash__
         cls.__doc__ = cls.__doc__ or cls.__name__  # else `dataclass` makes one of the signature
         written = {name: each for name, each in vars(cls).items() if name not in _OF_INSTANCES}
 
