@@ -375,7 +375,12 @@ def _is_strided(code: str) -> bool:
     """Whether code depends on how the elements of an image lie in memory."""
     if any(call in code for call in _STRIDED):
         return True
-    return ".view" in code and not all(_FLAT.fullmatch(m[1]) for m in _VIEW.finditer(code))
+    return not all(
+        _FLAT.fullmatch(view[1])
+        for line in code.split("\n")
+        if ".view" in line
+        for view in _VIEW.finditer(line)
+    )
 
 
 def _named(script: Script, network: _Network) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
@@ -30,10 +31,11 @@ class Grades:
     def of(cls, settings: Settings, known: Mapping[str, str]) -> Grades:
         """Resolve the words of the settings to codes."""
         safe, unsafe = settings.extend_safe_fixes, settings.extend_unsafe_fixes
+        rules = tuple(known.items())
         return cls(
-            winners(known, settings.fixable, settings.unfixable, ()),
-            winners(known, safe, unsafe, ()),
-            winners(known, unsafe, safe, ()),
+            _winners(rules, settings.fixable, settings.unfixable),
+            _winners(rules, safe, unsafe),
+            _winners(rules, unsafe, safe),
         )
 
     def graded(self, finding: Finding) -> Finding:
@@ -49,3 +51,11 @@ class Grades:
         if finding.code in self.safe and fix.safety is Safety.UNSAFE:
             return replace(finding, fix=replace(fix, safety=Safety.CLOSE))
         return finding
+
+
+@lru_cache
+def _winners(
+    rules: tuple[tuple[str, str], ...], chosen: tuple[str, ...], dropped: tuple[str, ...]
+) -> frozenset[str]:
+    """Give the codes that are chosen: the files of a run mostly share their settings."""
+    return winners(dict(rules), chosen, dropped, ())
