@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, How, Kind, Move, Role, Script, regex
+from torchlint_rules._called import called
 
 __all__ = [
     "imported",
@@ -40,6 +41,10 @@ _SETTINGS: Final = regex(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
 
 def may_be_cuda(script: Script) -> bool:
     """Whether the script owns its loop and some run of it can be on an NVIDIA GPU."""
+    return script.once(_may_be_cuda)
+
+
+def _may_be_cuda(script: Script) -> bool:
     if script.framework != "none" or script.target.device in ("cpu", "mps", "xpu"):
         return False
     if script.target.device == "cuda":
@@ -51,16 +56,22 @@ def may_be_cuda(script: Script) -> bool:
     return script.can_use_accelerator
 
 
-def imported(script: Script) -> Iterator[str]:
-    """Yield the qualified names that the module imports."""
-    for bindings in script.scopes.module.bindings.values():
-        for binding in bindings:
-            if binding.how is How.IMPORT:
-                yield binding.qualified
+def imported(script: Script) -> list[str]:
+    """Give the qualified names that the module imports."""
+    return [
+        binding.qualified
+        for bindings in script.scopes.module.bindings.values()
+        for binding in bindings
+        if binding.how is How.IMPORT
+    ]
 
 
 def in_environment(script: Script) -> bool:
     """Whether the loop is one of reinforcement learning: small networks, actions on the host."""
+    return script.once(_in_environment)
+
+
+def _in_environment(script: Script) -> bool:
     if any(_ENVIRONMENTS.match(each) for each in imported(script)):
         return True
     for call in script.method_calls("step", "reset"):
@@ -74,21 +85,31 @@ def in_environment(script: Script) -> bool:
 
 def named_convolutional(script: Script) -> bool:
     """Whether a network is made whose name says that it is convolutional."""
-    return any(
-        _CLASSIFIERS.fullmatch(name)
-        or (not name.startswith("torch") and _BY_NAME.fullmatch(name.rpartition(".")[2]))
+    return script.once(_named_convolutional)
+
+
+def _named_convolutional(script: Script) -> bool:
+    # What `from module import *` brings has no qualified name.
+    bare = {
+        call.func.value
         for call in script.all(cst.Call)
-        if (name := script.name(call.func) or _bare(call.func)) is not None
-    )
+        if type(call.func) is cst.Name and script.name(call.func) is None
+    }
+    return any(map(_is_convolutional, (*called(script), *bare)))
 
 
-def _bare(func: cst.BaseExpression) -> str | None:
-    """Give a name that nothing but `from module import *` can have brought."""
-    return func.value if isinstance(func, cst.Name) else None
+def _is_convolutional(name: str) -> bool:
+    if _CLASSIFIERS.fullmatch(name):
+        return True
+    return not name.startswith("torch") and bool(_BY_NAME.fullmatch(name.rpartition(".")[2]))
 
 
 def trains(script: Script) -> bool:
     """Whether the file is a program of its own that trains a network."""
+    return script.once(_trains)
+
+
+def _trains(script: Script) -> bool:
     steps = [step for step in script.steps.all if script.steps.updates(step)]
     return bool(steps) and (
         bool(script.guard.guards()) or any(script.guard.at_import(step.backward) for step in steps)

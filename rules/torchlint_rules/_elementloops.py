@@ -134,25 +134,27 @@ def sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
 def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
     """Give the element that two nested loops over places write in each pass."""
     counter = _counter(script, loop)
-    if counter is None or script.heat(loop) is Heat.COLD:
+    if counter is None:
         return None
     for line in script.within(loop.body, cst.Assign):
         target = line.targets[0].target
         if not isinstance(target, cst.Subscript) or len(line.targets) != 1:
             continue
         root, indices = _taken_apart(target)
+        if counter not in indices:
+            continue
         inner = [
             name
             for found in script.loops_around(line)
             if found.node is not loop and script.tree.inside(found.node, loop)
             if (name := _counter(script, found.node)) is not None
         ]
-        if counter not in indices or not set(inner) & set(indices):
+        if not set(inner) & set(indices):
             continue
         if not is_surely_tensor(script, root) or _feeds(script, root, loop):
             continue
         if _takes_of_tensor(script, line.value):
-            return target
+            return target if script.heat(loop) is not Heat.COLD else None
     return None
 
 
@@ -215,12 +217,10 @@ def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) 
         return None
     root = _taken_apart(target)[0]
     word = found.target.value
-    if script.heat(loop) is Heat.COLD or script.kind(root) not in _TENSORS:
-        return None
-    if script.code(root) in script.code(line.value):
+    if script.code(root) in script.code(line.value) or script.kind(root) not in _TENSORS:
         return None
     uses = [name for name in script.within(target, cst.Name) if name.value == word]
     plain = isinstance(line.value, cst.Name) and line.value.value == word
     if len(uses) != 1 or not (plain or elementwise(script, found, line.value) is not None):
         return None
-    return script.code(root)
+    return script.code(root) if script.heat(loop) is not Heat.COLD else None

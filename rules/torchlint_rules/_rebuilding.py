@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.api import Edits, Loop, Role, Sameness, Script
 
-__all__ = ["Rebuilt", "hoisted", "rebuilt", "training_loops"]
+__all__ = ["Rebuilt", "hoisted", "loss_loops", "rebuilt", "training_loops"]
 
 _OTHER_RUNS: Final = frozenset(
     (
@@ -233,8 +233,8 @@ def _named(script: Script, found: Rebuilt) -> Edits | None:
     )
 
 
-def training_loops(script: Script, losses: bool) -> list[Loop]:
-    """Give the loops of which each pass is an epoch or a batch, evaluations for losses too."""
+def training_loops(script: Script) -> list[Loop]:
+    """Give the loops of which each pass is an epoch or a batch."""
     found: dict[int, Loop] = {}
     for batches in script.loops(Role.TRAIN_BATCH):
         if batches.loader is not None:
@@ -242,7 +242,12 @@ def training_loops(script: Script, losses: bool) -> list[Loop]:
         epoch = script.program.epoch_loop(batches)
         if epoch is not None and not epoch.is_batch:
             found[id(epoch.node)] = epoch
-    if losses:
-        for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
-            found[id(loop.node)] = loop
+    return list(found.values())
+
+
+def loss_loops(script: Script) -> list[Loop]:
+    """Give the loops of which each pass is an epoch, or a batch of training or evaluation."""
+    found = {id(loop.node): loop for loop in training_loops(script)}
+    for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+        found[id(loop.node)] = loop
     return list(found.values())

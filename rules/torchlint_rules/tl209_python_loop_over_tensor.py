@@ -360,8 +360,7 @@ class PythonLoopOverTensor(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop and every built-in that walks through a tensor."""
         for call in script.calls(*_REDUCTIONS):
-            if script.heat(call.node) is not Heat.COLD:
-                yield from self._of_builtin(script, call.node)
+            yield from self._of_builtin(script, call.node)
         recurrent = any(word in script.source.text for word in ("RNN", "LSTM", "GRU"))
         filled: cst.For | None = None
         for loop in script.all(cst.For):
@@ -384,7 +383,7 @@ class PythonLoopOverTensor(Rule):
         if len(call.args) != 1 or call.args[0].star or call.args[0].keyword is not None:
             return
         given = call.args[0].value
-        if not is_surely_tensor(script, given):
+        if not is_surely_tensor(script, given) or script.heat(call) is Heat.COLD:
             return
         word = _REDUCTIONS[script.name(call.func) or ""]
         text = f"{_atom(script, given)}.{word}"

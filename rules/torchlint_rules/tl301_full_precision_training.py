@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step, regex
+from torchlint_rules._called import called
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 from torchlint_rules._devicenames import device_in_sight
 
@@ -15,8 +16,12 @@ _OWN_KERNELS: Final = regex(
     r"(?:torch_geometric|torch_sparse|torch_scatter|dgl|e3nn|higher|pyro|gpytorch|opacus|"
     r"torch\.utils\.cpp_extension|torch\.sparse|functorch|learn2learn|torchdiffeq)(?:\.|$)"
 )
-_BINARY: Final = frozenset({"torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy"})
-_SECOND_ORDER: Final = frozenset({"torch.autograd.grad", "torch.autograd.functional.jacobian"})
+_FULL: Final = frozenset({
+    "torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy", "torch.spmm", "torch.dsmm",
+    "torch.autograd.grad", "torch.autograd.functional.jacobian",
+})  # fmt: skip
+"""Functions that low precision, or one autocast, does not go with."""
+_KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
 _GRAPH: Final = regex(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
 _WHOLE_GRAPH: Final = regex(r"\b(?:train_mask|idx_train|train_idx|edge_index)\b")
@@ -464,23 +469,16 @@ def _keeps_to_float32(script: Script) -> bool:
         for owner in script.all(cst.ClassDef)
     ):
         return True
-    return any(_rules_out(script, call) for call in script.all(cst.Call))
-
-
-def _rules_out(script: Script, call: cst.Call) -> bool:
-    """Whether a call is one that low precision, or one autocast, does not go with."""
-    name = script.name(call.func) or ""
-    if name in _BINARY or name in _SECOND_ORDER:
+    if any(name in _FULL or name.startswith("torch.sparse") for name in called(script)):
         return True
-    if name.startswith("torch.sparse") or name in ("torch.spmm", "torch.dsmm"):
+    if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
         return True
-    if name == "torch.log" and call.args and _is_rest(call.args[0].value):
-        return True
-    return any(
+    spoken = any(word in script.source.text for word in _KEYWORDS)
+    return spoken and any(
         arg.keyword is not None
-        and arg.keyword.value in ("create_graph", "is_sparse")
+        and arg.keyword.value in _KEYWORDS
         and script.code(arg.value) != "False"
-        for arg in call.args
+        for arg in script.all(cst.Arg)
     )
 
 

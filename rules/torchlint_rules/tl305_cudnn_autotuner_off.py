@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, State, regex
+from torchlint_rules._called import called
 from torchlint_rules._cuda import (
     in_environment,
     may_be_cuda,
@@ -368,9 +369,7 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 def _convolves(script: Script) -> bool:
     """Whether the networks of a file are convolutional, by their names or by their layers."""
-    return named_convolutional(script) or any(
-        script.name(call.func) in _CONVOLUTIONS for call in script.all(cst.Call)
-    )
+    return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(called(script))
 
 
 def _has_one_size(script: Script) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Role, Rule, Safety, Script, regex
+from torchlint_rules._called import called, calls_of
 from torchlint_rules._cuda import (
     in_environment,
     makers,
@@ -28,6 +29,8 @@ _IMAGES: Final = regex(
     r"torchvision|image|(?:\b|_)imgs?(?:\b|_)|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|"
     r"yolo|ssd|cityscapes|crop_?size|pixel|segment|style_?gan|super_?res|upscale|\btcn\b"
 )
+_CONVOLUTION: Final = regex(r"(?:.*\.)?Conv[^.]*")
+_LINEAR: Final = regex(r"(?:.*\.)?Linear")
 _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 
 
@@ -393,9 +396,7 @@ def _trains_its_own(script: Script) -> bool:
         return False
     if not any(script.steps.updates(step) for step in script.steps.all):
         return False
-    linear = any(
-        (script.name(call.func) or "").endswith(".Linear") for call in script.all(cst.Call)
-    )
+    linear = any(name.endswith(".Linear") for name in called(script))
     if not linear and not script.vocabulary.has(_PRODUCTS):
         return False
     return any(
@@ -417,9 +418,8 @@ def _only_convolves(script: Script) -> bool:
         return False
     if named_convolutional(script):
         return True
-    makes = [(script.name(call.func) or "").rpartition(".")[2] for call in script.all(cst.Call)]
-    convolutions = sum(name.startswith("Conv") for name in makes)
-    linear = makes.count("Linear")
+    convolutions = len(calls_of(script, _CONVOLUTION.fullmatch))
+    linear = len(calls_of(script, _LINEAR.fullmatch))
     if convolutions or linear:
         return convolutions >= linear
     return script.vocabulary.has_lowered(_IMAGES)

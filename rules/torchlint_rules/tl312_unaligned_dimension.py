@@ -27,6 +27,7 @@ _TAKERS: Final = {
     "RNNCell": "input_size", "MultiheadAttention": "embed_dim",
 }  # fmt: skip
 _RECURRENT: Final = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+_LAYERS: Final = tuple(f"torch.nn.{name}" for name in {**_MAKERS, **_TAKERS})
 
 
 class _Width(NamedTuple):
@@ -176,7 +177,8 @@ class UnalignedDimension(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every width that is written down and has to be padded."""
-        widths = [*_between_layers(script), *_vocabularies(script)]
+        layers = _layers(script)
+        widths = [*_between_layers(script, layers), *_vocabularies(script, layers)]
         batches = list(_batches(script))
         if not widths and not batches:
             return
@@ -202,12 +204,13 @@ class UnalignedDimension(Rule):
         return Finding(self.code, script.span(width.node), message)
 
 
-def _layers(script: Script) -> Iterator[tuple[str, cst.Call]]:
-    """Yield the layers of torch that a script makes, with the short names of their classes."""
-    for call in script.all(cst.Call):
-        name = script.name(call.func)
-        if name is not None and name.startswith("torch.nn.") and call.args:
-            yield name.removeprefix("torch.nn."), call
+def _layers(script: Script) -> list[tuple[str, cst.Call]]:
+    """Give the layers of torch that a script makes, with the short names of their classes."""
+    return [
+        ((site.name or "").removeprefix("torch.nn."), site.node)
+        for site in script.calls(*_LAYERS)
+        if site.node.args
+    ]
 
 
 def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width | None:
@@ -219,11 +222,11 @@ def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width |
     return _Width(number, given.value, call)
 
 
-def _between_layers(script: Script) -> Iterator[_Width]:
+def _between_layers(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterator[_Width]:
     """Yield the padded widths that one layer makes and another takes."""
     made: list[_Width] = []
     taken: set[int] = set()
-    for short, call in _layers(script):
+    for short, call in layers:
         maker = _MAKERS.get(short)
         width = None
         if maker is not None:
@@ -240,11 +243,11 @@ def _between_layers(script: Script) -> Iterator[_Width]:
     yield from (width for width in made if width.number in taken)
 
 
-def _vocabularies(script: Script) -> Iterator[_Width]:
+def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterator[_Width]:
     """Yield the padded vocabularies that a linear layer projects to."""
     heads: list[_Width] = []
     words: set[int] = set()
-    for short, call in _layers(script):
+    for short, call in layers:
         if short == "Embedding":
             width = _width(script, call, "num_embeddings", 0)
             words |= {width.number} if width is not None else set()

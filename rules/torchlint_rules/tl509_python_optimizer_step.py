@@ -322,7 +322,7 @@ class PythonOptimizerStep(Rule):
                 yield self._penalty(script, line)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
-        for call in script.all(cst.Call):
+        for call in script.all(cst.Call) if "foreach" in script.source.text else ():
             if not any(
                 arg.keyword is not None and arg.keyword.value == "foreach" for arg in call.args
             ):
@@ -510,8 +510,8 @@ def _sums_in_place(script: Script, line: cst.Assign) -> bool:
         return False
     inner = value.args[0].value
     return (
-        script.name(value.func) == "builtins.sum"
-        and isinstance(inner, (cst.GeneratorExp, cst.ListComp))
+        isinstance(inner, (cst.GeneratorExp, cst.ListComp))
+        and script.name(value.func) == "builtins.sum"
         and _over_parameters(script, inner.for_in.iter)
     )
 

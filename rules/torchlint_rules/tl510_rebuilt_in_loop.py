@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import libcst as cst
-
 from torchlint.api import Finding, Fix, Rule, Safety, Script, regex
-from torchlint_rules._rebuilding import Rebuilt, hoisted, rebuilt, training_loops
+from torchlint_rules._called import calls_of
+from torchlint_rules._rebuilding import Rebuilt, hoisted, loss_loops, rebuilt, training_loops
 
 _OPTIMIZER: Final = regex(r"torch\.optim\.[A-Z]\w*")
 _SCHEDULER: Final = regex(r"torch\.optim\.lr_scheduler\.[A-Z]\w*")
 _LOSS: Final = regex(r"torch\.nn\.(?!AdaptiveLogSoftmaxWithLoss)\w*Loss")
+_LOOPS: Final = {"loss": loss_loops, "optimizer": training_loops, "scheduler": training_loops}
 _KEEPS_STATE: Final = "what was thrown away with each {} is kept: the updates are others"
 
 
@@ -262,11 +262,9 @@ class RebuiltInLoop(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what the passes of training loops make again and again."""
-        loops = {"loss": training_loops(script, True)}
-        loops["optimizer"] = loops["scheduler"] = training_loops(script, False)
-        for call in script.all(cst.Call):
-            noun = _noun(script, call)
-            found = rebuilt(script, call, loops[noun]) if noun else None
+        for call in calls_of(script, _noun):
+            noun = _noun(script.name(call.func) or "")
+            found = rebuilt(script, call, script.once(_LOOPS[noun]))
             if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
                 continue
             edits = hoisted(script, found)
@@ -279,8 +277,7 @@ class RebuiltInLoop(Rule):
             yield Finding(self.code, script.span(call), _message(script, found, noun), fix)
 
 
-def _noun(script: Script, call: cst.Call) -> str:
-    name = script.name(call.func) or ""
+def _noun(name: str) -> str:
     if _LOSS.fullmatch(name):
         return "loss"
     if _SCHEDULER.fullmatch(name):
