@@ -81,21 +81,23 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
 def _indirect(script: Script, role: Role) -> Iterator[Wait]:
     """Yield the readings that go through functions, tuples and texts, and are not needed."""
     elsewhere: set[int] = set()
+    waits = script.once(_in_training)
     if role is Role.EVAL_BATCH:
         # A function that training calls as well is the training loop's.
-        for loop in script.loops(Role.TRAIN_BATCH):
-            elsewhere |= {id(wait.reading.node) for wait in script.waits(loop)}
-    for loop in script.loops(role):
-        if script.is_round(loop):
+        elsewhere = {id(wait.reading.node) for wait in waits}
+        waits = [wait for loop in script.loops(role) for wait in script.waits(loop)]
+    for wait in waits:
+        if id(wait.reading.node) in elsewhere or script.is_round(wait.loop):
             continue
-        for wait in script.waits(loop):
-            if id(wait.reading.node) in elsewhere:
-                continue
-            if not _is_shown(script, wait.reading) or _drives_environment(script, loop.node):
-                continue
-            if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
-                continue
-            yield wait
+        if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
+            continue
+        if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
+            continue
+        yield wait
+
+
+def _in_training(script: Script) -> list[Wait]:
+    return [wait for loop in script.loops(Role.TRAIN_BATCH) for wait in script.waits(loop)]
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import libcst as cst
@@ -285,16 +285,11 @@ class GraphKeptAlive(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what training and evaluation batches add up or keep with its graph."""
         for addition in script.accumulations(Role.TRAIN_BATCH):
-            if addition.adding is not Adding.METER and not _sent_with_others(script, addition):
-                carriers = [
-                    each for each in _leaves(script, _value(addition)) if _sent(script, each)
-                ]
-                if carriers:
-                    yield self._finding(script, addition.target, _value(addition), carriers)
-        for addition, hidden in _evaluated(script):
-            carriers = [each for each in _leaves(script, _value(addition)) if _made(script, each)]
+            carriers = _carriers(script, addition, _sent)
             if carriers:
-                yield self._finding(script, addition.target, _value(addition), carriers, hidden)
+                yield self._finding(script, addition.target, _value(addition), carriers)
+        for addition, carriers, hidden in _evaluated(script):
+            yield self._finding(script, addition.target, _value(addition), carriers, hidden)
         for target, value in _attributes(script):
             yield self._finding(script, target, value, [value])
 
@@ -331,6 +326,18 @@ def _value(addition: Accumulation) -> cst.BaseExpression:
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:
     return f"`{' '.join(script.code(node).split())}`"
+
+
+def _carriers(
+    script: Script,
+    addition: Accumulation,
+    is_meant: Callable[[Script, cst.BaseExpression], bool],
+) -> list[cst.BaseExpression]:
+    """Give those operands of an addition that carry a graph, and that a test takes."""
+    if addition.adding is Adding.METER:
+        return []
+    found = [leaf for leaf in _leaves(script, _value(addition)) if is_meant(script, leaf)]
+    return [] if found and _sent_with_others(script, addition) else found
 
 
 def _sent_with_others(script: Script, addition: Accumulation) -> bool:
@@ -436,21 +443,29 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     )
 
 
-def _evaluated(script: Script) -> Iterator[tuple[Accumulation, bool]]:
-    """Yield the additions of evaluations, and whether code out of sight may train on them."""
-    for evaluation in script.evaluations() if script.accumulations(Role.EVAL_BATCH) else ():
-        fate = script.fate(evaluation)
-        if fate is Fate.TRAINED or script.needs_gradients(evaluation.body):
+def _evaluated(
+    script: Script,
+) -> Iterator[tuple[Accumulation, list[cst.BaseExpression], bool]]:
+    """Yield the additions of evaluations, with what carries graphs into them.
+
+    The third part says whether code out of sight may train on them.
+    """
+    added = [
+        (each, _carriers(script, each, _made)) for each in script.accumulations(Role.EVAL_BATCH)
+    ]
+    added = [(each, carriers) for each, carriers in added if carriers]
+    for evaluation in script.evaluations() if added else ():
+        inside = [pair for pair in added if script.tree.inside(pair[0].node, evaluation.body)]
+        if not inside or script.needs_gradients(evaluation.body):
             continue
-        for addition in script.accumulations(Role.EVAL_BATCH, evaluation.body):
-            if addition.adding is not Adding.METER and not _sent_with_others(script, addition):
-                yield addition, fate is Fate.HIDDEN and not evaluation.by_name
+        fate = script.fate(evaluation)
+        if fate is not Fate.TRAINED:
+            hidden = fate is Fate.HIDDEN and not evaluation.by_name
+            yield from ((each, carriers, hidden) for each, carriers in inside)
 
 
 def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
     """Yield `self.last = loss` in training batches, where `loss` was sent backward."""
-    if not script.loops(Role.TRAIN_BATCH):
-        return
     sent = {
         each.value.attr.value
         for each in script.all(cst.Attribute)
@@ -460,9 +475,10 @@ def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
         target, value = assign.targets[0].target, assign.value
         if not isinstance(target, cst.Attribute) or not isinstance(value, cst.Name):
             continue
-        loop = script.batch_loop(assign)
-        if loop is None or loop.role is not Role.TRAIN_BATCH or len(assign.targets) != 1:
+        if len(assign.targets) != 1 or target.attr.value in sent or not _sent(script, value):
             continue
-        hot = script.heat(assign) is Heat.HOT and script.grad(assign) is Grad.ON
-        if hot and target.attr.value not in sent and _sent(script, value):
+        loop = script.batch_loop(assign)
+        if loop is None or loop.role is not Role.TRAIN_BATCH:
+            continue
+        if script.heat(assign) is Heat.HOT and script.grad(assign) is Grad.ON:
             yield target, value

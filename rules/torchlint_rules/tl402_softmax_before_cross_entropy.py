@@ -22,11 +22,13 @@ from torchlint.api import (
     Span,
 )
 
-_LOSSES: Final = {
+_FUNCTIONS: Final = {
     "torch.nn.functional.cross_entropy": "ce",
     "torch.nn.functional.nll_loss": "nll",
     "torch.nn.functional.binary_cross_entropy": "bce",
     "torch.nn.functional.binary_cross_entropy_with_logits": "logits",
+}
+_CRITERIA: Final = {
     "torch.nn.CrossEntropyLoss": "ce",
     "torch.nn.NLLLoss": "nll",
     "torch.nn.BCELoss": "bce",
@@ -360,10 +362,9 @@ def _spelled(script: Script, node: cst.Call) -> str:
 
 def _losses(script: Script) -> Iterator[Loss]:
     """Yield the calls of losses that take logits or probabilities."""
-    made = any(True for _ in script.calls(*_LOSSES))
-    if not made:
-        return
-    for call in script.all(cst.Call):
+    made = next(script.calls(*_CRITERIA), None) is not None
+    named = [site.node for site in script.calls(*_FUNCTIONS)]
+    for call in script.all(cst.Call) if made else named:
         kind = _loss(script, call)
         given = next((a.value for a in call.args if a.keyword and a.keyword.value == "input"), None)
         if kind and call.args and given is None and not call.args[0].star:
@@ -381,13 +382,13 @@ def _loss(script: Script, call: cst.Call) -> str:
     """Say which loss a call computes, if any."""
     name = script.name(call.func)
     if name is not None:
-        return _LOSSES.get(name, "") if name.startswith("torch.nn.functional.") else ""
+        return _FUNCTIONS.get(name, "")
     if not isinstance(call.func, (cst.Name, cst.Attribute, cst.Call)):
         return ""
     if not call.args or script.kind(call.func) is not Kind.CRITERION:
         return ""
     made = _made(script, call.func)
-    return _LOSSES.get(script.name(made.func) or "", "") if made is not None else ""
+    return _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
 
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:

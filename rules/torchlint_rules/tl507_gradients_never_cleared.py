@@ -452,19 +452,16 @@ def _step_after(script: Script, clear: cst.Call) -> cst.Call | None:
     ):
         return None
     at = block.body.index(line)
+    behind = (each for other in block.body[at + 1 :] for each in script.updates.within(other))
+    step = next((each for each in behind if each.act in (Act.BACKWARD, Act.STEP)), None)
+    if step is None or step.act is Act.BACKWARD:
+        return None
     before = [each for other in block.body[:at] for each in script.updates.within(other)]
     if not before or before[-1].act not in (Act.BACKWARD, Act.CLIP):
         return None
     if not any(each.act is Act.BACKWARD for each in before):
         return None
-    for other in block.body[at + 1 :]:
-        for update in script.updates.within(other):
-            if update.act is Act.BACKWARD:
-                return None
-            if update.act is Act.STEP:
-                same = _is_of(script, clear.func.value, update.optimizer)
-                return update.call if same else None
-    return None
+    return step.call if _is_of(script, clear.func.value, step.optimizer) else None
 
 
 def _is_of(script: Script, cleared: cst.BaseExpression, stepped: cst.BaseExpression | None) -> bool:

@@ -496,10 +496,10 @@ class EvaluationWithGradients(Rule):
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
             region = evaluation.body
-            fate = script.fate(evaluation)
-            if script.needs_gradients(region) or fate is Fate.TRAINED:
+            if _is_wanted(script, evaluation.node) or script.needs_gradients(region):
                 continue
-            if _is_wanted(script, evaluation.node):
+            fate = script.fate(evaluation)
+            if fate is Fate.TRAINED:
                 continue
             if fate is Fate.HIDDEN and isinstance(evaluation.node, cst.FunctionDef):
                 continue

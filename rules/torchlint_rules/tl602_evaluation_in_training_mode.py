@@ -427,7 +427,7 @@ def _in_training(
     """Yield networks in training mode with all that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations():
-        if script.speaks_of(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
+        if not evaluation.by_name or script.speaks_of(evaluation, DELIBERATE):
             continue
         networks = [
             network
@@ -435,7 +435,9 @@ def _in_training(
             if script.code(network) != "self"  # whoever calls the method sets the mode
             and _is_measured_in_training(script, evaluation, network)
         ]
-        if not networks or _only_repeats(script, evaluation):
+        if not networks or script.needs_gradients(evaluation.body):
+            continue
+        if _only_repeats(script, evaluation):
             continue
         names = [script.code(network) for network in networks]
         place = evaluation.function or evaluation.node
@@ -478,12 +480,12 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
 def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
-    heeds = script.modes.heeds_mode(network)
-    if heeds is False or not evaluation.by_name:
-        return False
     place = _first(script, evaluation)
     mode = script.modes.mode(place, network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN):
+        return False
+    heeds = script.modes.heeds_mode(network)
+    if heeds is False:
         return False
     if mode is Mode.HIDDEN or heeds is None:
         if script.modes.is_switched_to_eval(network):

@@ -454,11 +454,9 @@ class DataParallel(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network that is wrapped to be trained."""
-        if script.framework != "none" or not _trains(script):
+        if script.framework != "none" or any(True for _ in script.calls(*_TORCHRUN)):
             return
-        if any(script.name(call.func) in _TORCHRUN for call in script.all(cst.Call)):
-            return
-        for call in wraps(script):
+        for call in wraps(script) if _trains(script) else ():
             if not _infers_only(script, call):
                 yield self._finding(script, call)
 
@@ -492,10 +490,10 @@ def _called(script: Script, call: cst.Call) -> str:
 def _trains(script: Script) -> bool:
     """Whether anything in the file shows that networks are trained."""
     return any(
-        script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
-    ) or any(
         name.value.startswith("optimizer") or _OPTIMIZER.fullmatch(name.value)
         for name in script.all(cst.Name)
+    ) or any(
+        script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
     )
 
 
