@@ -24,8 +24,8 @@ __all__ = [
     "trains",
 ]
 
-_ENVIRONMENTS: Final = regex(
-    r"(?:gym|gymnasium|procgen|pettingzoo|dm_control|unityagents|stable_baselines3|envpool)(?:\.|$)"
+_ENVIRONMENTS: Final = frozenset(
+    "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
 )
 _CLASSIFIERS: Final = regex(
     r"torchvision\.models\.(?:\w+\.)?(?:alexnet|convnext|densenet|efficientnet|googlenet|inception|"
@@ -72,7 +72,7 @@ def in_environment(script: Script) -> bool:
 
 
 def _in_environment(script: Script) -> bool:
-    if any(_ENVIRONMENTS.match(each) for each in imported(script)):
+    if any(each.partition(".")[0] in _ENVIRONMENTS for each in imported(script)):
         return True
     for call in script.method_calls("step", "reset"):
         assert isinstance(call.func, cst.Attribute)

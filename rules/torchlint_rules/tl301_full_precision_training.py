@@ -12,10 +12,11 @@ from torchlint_rules._called import called
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 from torchlint_rules._devicenames import device_in_sight
 
-_OWN_KERNELS: Final = regex(
-    r"(?:torch_geometric|torch_sparse|torch_scatter|dgl|e3nn|higher|pyro|gpytorch|opacus|"
-    r"torch\.utils\.cpp_extension|torch\.sparse|functorch|learn2learn|torchdiffeq)(?:\.|$)"
-)
+_OWN_KERNELS: Final = (
+    "torch_geometric.", "torch_sparse.", "torch_scatter.", "dgl.", "e3nn.", "higher.", "pyro.",
+    "gpytorch.", "opacus.", "torch.utils.cpp_extension.", "torch.sparse.", "functorch.",
+    "learn2learn.", "torchdiffeq.",
+)  # fmt: skip
 _FULL: Final = frozenset({
     "torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy", "torch.spmm", "torch.dsmm",
     "torch.autograd.grad", "torch.autograd.functional.jacobian",
@@ -458,11 +459,11 @@ class FullPrecisionTraining(Rule):
 
 def _keeps_to_float32(script: Script) -> bool:
     """Whether the file decides on a precision, or does what float32 or more is needed for."""
-    if script.precision.speaks_of_low or script.precision.is_wide:
+    if script.precision.speaks_of_low or "fsdp" in script.source.text.lower():
         return True
-    if "fsdp" in script.source.text.lower():
-        return True
-    if in_environment(script) or any(_OWN_KERNELS.match(each) for each in imported(script)):
+    if in_environment(script) or any(
+        f"{each}.".startswith(_OWN_KERNELS) for each in imported(script)
+    ):
         return True
     if any(
         "torch.autograd.Function" in script.functions.bases(owner)
@@ -474,12 +475,14 @@ def _keeps_to_float32(script: Script) -> bool:
     if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
         return True
     spoken = any(word in script.source.text for word in _KEYWORDS)
-    return spoken and any(
+    if spoken and any(
         arg.keyword is not None
         and arg.keyword.value in _KEYWORDS
         and script.code(arg.value) != "False"
         for arg in script.all(cst.Arg)
-    )
+    ):
+        return True
+    return script.precision.is_wide
 
 
 def _is_rest(node: cst.BaseExpression) -> bool:

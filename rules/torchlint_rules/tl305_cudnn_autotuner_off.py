@@ -322,14 +322,14 @@ class CudnnAutotunerOff(Rule):
         """Flag a program that trains a convolutional network on images of one size."""
         if not may_be_cuda(script) or in_environment(script):
             return
+        if not _convolves(script) or not _has_one_size(script):
+            return
         if script.vocabulary.has_lowered(_VARYING) or _wants_to_repeat(script):
             return
         switch = _switched_off(script)
         if switch is None and script.vocabulary.has(_BENCHMARK):
             return
-        if not _convolves(script) or not _has_one_size(script) or not trains(script):
-            return
-        node = place(script)
+        node = place(script) if trains(script) else None
         if node is None:
             return
         edits = _switched_on(script, switch)

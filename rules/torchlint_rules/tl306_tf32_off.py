@@ -29,8 +29,6 @@ _IMAGES: Final = regex(
     r"torchvision|image|(?:\b|_)imgs?(?:\b|_)|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|"
     r"yolo|ssd|cityscapes|crop_?size|pixel|segment|style_?gan|super_?res|upscale|\btcn\b"
 )
-_CONVOLUTION: Final = regex(r"(?:.*\.)?Conv[^.]*")
-_LINEAR: Final = regex(r"(?:.*\.)?Linear")
 _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 
 
@@ -418,8 +416,13 @@ def _only_convolves(script: Script) -> bool:
         return False
     if named_convolutional(script):
         return True
-    convolutions = len(calls_of(script, _CONVOLUTION.fullmatch))
-    linear = len(calls_of(script, _LINEAR.fullmatch))
+    convolutions = len(calls_of(script, lambda name: _last(name).startswith("Conv")))
+    linear = len(calls_of(script, lambda name: _last(name) == "Linear"))
     if convolutions or linear:
         return convolutions >= linear
     return script.vocabulary.has_lowered(_IMAGES)
+
+
+def _last(name: str) -> str:
+    """Give the last part of a qualified name."""
+    return name.rpartition(".")[2]

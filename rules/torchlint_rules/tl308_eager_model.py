@@ -413,10 +413,10 @@ class EagerModel(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network of a training program that could be compiled and is not."""
+        if not may_be_cuda(script) or in_environment(script) or not trains(script):
+            return
         said = script.vocabulary
         if said.has(_COMPILED) or said.has(_UNFIT) or said.has_lowered(_VARYING):
-            return
-        if not may_be_cuda(script) or in_environment(script) or not trains(script):
             return
         moves = list(moved_networks(script))
         known: set[str] = set()
