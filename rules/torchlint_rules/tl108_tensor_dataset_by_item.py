@@ -400,10 +400,10 @@ class TensorDatasetByItem(Rule):
             return
         for site in script.calls(f"{_MODULE}.DataLoader"):
             dataset = site.given("dataset", 0)
-            if dataset is None or not _makes_batches(site):
+            tensors = script.batching.tensors(dataset.value) if dataset is not None else None
+            if dataset is None or tensors is None or not _makes_batches(site):
                 continue
-            tensors = script.batching.tensors(dataset.value)
-            if tensors is None or script.loaders.draws_once(site.node):
+            if script.loaders.draws_once(site.node):
                 continue
             if _is_asked(script, site.node):
                 continue

@@ -390,7 +390,7 @@ def _has_odd_parameters(script: Script) -> bool:
         sparse = call.argument("sparse")
         if sparse.state is not State.ABSENT and not sparse.equals(False):
             return True
-    return any(node.attr.value in _COMPLEX for node in script.all(cst.Attribute))
+    return any(script.functions.attributes(word) for word in _COMPLEX)
 
 
 def _value(script: Script, site: CallSite) -> str | None:

@@ -305,21 +305,21 @@ class PythonOptimizerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag loops over parameters and optimizers that are made to loop."""
         yield from self._one_by_one(script)
-        loops = list(_loops(script))
-        unsure = bool(loops) and _lerp_may_fail(script)
-        for loop in loops:
+        for loop in _loops(script):
             names = frozenset(name.value for name in script.within(loop.target, cst.Name))
             for line in _lines(script, loop):
                 average = average_of(script, line, names)
                 if average is not None:
-                    yield self._average(script, average, unsure)
+                    yield self._average(script, average)
                 elif _is_update(script, loop, line) and _replaces_optimizer(script, loop):
                     yield self._update(script, line)
                 elif _is_penalty(script, loop, line):
                     yield self._penalty(script, line)
-        for line in script.all(cst.Assign):
-            if _sums_in_place(script, line) and _penalises(script, line):
-                yield self._penalty(script, line)
+        for site in script.calls("builtins.sum"):
+            holder = script.parent(site.node)
+            if isinstance(holder, cst.Assign) and _sums_in_place(script, site.node):
+                if _penalises(script, holder):
+                    yield self._penalty(script, holder)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
         for call in script.all(cst.Call) if "foreach" in script.source.text else ():
@@ -345,7 +345,7 @@ class PythonOptimizerStep(Rule):
                 fixed = fix if script.framework == "none" else None
                 yield Finding(self.code, script.span(call), message, fixed)
 
-    def _average(self, script: Script, average: Average, unsure: bool) -> Finding:
+    def _average(self, script: Script, average: Average) -> Finding:
         written = f"{average.old}.lerp_({average.new}, {average.weight})"
         call = average.node
         copies = isinstance(call, cst.Call) and script.code(call.func).endswith(".copy_")
@@ -355,7 +355,7 @@ class PythonOptimizerStep(Rule):
             "is about 4 times as fast"
         )
         fix = None
-        if not unsure and script.framework == "none":
+        if script.framework == "none" and not script.once(_lerp_may_fail):
             edits = script.rewrite.replace(average.node, written)
             because = "`lerp_` rounds otherwise"
             fix = Fix.close("Average in place with `lerp_`", edits, because=because)
@@ -503,16 +503,11 @@ def _is_penalty(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> 
     return own and _penalises(script, line)
 
 
-def _sums_in_place(script: Script, line: cst.Assign) -> bool:
-    """Whether a line sums over the parameters of a network in one expression."""
-    value = line.value
-    if type(value) is not cst.Call or len(value.args) != 1:
-        return False
-    inner = value.args[0].value
-    return (
-        isinstance(inner, (cst.GeneratorExp, cst.ListComp))
-        and script.name(value.func) == "builtins.sum"
-        and _over_parameters(script, inner.for_in.iter)
+def _sums_in_place(script: Script, call: cst.Call) -> bool:
+    """Whether a call sums over the parameters of a network in one expression."""
+    inner = call.args[0].value if len(call.args) == 1 else None
+    return isinstance(inner, (cst.GeneratorExp, cst.ListComp)) and _over_parameters(
+        script, inner.for_in.iter
     )
 
 

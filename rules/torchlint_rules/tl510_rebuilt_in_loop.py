@@ -278,6 +278,8 @@ class RebuiltInLoop(Rule):
 
 
 def _noun(name: str) -> str:
+    if not name.startswith(("torch.nn.", "torch.optim.")):
+        return ""
     if _LOSS.fullmatch(name):
         return "loss"
     if _SCHEDULER.fullmatch(name):

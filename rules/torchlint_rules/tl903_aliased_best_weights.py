@@ -360,9 +360,7 @@ def _candidates(script: Script) -> Iterator[cst.Assign]:
     """Yield the assignments that take a state dict, and those of a name to a name."""
     taking = {id(_line(script, call)) for call in script.method_calls("state_dict")}
     for line in script.all(cst.Assign):
-        if id(line) in taking or any(
-            isinstance(value, (cst.Name, cst.Attribute)) for _, value in _pairs(line)
-        ):
+        if id(line) in taking or isinstance(line.value, (cst.Name, cst.Attribute, cst.Tuple)):
             yield line
 
 
