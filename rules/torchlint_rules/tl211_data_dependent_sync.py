@@ -291,7 +291,7 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
     ]
     for holder in holders:
         for part in _parts(holder.test):
-            if _on_device(script, part):
+            if not _compares_text(part) and _may_repeat(script, part) and _on_device(script, part):
                 yield part, "choose on the device with torch.where, or look now and then"
 
 
@@ -304,6 +304,18 @@ def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from _parts(test.expression)
     else:
         yield test
+
+
+def _compares_text(part: cst.BaseExpression) -> bool:
+    return isinstance(part, cst.Comparison) and any(
+        isinstance(each.comparator, cst.SimpleString) for each in part.comparisons
+    )
+
+
+def _may_repeat(script: Script, node: cst.CSTNode) -> bool:
+    """Whether a node stands in a function or in a loop."""
+    around = (cst.FunctionDef, cst.For, cst.While)
+    return any(isinstance(outer, around) for outer in script.tree.ancestors(node))
 
 
 # -- selections -------------------------------------------------------------------
