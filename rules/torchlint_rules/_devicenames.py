@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from torchlint.api import Script
 
 __all__ = ["device_in_sight"]
+
+_MAKERS: Final = ("torch.device", "torch.accelerator.current_accelerator")
 
 
 def device_in_sight(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str:
@@ -24,12 +28,10 @@ def device_in_sight(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> st
 
 def _named_devices(script: Script) -> frozenset[str]:
     """Give the names that hold a device somewhere."""
-    bound = (each for each in script.scopes.bindings() if "." not in each.name)
-    return frozenset(each.name for each in bound if _is_device(script, each.value))
+    made = {id(site.node) for site in script.calls(*_MAKERS)}
+    bound = (each for each in script.scopes.bindings() if id(each.value) in made)
+    return frozenset(each.name for each in bound if "." not in each.name)
 
 
 def _is_device(script: Script, value: cst.BaseExpression | None) -> bool:
-    return isinstance(value, cst.Call) and script.name(value.func) in (
-        "torch.device",
-        "torch.accelerator.current_accelerator",
-    )
+    return isinstance(value, cst.Call) and script.name(value.func) in _MAKERS

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step, regex
-from torchlint_rules._called import called
+from torchlint_rules._called import called, calls_of
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 from torchlint_rules._devicenames import device_in_sight
 
@@ -25,7 +25,8 @@ _FULL: Final = frozenset({
 _KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
 _GRAPH: Final = regex(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
-_WHOLE_GRAPH: Final = regex(r"\b(?:train_mask|idx_train|train_idx|edge_index)\b")
+_SPOKEN: Final = ("train_mask", "idx_train", "train_idx", "edge_index")
+_WHOLE_GRAPH: Final = regex(rf"\b(?:{'|'.join(_SPOKEN)})\b")
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 
 
@@ -512,7 +513,8 @@ def _is_plain(script: Script, step: Step) -> bool:
 
 def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
     """Give the functions, and the module, that speak of graphs handled whole."""
-    spoken = _WHOLE_GRAPH.search(script.source.text)
+    text = script.source.text
+    spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
     homes = script.all(cst.FunctionDef) if spoken else []
     found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
     return frozenset([*found, script.tree.module] if spoken else ())
@@ -579,17 +581,10 @@ def _becomes_array(script: Script, step: Step) -> bool:
     }
     home = script.function(step.backward)
     region = home.body if home is not None else script.tree.module
+    arrays = calls_of(script, lambda name: name.startswith("numpy."))
     return any(
         name.value in given
-        for call in script.tree.among(script.once(_calls_of_arrays), region)
+        for call in (*arrays, *script.method_calls("numpy"))
+        if script.tree.inside(call, region)
         for name in script.within(call, cst.Name)
     )
-
-
-def _calls_of_arrays(script: Script) -> list[cst.Call]:
-    return [
-        call
-        for call in script.all(cst.Call)
-        if (script.name(call.func) or "").startswith("numpy.")
-        or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy")
-    ]

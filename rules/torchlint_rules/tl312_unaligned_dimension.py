@@ -227,15 +227,13 @@ def _between_layers(script: Script, layers: list[tuple[str, cst.Call]]) -> Itera
     made: list[_Width] = []
     taken: set[int] = set()
     for short, call in layers:
-        maker = _MAKERS.get(short)
-        width = None
+        maker = "hidden_size" if short in _RECURRENT else _MAKERS.get(short)
         if maker is not None:
             width = _width(script, call, maker, 0 if short.startswith("Lazy") else 1)
-        elif short in _RECURRENT:
-            width = _width(script, call, "hidden_size", 1)
-            taken |= {width.number} if width is not None else set()
-        if width is not None and width.number >= _SMALLEST and width.number % _STEP:
-            made.append(width)
+            if width is not None and width.number >= _SMALLEST and width.number % _STEP:
+                made.append(width)
+                taken |= {width.number} if short in _RECURRENT else set()
+    for short, call in layers if made else ():
         taker = _TAKERS.get(short)
         into = _width(script, call, taker, 0) if taker is not None else None
         if into is not None:
@@ -245,17 +243,16 @@ def _between_layers(script: Script, layers: list[tuple[str, cst.Call]]) -> Itera
 
 def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterator[_Width]:
     """Yield the padded vocabularies that a linear layer projects to."""
-    heads: list[_Width] = []
-    words: set[int] = set()
-    for short, call in layers:
-        if short == "Embedding":
-            width = _width(script, call, "num_embeddings", 0)
-            words |= {width.number} if width is not None else set()
-        elif short == "Linear":
-            width = _width(script, call, "out_features", 1)
-            if width is not None and width.number >= _VOCABULARY and width.number % _STEP:
-                heads.append(width)
-    yield from (width for width in heads if width.number in words)
+    words = {
+        width.number
+        for short, call in layers
+        if short == "Embedding" and (width := _width(script, call, "num_embeddings", 0)) is not None
+    }
+    for short, call in layers if words else ():
+        width = _width(script, call, "out_features", 1) if short == "Linear" else None
+        if width is not None and width.number >= _VOCABULARY and width.number % _STEP:
+            if width.number in words:
+                yield width
 
 
 def _batches(script: Script) -> Iterator[_Width]:

@@ -286,6 +286,12 @@ class GradientsNeverCleared(Rule):
                 yield Finding(self.code, script.span(clear), message)
 
     def _piled_up(self, script: Script) -> Iterator[Finding]:
+        if all(
+            _is_cleared_beside(script, call)
+            for call in script.method_calls("step")
+            if script.is_step(call)
+        ):
+            return
         seen: set[int] = set()
         for loop in script.loops(Role.TRAIN_BATCH):
             acts = script.updates.within(loop.node.body)
@@ -313,6 +319,24 @@ class GradientsNeverCleared(Rule):
 
 
 # -- gradients that pile up ------------------------------------------------------
+
+
+def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
+    """Whether the code that calls `step` clears, by the same name, all that it steps."""
+    function, loop = script.function(step), next(script.loops_around(step), None)
+    region = loop.node.body if loop is not None else function or script.tree.module
+    return any(
+        script.function(clear) is function
+        and script.tree.inside(clear, region)
+        and script.code(_of(clear)) == script.code(_of(step))
+        for clear in script.method_calls("zero_grad")
+    )
+
+
+def _of(call: cst.Call) -> cst.BaseExpression:
+    """Give what a method is called of."""
+    assert isinstance(call.func, cst.Attribute)
+    return call.func.value
 
 
 def _uncleared(script: Script, acts: Sequence[Update]) -> list[Update]:
