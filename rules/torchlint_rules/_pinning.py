@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -38,15 +37,21 @@ class Held(Enum):
     OTHER = 3
 
 
-def unpinned(script: Script) -> Iterator[CallSite]:
-    """Yield the loaders that do not pin what they surely could, and whose batches are moved."""
+def unpinned(script: Script) -> list[CallSite]:
+    """Give the loaders that do not pin what they surely could, and whose batches are moved."""
+    return script.once(_unpinned)
+
+
+def _unpinned(script: Script) -> list[CallSite]:
     if available(script) is None or any(True for _ in script.calls(*_DEFAULT_DEVICE)):
-        return
-    for site in script.calls("torch.utils.data.DataLoader"):
-        if site.argument(*_PIN).state is not State.ABSENT or not _can_pin(script, site):
-            continue
-        if script.framework != "none" or script.batches.are_moved(site.node):
-            yield site
+        return []
+    return [
+        site
+        for site in script.calls("torch.utils.data.DataLoader")
+        if site.argument(*_PIN).state is State.ABSENT
+        and _can_pin(script, site)
+        and (script.framework != "none" or script.batches.are_moved(site.node))
+    ]
 
 
 def available(script: Script) -> str | None:

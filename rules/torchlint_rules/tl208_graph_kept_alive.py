@@ -468,8 +468,8 @@ def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
     """Yield `self.last = loss` in training batches, where `loss` was sent backward."""
     sent = {
         each.value.attr.value
-        for each in script.all(cst.Attribute)
-        if each.attr.value == "backward" and isinstance(each.value, cst.Attribute)
+        for each in script.functions.attributes("backward")
+        if isinstance(each.value, cst.Attribute)
     }
     for assign in script.all(cst.Assign):
         target, value = assign.targets[0].target, assign.value

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -362,8 +361,7 @@ class ContiguousImages(Rule):
             yield Finding(self.code, script.span(network.move), message, fix)
 
 
-@dataclass(frozen=True, eq=False)
-class _Network:
+class _Network(NamedTuple):
     """A convolutional network: the call that moves it, and those that make it."""
 
     move: cst.Call

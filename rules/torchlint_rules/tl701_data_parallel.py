@@ -8,7 +8,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Grad, Kind, Rule, Safety, Script, regex
 from torchlint_rules._torchrun.obstacles import OBSTACLES
-from torchlint_rules._torchrun.rewrite import under_torchrun
 from torchlint_rules._torchrun.shape import ObstacleError, chain_of, wraps
 
 __all__ = ["DataParallel"]
@@ -469,6 +468,8 @@ class DataParallel(Rule):
         span = script.span(call)
         if script.is_notebook:
             return Finding(self.code, span, f"{said}. Not rewritten: torchrun runs no notebooks")
+        from torchlint_rules._torchrun.rewrite import under_torchrun
+
         try:
             rewritten = under_torchrun(script, call)
         except ObstacleError as obstacle:
