@@ -60,6 +60,8 @@ def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> fro
         is not pattern.startswith("!")
         for word in words
     ]
+    if not words:
+        return frozenset()
     return frozenset(
         code for code, name in known.items() if any(covers(word, code, name) for word in words)
     )
