@@ -43,7 +43,7 @@ _WRITERS: Final = frozenset(
 
 def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every needless wait in the batch loops with a role."""
-    if not script.can_use_accelerator:
+    if not script.loops(role) or not script.can_use_accelerator:
         return
     waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
     besides: list[cst.CSTNode] = [each.node for each in waiting]

@@ -403,8 +403,6 @@ class CreatedOnHost(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that code of each step fills on the host and moves."""
-        if not script.can_use_accelerator:
-            return
         for call in script.method_calls("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
             found, named = made(script, call.func.value), None
@@ -412,7 +410,9 @@ class CreatedOnHost(Rule):
                 named = _named(script, call.func.value)
                 found = made(script, named.value) if named is not None else None
             move = script.moves.move(call) if found is not None else None
-            if found is None or move is None or not script.each_step(call):
+            if found is None or move is None or not script.can_use_accelerator:
+                continue
+            if not script.each_step(call):
                 continue
             where = _device(script, move)
             message = (

@@ -284,10 +284,10 @@ class ConstantRebuiltEachStep(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Report every constant that code of each step builds on the device."""
-        if not script.can_use_accelerator:
-            return
         sites = list(script.calls(*_OF_VALUES, *_OF_SIZES))
         sites += [script.call(call) for call in script.method_calls("new_tensor")]
+        if not sites or not script.can_use_accelerator:
+            return
         for site in sites:
             of_sizes = site.name in _OF_SIZES
             if site.has_splat or not _is_constant_call(script, site, of_sizes):
