@@ -427,7 +427,7 @@ def _in_training(
     """Yield networks in training mode with all that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations():
-        if not evaluation.by_name or script.speaks_of(evaluation, DELIBERATE):
+        if not evaluation.by_name:
             continue
         networks = [
             network
@@ -435,9 +435,9 @@ def _in_training(
             if script.code(network) != "self"  # whoever calls the method sets the mode
             and _is_measured_in_training(script, evaluation, network)
         ]
-        if not networks or script.needs_gradients(evaluation.body):
+        if not networks or _only_repeats(script, evaluation):
             continue
-        if _only_repeats(script, evaluation):
+        if script.speaks_of(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
             continue
         names = [script.code(network) for network in networks]
         place = evaluation.function or evaluation.node
@@ -469,11 +469,14 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
     """Give the networks of an evaluation, and those that its function runs around the loop."""
     found = {script.code(network): network for network in evaluation.networks}
     function = evaluation.function
-    if function is not None and evaluation.by_function and script.only_measures(function.body):
+    if function is not None and evaluation.by_function:
+        around: dict[str, cst.BaseExpression] = {}
         for call in script.within(function.body, cst.Call):
             network = script.module_call(call)
             if network is not None and script.function(call) is function:
-                found.setdefault(script.code(network), network)
+                around.setdefault(script.code(network), network)
+        if not around.keys() <= found.keys() and script.only_measures(function.body):
+            found = {**around, **found}
     return sorted(found.values(), key=lambda network: script.span(network).start)
 
 

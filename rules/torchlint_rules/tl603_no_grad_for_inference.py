@@ -330,17 +330,15 @@ def _is_no_grad(script: Script, manager: cst.BaseExpression) -> bool:
 
 
 def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) -> bool:
-    if not script.only_measures(region) or script.needs_gradients(region):
-        return False
-    if script.fate(evaluation) is not Fate.DROPPED:
-        return False
     if any(True for _ in script.method_calls("register_forward_hook")):
         return False
     if any(_keeps_tensors(script, network) for network in evaluation.networks):
         return False
     if any(_converts(script, call) for call in script.within(region, cst.Call)):
         return False
-    return not any(_escapes(script, region))
+    if any(_escapes(script, region)) or script.fate(evaluation) is not Fate.DROPPED:
+        return False
+    return script.only_measures(region) and not script.needs_gradients(region)
 
 
 def _converts(script: Script, call: cst.Call) -> bool:
