@@ -385,10 +385,9 @@ def _loss(script: Script, call: cst.Call) -> str:
         return _FUNCTIONS.get(name, "")
     if not isinstance(call.func, (cst.Name, cst.Attribute, cst.Call)):
         return ""
-    if not call.args or script.kind(call.func) is not Kind.CRITERION:
-        return ""
-    made = _made(script, call.func)
-    return _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
+    made = _made(script, call.func) if call.args else None
+    loss = _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
+    return loss if loss and script.kind(call.func) is Kind.CRITERION else ""
 
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
