@@ -7,17 +7,18 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 
+# What both processes need is imported before there are two.
+import torchlint.engine.patterns
+import torchlint.engine.relevance  # noqa: F401
+from torchlint.engine.jobs import Done, Work
 from torchlint.engine.processes import Died, can_fork, fork, processors
-
-if TYPE_CHECKING:
-    from torchlint.engine.jobs import Done, Work
-    from torchlint.engine.results import FileResult, FixResult
+from torchlint.engine.results import FileResult, FixResult
 
 __all__ = ["Standby"]
 
-R = TypeVar("R", "FileResult", "FixResult")
+R = TypeVar("R", FileResult, FixResult)
 
 
 class Standby:
@@ -96,7 +97,6 @@ def _serve(wanted: int, into: int) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         _let_go_of_streams()
         import torchlint.engine.checking
-        import torchlint.engine.jobs
         import torchlint.semantic.script  # noqa: F401
 
         with os.fdopen(wanted, "rb") as orders, os.fdopen(into, "wb") as results:
