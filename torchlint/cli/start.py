@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from torchlint.cli.ends import INTERRUPTED, READER_GONE
@@ -14,12 +15,14 @@ from torchlint.cli.printed import Command
 
 if TYPE_CHECKING:
     from torchlint.cli.invocation import Invocation
+    from torchlint.engine.standby import Standby
 
 __all__ = ["main"]
 
 _ALLOCATIONS: Final = 300_000
 _ANALYSING: Final = (["check"], ["fix"])
-_STDIN: Final = "-"
+_ALONE: Final = {"-", "--interactive", "--jobs=1", ("--jobs", "1")}
+"""What says that one process does all: words of a command line, and pairs of them."""
 _DEPTH: Final = 5_000
 """How deep calls may go: questions about names lead from one to the next, file-long."""
 
@@ -72,20 +75,25 @@ def _again() -> int:
 
 def _anew(command: Command | None) -> int:
     """Run the command; while this process finds out what to do another gets ready to do it."""
+    from torchlint.cli.invocation import Invocation
     from torchlint.cli.lean import expect_libcst
 
     expect_libcst()
-    if sys.argv[1:2] not in _ANALYSING or _STDIN in sys.argv:
-        return _run(None)
-    from torchlint.cli.invocation import Invocation
-    from torchlint.engine.standby import Standby
-
-    standby = Standby.start()
+    standby = _standby()
     try:
         return _run(None, Invocation(command, standby))
     finally:
         if standby is not None:
             standby.dismiss()
+
+
+def _standby() -> Standby | None:
+    words = sys.argv[1:]
+    if words[:1] not in _ANALYSING or not _ALONE.isdisjoint((*words, *pairwise(words))):
+        return None
+    from torchlint.engine.standby import Standby
+
+    return Standby.start()
 
 
 def _run(arguments: Sequence[str] | None, invocation: Invocation | None = None) -> int:
