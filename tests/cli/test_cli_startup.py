@@ -6,6 +6,8 @@ import sys
 import pytest
 from cli_shell import Shell
 
+from torchlint.engine.processes import can_fork, processors
+
 LIST_MODULES = """\
 import sys
 from torchlint.cli import main
@@ -14,6 +16,14 @@ try:
 except SystemExit:
     pass
 print(*sys.modules, file=sys.stderr)
+"""
+
+
+LIST_FORKS = """\
+import sys
+sys.addaudithook(lambda event, _: print("forked", file=sys.stderr) if event == "os.fork" else None)
+from torchlint.cli import main
+main()
 """
 
 
@@ -115,3 +125,34 @@ def test_the_other_commands_need_neither_torch_nor_rich(shell: Shell, command: s
 def test_an_audit_needs_neither_torch_nor_rich(shell: Shell) -> None:
     shell.write("a.py", "import torch\n")
     assert not {"torch", "numpy", "rich", "libcst.matchers"} & imported(shell, "audit", "a.py")
+
+
+@pytest.mark.skipif(
+    processors() < 2 or not can_fork(), reason="there is but one process on this machine"
+)
+@pytest.mark.parametrize(
+    ("arguments", "forks"),
+    [
+        ("check a.py", True),
+        ("fix a.py", True),
+        ("check --jobs 1 a.py", False),
+        ("fix --jobs=1 a.py", False),
+        ("check -", False),
+        ("rules", False),
+    ],
+)
+def test_files_are_checked_by_a_process_that_was_on_standby(
+    shell: Shell, arguments: str, forks: bool
+) -> None:
+    shell.write("a.py", "slow()\n")
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_FORKS, *arguments.split()],
+        cwd=shell.folder,
+        env=shell.environment(),
+        input="slow()\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("forked" in done.stderr) == forks
+    assert "slow" in done.stdout
