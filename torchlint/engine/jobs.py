@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from torchlint.config import Settings
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Checks", "Done", "Fixes", "Job", "Kind", "Read", "Work", "read_bytes"]
 
 R = TypeVar("R", FileResult, FixResult)
+X = TypeVar("X")
 
 WORTH_FORKING: Final = 60_000
 """How many characters must be left to parse for more than one process to pay."""
@@ -153,25 +155,45 @@ class Work(Generic[R]):
         self.jobs: list[Job] = []
 
     def results(
-        self, processes: int | None, numbers: Sequence[int] | None = None, *, apart: bool = False
+        self, processes: int | None, numbers: Sequence[int] | None = None
     ) -> Iterator[tuple[int, Done[R]]]:
-        """Start the jobs of these numbers, by default of all; give each when it is done.
-
-        Where one process is enough they are done here, in order; `apart` says that this process has
-        nothing to lose but the job that it is at.
-        """
+        """Start the jobs of these numbers, by default of all; give each when it is done."""
         numbers = range(len(self.jobs)) if numbers is None else numbers
-        weights = [self.jobs[number].size for number in numbers]
-        if len(numbers) > 1 and processes != 1 and sum(weights) >= WORTH_FORKING:
-            processes = min(processes or processors(), len(numbers))
-            if processes > 1 and can_fork():
-                from torchlint.engine.workers import Workers
+        workers = self._workers(processes, numbers, self._done_apart)
+        if workers is None:
+            return ((number, self._done(number)) for number in numbers)
+        return self._survived(workers, numbers, self._done, self.lost)
 
-                self._import_common(numbers, processes)
-                work = Workers(lambda at: self._done_apart(numbers[at]), weights, processes)
-                return self._survived(work, numbers)
-        do = self._done_apart if apart else self._done
-        return ((number, do(number)) for number in numbers)
+    def packed(self, processes: int | None) -> Iterator[tuple[int, bytes]]:
+        """Do all jobs, in order or by several processes; give each pickled when it is done.
+
+        This process has nothing to lose but the job that it is at.
+        """
+        numbers = range(len(self.jobs))
+        workers = self._workers(processes, numbers, self._packed)
+        if workers is None:
+            return ((number, self._packed(number)) for number in numbers)
+        return self._survived(
+            workers, numbers, self._packed, lambda *lost: _dumps(self.lost(*lost))
+        )
+
+    def _workers(
+        self, processes: int | None, numbers: Sequence[int], do: Callable[[int], X]
+    ) -> Workers[X] | None:
+        """Start processes for the jobs of some numbers, none where one is enough."""
+        weights = [self.jobs[number].size for number in numbers]
+        if len(numbers) < 2 or processes == 1 or sum(weights) < WORTH_FORKING:
+            return None
+        processes = min(processes or processors(), len(numbers))
+        if processes == 1 or not can_fork():
+            return None
+        from torchlint.engine.workers import Workers
+
+        self._import_common(numbers, processes)
+        return Workers(lambda at: do(numbers[at]), weights, processes)
+
+    def _packed(self, number: int) -> bytes:
+        return _dumps(self._done_apart(number))
 
     def _done(self, number: int) -> Done[R]:
         """Do a job."""
@@ -215,13 +237,17 @@ class Work(Generic[R]):
         return self._done(number)
 
     def _survived(
-        self, workers: Workers[Done[R]], numbers: Sequence[int]
-    ) -> Iterator[tuple[int, Done[R]]]:
+        self,
+        workers: Workers[X],
+        numbers: Sequence[int],
+        do: Callable[[int], X],
+        lost: Callable[[int, Died], X],
+    ) -> Iterator[tuple[int, X]]:
         for at, done in workers.results():
             number = numbers[at]
-            yield number, self.lost(number, done) if isinstance(done, Died) else done
+            yield number, lost(number, done) if isinstance(done, Died) else done
         for at in workers.left:
-            yield numbers[at], self._done(numbers[at])
+            yield numbers[at], do(numbers[at])
 
     def lost(self, number: int, died: Died) -> Done[R]:
         """Give the result of a job on which its process died."""
@@ -245,6 +271,10 @@ class Work(Generic[R]):
             if counts[code] > processes:
                 with contextlib.suppress(RegistryError):
                     head.load()
+
+
+def _dumps(done: Done[R]) -> bytes:
+    return pickle.dumps(done, pickle.HIGHEST_PROTOCOL)
 
 
 def read_bytes(path: str) -> tuple[bytes, os.stat_result]:

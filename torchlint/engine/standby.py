@@ -63,11 +63,11 @@ class Standby:
         with os.fdopen(self._results, "rb") as stream:
             while left:
                 try:
-                    number, done = pickle.load(stream)
+                    number, packed = pickle.load(stream)
                 except (EOFError, pickle.UnpicklingError):
                     break
                 del left[number]
-                yield number, done
+                yield number, pickle.loads(packed)
         from torchlint.engine.timelimit import FINAL
 
         if left and (died := self._end()).signal == FINAL:
@@ -119,6 +119,6 @@ def _do(orders: BinaryIO, results: BinaryIO) -> None:
         work, processes = pickle.load(orders)
     except EOFError:
         return
-    for each in work.results(processes, apart=True):
+    for each in work.packed(processes):
         pickle.dump(each, results, pickle.HIGHEST_PROTOCOL)
         results.flush()

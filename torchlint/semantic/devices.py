@@ -158,7 +158,7 @@ class Devices:
         """Whether the device can be Apple's, which lacks float64."""
         if any("mps" in text.value for text in self.tree.all(cst.SimpleString)):
             return True
-        return any(
+        return "accelerator" in self.tree.source.text and any(
             (self.names.name(node) or "").startswith("torch.accelerator")
             for kind in (cst.Attribute, cst.Name)
             for node in self.tree.all(kind)

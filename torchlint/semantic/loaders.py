@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -37,7 +38,6 @@ class Loaders:
         self.scopes = functions.scopes
         self.names = functions.names
         self._passes: dict[int, list[cst.CSTNode]] | None = None
-        self._handed: dict[int, list[cst.Call]] = {}
 
     def made_by(self, node: cst.BaseExpression) -> list[cst.Call]:
         """Give the calls of torch's DataLoader that an expression can come from."""
@@ -61,8 +61,17 @@ class Loaders:
 
     def handed(self, call: cst.Call) -> list[cst.Call]:
         """Give the calls of functions out of sight that are handed a loader."""
-        self._collected()
-        return self._handed.get(id(call), [])
+        return self._takers.get(id(call), [])
+
+    @cached_property
+    def _takers(self) -> dict[int, list[cst.Call]]:
+        found: dict[int, list[cst.Call]] = {}
+        for call in self.tree.all(cst.Call):
+            if call.args and self._out_of_sight(call):
+                for arg in call.args:
+                    for made in self._may_be_loader(arg.value):
+                        found.setdefault(id(made), []).append(call)
+        return found
 
     def _collected(self) -> dict[int, list[cst.CSTNode]]:
         if self._passes is None:
@@ -74,10 +83,6 @@ class Loaders:
             for call in self.tree.all(cst.Call):
                 if self.names.name(call.func) == "builtins.iter" and call.args:
                     self._note(call, call.args[0].value)
-                elif self._out_of_sight(call):
-                    for arg in call.args:
-                        for made in self._may_be_loader(arg.value):
-                            self._handed.setdefault(id(made), []).append(call)
         return self._passes
 
     def _note(self, node: cst.CSTNode, drawn: cst.BaseExpression) -> None:
@@ -89,13 +94,13 @@ class Loaders:
                     found.append(node)
 
     def _out_of_sight(self, call: cst.Call) -> bool:
-        if self.functions.callee(call) is not None or self.functions.definition(call.func):
-            return False
         last = dotted(call.func).rpartition(".")[2]
-        name = self.names.name(call.func) or ""
-        if last in _KEEPING or name.startswith(("builtins.", "tqdm.")):
+        if last in _KEEPING or not last[:1].islower():
             return False
-        return last[:1].islower()
+        name = self.names.name(call.func) or ""
+        if name.startswith(("builtins.", "tqdm.")):
+            return False
+        return self.functions.callee(call) is None and not self.functions.definition(call.func)
 
     def _may_be_loader(self, node: cst.BaseExpression) -> list[cst.Call]:
         if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
@@ -107,8 +112,8 @@ class Loaders:
         places = self.passes(call)
         return (
             bool(places)
-            and not self.handed(call)
             and all(self._is_one_draw(place) for place in places)
+            and not self.handed(call)
         )
 
     def _is_one_draw(self, place: cst.CSTNode) -> bool:

@@ -350,12 +350,11 @@ class Modes:
 
     def _is_born_in_eval(self, network: cst.BaseExpression | None) -> bool:
         """Whether a network comes ready for evaluation and nobody trains it."""
-        if network is None or any(self._trains_mode(call) for call in self.tree.all(cst.Call)):
+        made = self.values.value_of(network).node if network is not None else None
+        if not isinstance(made, cst.Call):
             return False
-        made = self.values.value_of(network).node
-        return isinstance(made, cst.Call) and bool(
-            _BORN_IN_EVAL.fullmatch(self.names.name(made.func) or "")
-        )
+        born = _BORN_IN_EVAL.fullmatch(self.names.name(made.func) or "")
+        return bool(born) and not any(map(self._trains_mode, self.tree.all(cst.Call)))
 
     def _trains_mode(self, call: cst.Call) -> bool:
         switch = self._switch(call, 0)

@@ -255,8 +255,9 @@ class Script:
             for binding in bindings
             if binding.how is How.IMPORT
         ]
-        found += [f"{module}." for module in self.scopes.star_imports]
-        return any(f"{name}.".startswith(f"{module}.") for name in found for module in modules)
+        found += self.scopes.star_imports
+        wanted = tuple(f"{module}." for module in modules)
+        return any(f"{name}.".startswith(wanted) for name in found)
 
     def definition(self, node: cst.CSTNode) -> Definition | None:
         """Give the function or class of this file that an expression names."""
