@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 _ALLOCATIONS: Final = 300_000
 _ANALYSING: Final = (["check"], ["fix"])
-_ALONE: Final = {"-", "--interactive", "--jobs=1", ("--jobs", "1")}
+_ALONE: Final = {"-", "--interactive", "--watch", "--jobs=1", ("--jobs", "1")}
 """What says that one process does all: words of a command line, and pairs of them."""
 _DEPTH: Final = 5_000
 """How deep calls may go: questions about names lead from one to the next, file-long."""
