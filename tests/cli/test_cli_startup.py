@@ -138,7 +138,6 @@ def test_an_audit_needs_neither_torch_nor_rich(shell: Shell) -> None:
         ("check --jobs 1 a.py", False),
         ("fix --jobs=1 a.py", False),
         ("check -", False),
-        ("fix --interactive a.py", False),
         ("rules", False),
     ],
 )
