@@ -9,7 +9,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, How, Kind, Move, Role, Script, regex
-from torchlint_rules._called import called
 
 __all__ = [
     "imported",
@@ -95,7 +94,7 @@ def _named_convolutional(script: Script) -> bool:
         for call in script.all(cst.Call)
         if type(call.func) is cst.Name and script.name(call.func) is None
     }
-    return any(map(_is_convolutional, (*called(script), *bare)))
+    return any(map(_is_convolutional, (*script.called, *bare)))
 
 
 def _is_convolutional(name: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Safety, Script, Step, regex
-from torchlint_rules._called import called, calls_of
 from torchlint_rules._cuda import imported, in_environment, may_be_cuda
 from torchlint_rules._devicenames import device_in_sight
 
@@ -471,7 +470,7 @@ def _keeps_to_float32(script: Script) -> bool:
         for owner in script.all(cst.ClassDef)
     ):
         return True
-    if any(name in _FULL or name.startswith("torch.sparse") for name in called(script)):
+    if any(name in _FULL or name.startswith("torch.sparse") for name in script.called):
         return True
     if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
         return True
@@ -581,7 +580,8 @@ def _becomes_array(script: Script, step: Step) -> bool:
     }
     home = script.function(step.backward)
     region = home.body if home is not None else script.tree.module
-    arrays = calls_of(script, lambda name: name.startswith("numpy."))
+    numpy = (name for name in script.called if name.startswith("numpy."))
+    arrays = [site.node for site in script.calls(*numpy)]
     return any(
         name.value in given
         for call in (*arrays, *script.method_calls("numpy"))

@@ -8,7 +8,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, State, regex
-from torchlint_rules._called import called
 from torchlint_rules._cuda import (
     in_environment,
     may_be_cuda,
@@ -369,7 +368,7 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 def _convolves(script: Script) -> bool:
     """Whether the networks of a file are convolutional, by their names or by their layers."""
-    return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(called(script))
+    return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.called)
 
 
 def _has_one_size(script: Script) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Role, Rule, Safety, Script, regex
-from torchlint_rules._called import called, calls_of
 from torchlint_rules._cuda import (
     in_environment,
     makers,
@@ -394,7 +393,7 @@ def _trains_its_own(script: Script) -> bool:
         return False
     if not any(script.steps.updates(step) for step in script.steps.all):
         return False
-    linear = any(name.endswith(".Linear") for name in called(script))
+    linear = any(name.endswith(".Linear") for name in script.called)
     if not linear and not script.vocabulary.has(_PRODUCTS):
         return False
     return any(
@@ -416,11 +415,17 @@ def _only_convolves(script: Script) -> bool:
         return False
     if named_convolutional(script):
         return True
-    convolutions = len(calls_of(script, lambda name: _last(name).startswith("Conv")))
-    linear = len(calls_of(script, lambda name: _last(name) == "Linear"))
+    makes = [_last(site.name or "") for site in script.calls(*filter(_is_layer, script.called))]
+    linear = makes.count("Linear")
+    convolutions = len(makes) - linear
     if convolutions or linear:
         return convolutions >= linear
     return script.vocabulary.has_lowered(_IMAGES)
+
+
+def _is_layer(name: str) -> bool:
+    """Whether a qualified name is that of a convolution or of a linear layer."""
+    return _last(name) == "Linear" or _last(name).startswith("Conv")
 
 
 def _last(name: str) -> str:

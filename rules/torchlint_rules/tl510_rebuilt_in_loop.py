@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.api import Finding, Fix, Rule, Safety, Script, regex
-from torchlint_rules._called import calls_of
 from torchlint_rules._rebuilding import Rebuilt, hoisted, loss_loops, rebuilt, training_loops
 
 _OPTIMIZER: Final = regex(r"torch\.optim\.[A-Z]\w*")
@@ -262,9 +261,9 @@ class RebuiltInLoop(Rule):
 
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what the passes of training loops make again and again."""
-        for call in calls_of(script, _noun):
-            noun = _noun(script.name(call.func) or "")
-            found = rebuilt(script, call, script.once(_LOOPS[noun]))
+        for site in script.calls(*filter(_noun, script.called)):
+            noun = _noun(site.name or "")
+            found = rebuilt(script, site.node, script.once(_LOOPS[noun]))
             if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
                 continue
             edits = hoisted(script, found)
@@ -274,7 +273,7 @@ class RebuiltInLoop(Rule):
                 fix = Fix.exact(title, edits)
             elif edits and script.framework == "none":
                 fix = Fix.unsafe(title, edits, because=_KEEPS_STATE.format(found.unit))
-            yield Finding(self.code, script.span(call), _message(script, found, noun), fix)
+            yield Finding(self.code, script.span(site.node), _message(script, found, noun), fix)
 
 
 def _noun(name: str) -> str:

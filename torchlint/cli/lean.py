@@ -30,7 +30,7 @@ _LATER: Final = (
 
 
 def expect_libcst() -> None:
-    """Make the import of LibCST, where it comes to one, take little more than a third of its time.
+    """Make the import of LibCST, where it comes to one, take less than a fifth of its time.
 
     Left out is what makes its nodes refuse assignments, a text form that LibCST replaces by its
     own, and what makes abstract classes refuse instances, which has every `isinstance` call Python

@@ -126,7 +126,8 @@ class _Batch(Generic[R]):
             from torchlint.engine.checking import check_bytes
 
             return self.kind.known(check_bytes(data, name, rules, settings))
-        if not matters(source.text, rules):
+        asked = None if self.many else tuple(relevant(source.text, rules))
+        if not (matters(source.text, rules) if asked is None else asked):
             result = FileResult(name, None if self.many else source)
             self._remember(result, state)
             return self.kind.known(result)
@@ -141,11 +142,8 @@ class _Batch(Generic[R]):
                 known = self.kind.from_check(kept, settings)
                 if known is not None:
                     return self.kind.light(known) if self.many else known
-        job = Job(name, len(source.text), rules, settings, context, None, None)
-        if not self.many:
-            asked = tuple(relevant(source.text, rules))
-            job = job._replace(read=Read(source, state, key), asked=asked)
-        self.work.jobs.append(job)
+        read = None if self.many else Read(source, state, key)
+        self.work.jobs.append(Job(name, len(source.text), rules, settings, context, read, asked))
         return len(self.work.jobs) - 1
 
     def _about(self, path: Path) -> tuple[Settings, Selection]:

@@ -25,6 +25,11 @@ class Calls:
         """Give the calls of any of some qualified names."""
         return self._joined(self._by_name, names)
 
+    @cached_property
+    def called(self) -> tuple[str, ...]:
+        """The qualified names of all that is called, each once."""
+        return tuple(self._by_name)
+
     def of_methods(self, methods: tuple[str, ...]) -> list[cst.Call]:
         """Give the calls of attributes with any of some names, whatever they belong to."""
         return self._joined(self._by_method, methods)

@@ -243,6 +243,11 @@ class Script:
         """Give a call as rules ask for it."""
         return CallSite(self, node)
 
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The qualified names of all that the file calls, each once."""
+        return self._calls.called
+
     def method_calls(self, *methods: str) -> Iterator[cst.Call]:
         """Yield the calls of attributes with any of these names, whatever they belong to."""
         return iter(self._calls.of_methods(methods))
