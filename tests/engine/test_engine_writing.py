@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,44 @@ def test_a_text_that_the_encoding_lacks_is_not_written(script: Path) -> None:
     assert script.read_bytes() == OLD
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything"
+def _access_list(user: int) -> bytes:
+    """Give an access list as Linux keeps it: a user may read and write beside the owner."""
+    everybody = 0xFFFFFFFF
+    entries = [(1, 6, everybody), (2, 6, user), (4, 4, everybody), (16, 6, everybody)]
+    packed = [struct.pack("<HHI", *entry) for entry in [*entries, (32, 4, everybody)]]
+    return struct.pack("<I", 2) + b"".join(packed)
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="extended attributes are Linux's")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("user.comment", b"kept"), ("system.posix_acl_access", _access_list(4242))],
+    ids=["comment", "access list"],
 )
-def test_a_read_only_file_is_not_written(script: Path) -> None:
-    script.chmod(0o444)
-    with pytest.raises(WriteError, match="Permission denied"):
+def test_attributes_and_access_lists_stay(script: Path, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(script, name, value)
+    except OSError as error:
+        pytest.skip(f"this file system keeps no {name}: {error.strerror}")
+    before = script.stat().st_mode
+    write_atomic(script, NEW, OLD)
+    assert script.read_bytes() == b"x = 2\r\n"
+    assert os.getxattr(script, name) == value
+    assert script.stat().st_mode == before
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="extended attributes are Linux's")
+def test_a_file_whose_access_list_would_be_lost_is_not_written(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "listxattr", lambda _: ["security.selinux", "system.posix_acl_access"])
+    monkeypatch.setattr(os, "getxattr", lambda *_: b"")
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(WriteError, match=r"posix_acl_access cannot be kept: Operation not"):
         write_atomic(script, NEW, OLD)
+    monkeypatch.undo()
     assert script.read_bytes() == OLD
+    assert _names(script.parent) == ["t.py"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
 import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,5 +106,82 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert str(file) in line
+    assert file.read_bytes() == BEFORE
+    assert list(tmp_path.iterdir()) == [file]
+
+
+_DROP_FROM_BOUNDING_SET = 24
+
+
+def _without_privileges() -> Callable[[], None] | None:
+    """Give what takes from root, in a new process, the right to do what others may not."""
+    if os.geteuid() != 0:
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def drop() -> None:
+        for capability in range(64):
+            prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0)
+
+    return drop
+
+
+def _fix_without_privileges(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "."],
+        cwd=folder,
+        preexec_fn=_without_privileges(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="privileges are dropped as Linux has them")
+@pytest.mark.parametrize("protected", ["script", "folder"])
+def test_what_is_read_only_stays(tmp_path: Path, after: bytes, protected: str) -> None:
+    closed, file = tmp_path / "closed", tmp_path / "open.py"
+    closed.mkdir()
+    locked = closed / "train.py"
+    for each in (file, locked):
+        each.write_bytes(BEFORE)
+    (locked if protected == "script" else closed).chmod(0o555)
+    done = _fix_without_privileges(tmp_path)
+    closed.chmod(0o755)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line == "error: closed/train.py was not written: Permission denied"
+    assert locked.read_bytes() == BEFORE
+    assert file.read_bytes() == after
+    assert list(closed.iterdir()) == [locked]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to somebody else")
+def test_the_owner_stays(tmp_path: Path, after: bytes) -> None:
+    file = tmp_path / "train.py"
+    file.write_bytes(BEFORE)
+    os.chown(file, 4242, 4343)
+    file.chmod(0o664)
+    subprocess.run([*COMMAND, "."], cwd=tmp_path, check=True, capture_output=True)
+    assert file.read_bytes() == after
+    status = file.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (4242, 4343, 0o664)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root gives a file to somebody else"
+)
+def test_a_file_that_would_lose_its_owner_is_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_bytes(BEFORE)
+    file.chmod(0o666)
+    os.chown(file, 4242, 4343)
+    done = _fix_without_privileges(tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        "error: train.py was not written: it belongs to user 4242 and group 4343, "
+        "and would no longer: run torchlint as that user"
+    )
     assert file.read_bytes() == BEFORE
     assert list(tmp_path.iterdir()) == [file]

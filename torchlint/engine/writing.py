@@ -11,6 +11,8 @@ from torchlint.source import Source, SourceError
 
 __all__ = ["WriteError", "write_atomic"]
 
+_KEPT: Final = ("user.", "system.")
+"""How attributes begin without which a file would not be the same to its users."""
 _PREFIX: Final = 40
 """How much of a name the new file bears: with an ending, a long one would be too long."""
 
@@ -23,7 +25,7 @@ def write_atomic(path: Path, source: Source, expected: bytes) -> None:
     """Put `source` in the place of a file that still holds `expected`; raises `WriteError`.
 
     The text goes to a new file beside the target, which then takes its name; a link stays a link
-    and its target is written.
+    and its target is written. A file whose owner, mode or access list would be lost is not written.
     """
     from tempfile import mkstemp
 
@@ -62,9 +64,33 @@ def _refuse_read_only(target: Path) -> None:
 
 
 def _take_after(temporary: Path, target: Path) -> None:
-    """Give the new file the mode of the old one, and its owner where that is allowed."""
-    status = target.stat()
-    if hasattr(os, "chown"):
-        with contextlib.suppress(OSError):
-            os.chown(temporary, status.st_uid, status.st_gid)
-    temporary.chmod(status.st_mode & 0o7777)
+    """Give the new file owner, mode and extended attributes of the old one; raises `OSError`."""
+    old, new = target.stat(), temporary.stat()
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        try:
+            os.chown(temporary, old.st_uid, old.st_gid)
+        except OSError as error:
+            whose = f"it belongs to user {old.st_uid} and group {old.st_gid}"
+            said = f"{whose}, and would no longer: run torchlint as that user"
+            raise PermissionError(error.errno, said) from None
+    temporary.chmod(old.st_mode & 0o7777)
+    if hasattr(os, "listxattr"):
+        for name in _attributes(target):
+            _take_attribute(temporary, target, name)
+
+
+def _attributes(target: Path) -> list[str]:
+    """Name the extended attributes of a file, access control lists among them."""
+    with contextlib.suppress(OSError):
+        return os.listxattr(target)
+    return []
+
+
+def _take_attribute(temporary: Path, target: Path, name: str) -> None:
+    """Give the new file an attribute; of those that the system keeps for itself, where it may."""
+    try:
+        os.setxattr(temporary, name, os.getxattr(target, name))
+    except OSError as error:
+        if name.startswith(_KEPT):
+            said = f"its attribute {name} cannot be kept: {error.strerror}"
+            raise OSError(error.errno, said) from None
