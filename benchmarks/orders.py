@@ -13,7 +13,8 @@ compared with what comes of
 All must be one text: that at which every rule of the subset has come to rest. A fix that becomes
 due only through another (the transfer that need not block once its loader pins) is no exception.
 Where a rule names others in `after`, all of these ways let those go first, as every `fix` does:
-TL202 need not detach what TL601 has put under `no_grad`. TL002 is left out: it judges comments by
+TL202 need not detach what TL601 has put under `no_grad`. Imports that became spare go at the end,
+as in every `fix`. TL002 is left out: it judges comments by
 which rules were selected.
 
 Works in one process on texts alone and writes nothing. Prints every subset that makes two texts,
@@ -35,6 +36,7 @@ from pathlib import Path
 from torchlint.config import Settings
 from torchlint.edit import Edit, touch
 from torchlint.engine import applies, check_source, fix_source
+from torchlint.engine.keptimports import KeptImports, tidying
 from torchlint.finding import Finding
 from torchlint.registry import Selection, load_registry
 from torchlint.source import Source, SourceError
@@ -110,11 +112,12 @@ def look_by_look(_: frozenset[str], chance: random.Random) -> Pick:
 ORDERS = {"rule by rule": rule_by_rule, "look by look": look_by_look}
 
 
-def edits_of(picked: Sequence[Finding]) -> list[Edit]:
+def edits_of(source: Source, picked: Sequence[Finding]) -> list[Edit]:
     """Give the edits of as many fixes as do not touch, the first ones first."""
     made: list[Edit] = []
+    kept = KeptImports(source)
     for finding in picked:
-        edits = [edit for edit in finding.fix.edits if edit not in made] if finding.fix else []
+        edits = [edit for edit in kept.edits([finding]) if edit not in made]
         if not any(touch(edit, other) for edit in edits for other in made):
             made += edits
     return made
@@ -125,9 +128,10 @@ def walked(script: Script, codes: frozenset[str], pick: Pick) -> str:
     source = script.source
     for _ in range(LOOKS):
         due = script.due(source, codes)
-        if not due:
+        edits = edits_of(source, pick(due)) if due else tidying(script.source, source)
+        if not edits:
             return source.text
-        source = source.edited(edits_of(pick(due)))
+        source = source.edited(edits)
     raise BrokenError(f"not at rest after {LOOKS} looks")
 
 

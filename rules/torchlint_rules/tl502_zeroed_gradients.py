@@ -126,7 +126,7 @@ class ZeroedGradients(Rule):
             +         model.zero_grad()
             """,
         "zeros of their own": """
-              import torch
+            - import torch
               def train(model, loader, criterion, optimizer):
                   params = list(model.parameters())
                   for x, y in loader:
@@ -272,6 +272,8 @@ class ZeroedGradients(Rule):
             network = _network(script, loop)
             cleared = f"{script.code(network)}.zero_grad()" if network is not None else ""
             edits = _replaced(script, loop, cleared) if _does_nothing_else(script, loop) else ()
+            spare = script.rewrite.without_imports(loop) if edits else None
+            edits = script.rewrite.united(edits, spare or ())
             message = f"`{script.code(filled)}` {_COST}: `{cleared or 'optimizer.zero_grad()'}`"
             fix = _fix(script, filled, f"Call `{cleared}`", edits) if edits else None
             place = loop if edits else filled

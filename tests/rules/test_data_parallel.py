@@ -123,6 +123,14 @@ if __name__ == "__main__": main()
 '''
 
 
+TORN_DOWN = "terminate called without an active exception"
+"""What torch 2.13 says of an interpreter that ends while a thread of gloo lets go of a tensor.
+
+On a busy machine that is one run in five, whoever wrote the script: it is run again.
+"""
+TRIES = 5
+
+
 @dataclass(frozen=True)
 class Run:
     """What a script said and wrote."""
@@ -162,9 +170,12 @@ def run(folder: Path, source: bytes, *arguments: str, processes: int = 0) -> Run
     command = [sys.executable, *(launcher if processes else ()), "train.py", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     environment["PYTHONWARNINGS"] = "default::ResourceWarning"
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
+    for _ in range(TRIES):
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        )
+        if done.returncode == 0 or TORN_DOWN not in done.stderr:
+            break
     files = sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")

@@ -19,6 +19,13 @@ _TARGETS: Final = {
     3: "rng.integers(0, 3, size={n})",
 }
 
+_WORK: Final = {
+    "rows": 'np.convolve(self.inputs[index], [0.2, 0.5, 0.3], mode="same").astype(np.float32)',
+    "images": "np.fft.fft2(self.inputs[index]).real.astype(np.float32)",
+    "tokens": "np.sort(self.inputs[index])",
+}
+"""What a dataset computes for each item."""
+
 _DATASET: Final = """\
 
 class Items(Dataset):
@@ -70,6 +77,11 @@ def _of_items(writer: Writer, task: Task) -> tuple[str, Feed]:
     return _loaded(writer, task, _DATASET.format(item=inner(item, 2)))
 
 
+def _of_computed_items(writer: Writer, task: Task) -> tuple[str, Feed]:
+    item = [f"x = {_WORK[task.form]}", "return torch.from_numpy(x), self.targets[index]"]
+    return _loaded(writer, task, _DATASET.format(item=inner(item, 2)))
+
+
 def _of_gathered_items(writer: Writer, task: Task) -> tuple[str, Feed]:
     made = writer.pick(("tensor", ""), ("as_tensor", ""))
     item = inner(["return self.inputs[index], self.targets[index]"], 2)
@@ -85,13 +97,13 @@ def _loaded(writer: Writer, task: Task, dataset: str, *more: str) -> tuple[str, 
     made, each_epoch = writer.pick(((loader, ""), ""), ((loader, ""), ""), (("", loader), "TL104"))
     head, first = writer.pick(
         (("for xb, yb in loader:", ""), ""),
-        (("for step, (xb, yb) in enumerate(loader):", ""), ""),
+        (("for step, (xb, yb) in enumerate(loader):", ""), "TL704"),
         (("for batch in loader:", "xb, yb = batch\n"), ""),
-        (("for step, batch in enumerate(loader):", "xb, yb = batch[0], batch[1]\n"), ""),
+        (("for step, batch in enumerate(loader):", "xb, yb = batch[0], batch[1]\n"), "TL704"),
     )
     moved = writer.pick(
-        ("xb = xb.to(device)\nyb = yb.to(device)\n", "TL102 TL204"),
-        ("xb, yb = xb.to(device), yb.to(device)\n", "TL102 TL204"),
+        ("xb = xb.to(device)\nyb = yb.to(device)\n", "TL102 TL204 TL307"),
+        ("xb, yb = xb.to(device), yb.to(device)\n", "TL102 TL204 TL307"),
         ("", ""),
     )
     wrapped = writer.maybe("xb, yb = Variable(xb), Variable(yb)\n", "TL408")
@@ -129,9 +141,10 @@ def _hand(task: Task, first: str, before: str) -> Feed:
 
 
 _SOURCES: Final[tuple[tuple[Callable[[Writer, Task], tuple[str, Feed]], str], ...]] = (
-    (_of_tensors, "TL102 TL104 TL108 TL204"),
-    (_of_items, "TL102 TL104 TL105 TL204"),
-    (_of_gathered_items, "TL104"),
+    (_of_tensors, "TL102 TL104 TL108 TL204 TL307 TL704"),
+    (_of_items, "TL102 TL104 TL105 TL204 TL307 TL704"),
+    (_of_computed_items, "TL101 TL102 TL104 TL204 TL307 TL704"),
+    (_of_gathered_items, "TL104 TL307 TL704"),
     (_by_slices, "TL408"),
     (_by_lists, "TL106"),
 )

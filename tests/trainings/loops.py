@@ -28,7 +28,7 @@ def write_loops(writer: Writer, task: Task, feed: Feed, setup: Setup) -> list[st
     evaluation, found = _evaluation(writer, task, feed.renamed("held_out"))
     before, best, saved = _best(writer, found)
     sections = []
-    if not setup.rebuilt and writer.pick((False, "TL104 TL206"), (True, "")):
+    if not setup.rebuilt and writer.pick((False, "TL104 TL206 TL313"), (True, "")):
         returned, shown = _returned(writer, shown)
         sections.append(f"def train(model, criterion, epoch):\n{inner([training, returned])}")
         training = "print(train(model, criterion, epoch))" if "return" in returned else _CALLED
@@ -36,7 +36,8 @@ def write_loops(writer: Writer, task: Task, feed: Feed, setup: Setup) -> list[st
             measured = inner([evaluation, f"return {found}"])
             sections.append(f"def evaluate(model, criterion):\n{measured}")
             evaluation = f"{found} = evaluate(model, criterion)"
-    body = [training, shown, evaluation, best, *_scheduled(writer, setup)]
+    compiled = _COMPILED if writer.focus == "TL313" else ""
+    body = [compiled, training, shown, evaluation, best, *_scheduled(writer, setup)]
     epochs = f"for epoch in range({EPOCHS}):\n{inner(body)}"
     watched = writer.pick(
         ("", ""),
@@ -47,6 +48,7 @@ def write_loops(writer: Writer, task: Task, feed: Feed, setup: Setup) -> list[st
     return [*sections, "\n".join(part for part in (before, epochs, saved) if part)]
 
 
+_COMPILED: Final = 'fast = torch.compile(model, backend="eager")'
 _CALLED: Final = "train(model, criterion, epoch)"
 
 
@@ -88,7 +90,7 @@ def _training(writer: Writer, task: Task, feed: Feed, setup: Setup) -> tuple[str
         *_step(writer, feed),
         _AVERAGE if setup.averaged else "",
         *(count.added for count in counts),
-        writer.maybe("if loss.item() > 1e6:\n    break", never="TL502"),
+        writer.maybe("if loss.item() > 1e6:\n    break", never="TL502 TL704"),
         feed.index and writer.maybe(f"if {feed.index} == 1:\n    print(loss.item())"),
     ]
     lines = [
@@ -113,12 +115,13 @@ def _step(writer: Writer, feed: Feed) -> list[str]:
         ("optimizer.zero_grad(set_to_none=False)", "TL502"),
         ("model.zero_grad()", ""),
     )
-    penalty = writer.maybe("loss = loss + 0.01 * penalty(model.out.bias)", "TL209", "TL502")
-    forward = ["out = model(xb)", "loss = criterion(out, yb)", penalty]
+    penalty = writer.maybe("loss = loss + 0.01 * penalty(model.out.bias)", "TL209", "TL502 TL704")
+    network = "fast" if writer.focus == "TL313" else "model"
+    forward = [f"out = {network}(xb)", "loss = criterion(out, yb)", penalty]
     backward = writer.pick(("loss.backward()", ""), ("(loss / 2).backward()", ""))
     clip = writer.maybe("nn.utils.clip_grad_norm(model.parameters(), 1.0)", "TL506")
     passes = _passes(writer, forward, backward)
-    if feed.index and writer.pick((False, "TL502"), (False, ""), (True, "")):
+    if feed.index and writer.pick((False, "TL502"), (False, ""), (True, "TL704")):
         stepping = inner([clip, "optimizer.step()", zero])
         return [*passes, f"if ({feed.index} + 1) % 2 == 0:\n{stepping}"]
     if writer.pick((True, ""), (False, "")):

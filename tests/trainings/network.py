@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from trainings.attention import write_attention
 from trainings.writer import Task, Writer, inner
 
 __all__ = ["write_network"]
@@ -19,6 +20,11 @@ class Net(nn.Module):
 
 
 model = {made}
+{wrapped}"""
+
+_WRAPPED: Final = """\
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(model)
 """
 
 _PARTS: Final = """\
@@ -42,7 +48,9 @@ def write_network(writer: Writer, task: Task) -> str:
     layers.append(f"self.out = nn.Linear(8, {task.classes or 1})")
     forward.append("return self.out(x)" if task.classes else "return self.out(x).squeeze(1)")
     made = writer.pick(("Net().to(device)", ""), ("Net()\nmodel.to(device)", ""))
-    return _NETWORK.format(layers=inner(layers, 2), forward=inner(forward, 2), made=made)
+    wrapped = _WRAPPED if writer.focus == "TL704" else ""
+    parts = {"layers": inner(layers, 2), "forward": inner(forward, 2)}
+    return _NETWORK.format(**parts, made=made, wrapped=wrapped)
 
 
 def _rows(writer: Writer) -> tuple[list[str], list[str]]:
@@ -51,7 +59,7 @@ def _rows(writer: Writer) -> tuple[list[str], list[str]]:
     forward = [
         _PARTS if not norm and writer.maybe("parts", "TL405", "TL502") else "x = self.body(x)"
     ]
-    if writer.maybe("more", "TL404", "TL502"):
+    if writer.maybe("more", "TL404", "TL502 TL704"):
         layers.append("self.more = nn.Sequential(nn.Linear(8, 8), nn.Tanh())")
         forward.append("x = checkpoint(self.more, x)")
     return layers, forward
@@ -60,8 +68,8 @@ def _rows(writer: Writer) -> tuple[list[str], list[str]]:
 def _images(writer: Writer) -> tuple[list[str], list[str]]:
     norm = writer.maybe("nn.BatchNorm2d(4), ")
     flat = writer.pick(
-        ("torch.flatten(self.conv(x), 1)", ""),
-        ("self.conv(x).reshape(x.size(0), -1)", ""),
+        ("torch.flatten(self.conv(x), 1)", "TL307"),
+        ("self.conv(x).reshape(x.size(0), -1)", "TL307"),
         ("self.conv(x).view(x.size(0), -1)", ""),
     )
     layers = [
@@ -81,10 +89,14 @@ def _tokens(writer: Writer) -> tuple[list[str], list[str]]:
     )
     layers, forward = [f"self.table = {table}"], [f"x = {looked_up}"]
     recurrent = () if writer.focus == "TL314" else (("lstm", "TL203"),)
-    mix = writer.pick(("none", ""), ("attention", "TL315"), *recurrent)
+    mix = writer.pick(("none", ""), ("attention", "TL315"), ("by hand", "TL310"), *recurrent)
     if mix == "attention":
         layers.append("self.attention = nn.MultiheadAttention(8, 2, batch_first=True)")
         forward += ["mixed, _ = self.attention(x, x, x)", "x = x + mixed"]
+    if mix == "by hand":
+        made, used = write_attention(writer)
+        layers += made
+        forward += used
     if mix == "lstm":
         layers.append("self.lstm = nn.LSTM(8, 8, batch_first=True)")
         forward += [

@@ -60,6 +60,8 @@ def _as_new() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(False)
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
         torch.set_default_dtype(torch.float32)
         os.environ.clear()
         os.environ.update(environment)

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from trainings.data import write_data
 from trainings.loops import write_loops
 from trainings.network import write_network
-from trainings.writer import Setup, Task, Writer
+from trainings.writer import Setup, Task, Writer, inner
 
 __all__ = ["COMPOSED", "training_scripts"]
 
 COMPOSED: Final = (
-    *("TL102", "TL104", "TL105", "TL106", "TL108"),
+    *("TL101", "TL102", "TL104", "TL105", "TL106", "TL108"),
     *("TL201", "TL202", "TL203", "TL204", "TL206", "TL208", "TL209"),
-    *("TL302", "TL311", "TL314", "TL315"),
+    *("TL302", "TL307", "TL310", "TL311", "TL313", "TL314", "TL315"),
     *("TL404", "TL405", "TL406", "TL408"),
     *("TL501", "TL502", "TL506", "TL508", "TL509", "TL510"),
-    *("TL601", "TL801", "TL802", "TL803", "TL903"),
+    *("TL601", "TL704", "TL801", "TL802", "TL803", "TL903"),
 )
 """The rules of which a script can be made to hold the pattern."""
 
@@ -43,14 +43,20 @@ def training_scripts(draw: st.DrawFn, focus: str, close: bool = False) -> str:
     """
     writer = Writer(draw, focus, close)
     form = writer.pick(
-        ("rows", "TL404 TL405 TL502"), ("images", ""), ("tokens", "TL203 TL315 TL406")
+        ("rows", "TL101 TL404 TL405 TL502"),
+        ("images", "TL307"),
+        ("tokens", "TL203 TL310 TL315 TL406"),
     )
     task = Task(form, writer.pick((0, ""), (3, "")))
     data, feed = write_data(writer, task)
     network = write_network(writer, task)
     lines, setup = _setup(writer, task)
     loops = write_loops(_of(network, writer), task, feed, setup)
+    if writer.pick((False, ""), (True, "TL101")):
+        loops[-1] = f'if __name__ == "__main__":\n{inner([loops[-1]])}'
     sections = [data, network, lines, *loops, _PARAMETERS]
+    if "init_process_group(" in network:
+        sections.append("dist.destroy_process_group()")
     body = "\n\n\n".join(section.strip() for section in sections) + "\n"
     if "penalty(" in body:
         body = f"{_PENALTY}\n\n{body}"
@@ -63,6 +69,8 @@ def _of(network: str, writer: Writer) -> Writer:
 
 
 _IMPORTS: Final = {
+    "dist.": "import torch.distributed as dist",
+    "DistributedDataParallel(": "from torch.nn.parallel import DistributedDataParallel",
     "Variable(": "from torch.autograd import Variable",
     "checkpoint(": "from torch.utils.checkpoint import checkpoint",
     "F.": "import torch.nn.functional as F",
@@ -79,6 +87,7 @@ def _head(writer: Writer, body: str) -> str:
     lines = [
         "import copy" if "copy.deepcopy" in body else "",
         "import io" if "io.BytesIO" in body else "",
+        "import math" if "math." in body else "",
         "import os" if any("os." in line for line in left) else "",
         "import numpy as np",
         "import torch",
@@ -113,9 +122,9 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
         writer.maybe(
             "for param in model.out.parameters():\n    param.requires_grad = False",
             "TL508",
-            "TL404 TL502",
+            "TL404 TL502 TL704",
         ),
-        writer.maybe("averaged = copy.deepcopy(model)", "TL509", "TL502"),
+        writer.maybe("averaged = copy.deepcopy(model)", "TL509", "TL502 TL704"),
         "" if rebuilt else loss,
         f"optimizer = torch.optim.{optimizer}",
         f"scheduler = torch.optim.lr_scheduler.{scheduler}" if scheduler else "",

@@ -10,6 +10,7 @@ from torchlint.edit import Edit, touch
 from torchlint.engine.answers import Accept, Answers
 from torchlint.engine.checking import check_bytes, check_source
 from torchlint.engine.grading import applies
+from torchlint.engine.keptimports import KeptImports, tidying
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.trust import harm
 from torchlint.finding import Finding
@@ -56,6 +57,7 @@ class _Fixing:
         self, source: Source, rules: Selection, settings: Settings, accept: Accept | None
     ) -> None:
         self.before = self.source = source
+        self.imports = KeptImports(source)
         self.rules = rules
         self.settings = settings
         self.answers = None if accept is None else Answers(accept)
@@ -68,12 +70,15 @@ class _Fixing:
         for _ in range(MAX_PASSES):
             checked = self._check()
             chosen = self._harmless(checked)
-            if not chosen:
+            edits: Sequence[Edit]
+            if chosen:
+                edits = self.imports.edits(chosen)
+                self.applied += chosen
+            else:
+                edits = tidying(self.before, self.source) if self.applied else ()
+            if not edits:
                 return self._done(checked)
-            if self.answers is not None:
-                self.answers.move(self.source, _edits(chosen))
-            self.source = self._with(chosen)
-            self.applied += chosen
+            self._make(edits)
         checked = self._check()
         endless = self._candidates(checked)
         if endless:
@@ -93,6 +98,13 @@ class _Fixing:
             checked.suppressed,
             tuple(self.errors),
         )
+
+    def _make(self, edits: Sequence[Edit]) -> None:
+        """Go on with the text in which edits are made."""
+        if self.answers is not None:
+            self.answers.move(self.source, edits)
+        self.source = self.source.edited(edits)
+        self.imports = KeptImports(self.source)
 
     def _check(self) -> FileResult:
         checked = check_source(self.source, self.rules, self.settings)
@@ -142,7 +154,7 @@ class _Fixing:
         chosen: list[Finding] = []
         made: list[Edit] = []
         for finding in due:
-            edits = [edit for edit in _edits([finding]) if edit not in made]
+            edits = [edit for edit in self.imports.edits([finding]) if edit not in made]
             if any(touch(edit, other) for edit in edits for other in made):
                 continue
             if self.answers is None or self.answers.allows(self.source, finding):
@@ -150,20 +162,17 @@ class _Fixing:
                 made += edits
         return chosen
 
-    def _with(self, chosen: Sequence[Finding]) -> Source:
-        """Give the text with these fixes made; raises `ValueError` if edits of one fix clash."""
-        return self.source.edited(_edits(chosen))
-
     def _harm(self, chosen: Sequence[Finding]) -> str | None:
         if not chosen:
             return None
+        edits = self.imports.edits(chosen)
         try:
-            after = self._with(chosen)
+            after = self.source.edited(edits)
         except ValueError:
             return "has edits that clash"
         if after.text == self.source.text:
             return "changes nothing"
-        return harm(self.source, after, _edits(chosen))
+        return harm(self.source, after, edits)
 
     def _withhold(self, chosen: Sequence[Finding]) -> None:
         """Find the first fix with which the text comes to harm, and withhold its rule."""
@@ -181,7 +190,3 @@ class _Fixing:
             f"INTERNAL ERROR in {culprit.code}: its fix of {self.source.path}:{place} "
             f"{self._harm(chosen[:bad])}; it was not made; please report"
         )
-
-
-def _edits(findings: Sequence[Finding]) -> list[Edit]:
-    return [edit for finding in findings if finding.fix is not None for edit in finding.fix.edits]

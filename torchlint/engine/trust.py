@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from torchlint.edit import Edit
+from torchlint.engine.lostimports import unimported
 from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.source import Source, SourceError
 from torchlint.suppress import Comment, comments_of, is_suppression
@@ -16,11 +17,17 @@ __all__ = ["harm"]
 def harm(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
     """Say what is wrong with `after`, which `edits` made of `before`; None if nothing is.
 
-    The text must survive writing and reading, compile if it did before, be read again, and
-    keep every comment. The only comment that may go is a suppression, and only by an edit that
-    replaces nothing but that comment: an edit of code brings back every comment it replaces.
+    The text must survive writing and reading, compile if it did before, be read again, import what
+    it uses as before, and keep every comment. The only comment that may go is a suppression, and
+    only by an edit that replaces nothing but that comment: an edit of code brings back every
+    comment it replaces.
     """
-    return _unwritable(after) or _uncompilable(before, after) or _lost_comment(before, after, edits)
+    return (
+        _unwritable(after)
+        or _uncompilable(before, after)
+        or _unimported(before, after)
+        or _lost_comment(before, after, edits)
+    )
 
 
 def _unwritable(after: Source) -> str | None:
@@ -40,6 +47,11 @@ def _uncompilable(before: Source, after: Source) -> str | None:
     if problem is not None:
         return f"does not compile: {problem.reason}"
     return _unreadable(after)
+
+
+def _unimported(before: Source, after: Source) -> str | None:
+    name = unimported(before, after)
+    return f"leaves `{name}` in use and takes its import out" if name is not None else None
 
 
 def _unreadable(after: Source) -> str | None:

@@ -290,13 +290,13 @@ class Rewrite:
             if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
                 known.append(bindings[0])
         for unused in lines.values():
-            cut = self._without_import(unused) if unused else ()
+            cut = self.without_import(unused) if unused else ()
             if cut is None:
                 return None
             edits = (*edits, *cut)
         return edits
 
-    def _without_import(self, unused: Sequence[Binding]) -> Edits | None:
+    def without_import(self, unused: Sequence[Binding]) -> Edits | None:
         """Take some names out of the import that binds them."""
         node = unused[0].node
         line = self.tree.parent(node)
