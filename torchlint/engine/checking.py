@@ -123,6 +123,7 @@ class _Check:
         found = list(
             dict.fromkeys(finding for head in heads for finding in self._asked(head, script))
         )
+        script.forget()
         if self.too_deep:
             self.errors.append(
                 f"{self.source.path} is nested too deeply for {_some(self.too_deep)}: "
