@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from torchlint.config import Settings
 from torchlint.engine.files import WORTH_REMEMBERING
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["check_paths", "fix_paths"]
 
 R = TypeVar("R", FileResult, FixResult)
+
+WORTH_SHARING: Final = 150
+"""How many files take longer to read than other processes take to get ready.
+
+For so many, which rules are asked of each is found out where they are asked.
+"""
 
 
 def check_paths(
@@ -84,12 +90,17 @@ class _Batch(Generic[R]):
         self.cache_dir = cache_dir
         self.told: set[str] = set()
         self.many = len(files) >= WORTH_REMEMBERING
+        self.very_many = len(files) >= WORTH_SHARING
         self.folders: dict[str, tuple[Settings, Selection]] = {}
         self.contexts: dict[tuple[int, int], bytes] = {}
-        self.plan: list[R | int] = [self._planned(path) for path in files]
+        self.files = files
+        self.plan: list[R | int] = []
 
     def start(self, processes: int | None, standby: Standby | None = None) -> Iterator[R]:
         """Start the work and give the results in order."""
+        if standby is not None and processes != 1 and self.many:
+            standby.expect(self.project.selection(self.files[0]))
+        self.plan += map(self._planned, self.files)
         if standby is not None and processes != 1 and self.work.jobs:
             return self._in_order(standby.results(self.work, processes))
         if standby is not None:
@@ -126,7 +137,7 @@ class _Batch(Generic[R]):
             from torchlint.engine.checking import check_bytes
 
             return self.kind.known(check_bytes(data, name, rules, settings))
-        asked = None if self.many else tuple(relevant(source.text, rules))
+        asked = None if self.very_many else tuple(relevant(source.text, rules))
         if not (matters(source.text, rules) if asked is None else asked):
             result = FileResult(name, None if self.many else source)
             self._remember(result, state)

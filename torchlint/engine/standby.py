@@ -6,8 +6,8 @@ import contextlib
 import os
 import pickle
 import signal
-from collections.abc import Iterator
-from typing import BinaryIO, NoReturn, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 # What both processes need is imported before there are two.
 import torchlint.engine.patterns
@@ -15,6 +15,7 @@ import torchlint.engine.relevance  # noqa: F401
 from torchlint.engine.jobs import Done, Work
 from torchlint.engine.processes import Died, can_fork, fork, processors
 from torchlint.engine.results import FileResult, FixResult
+from torchlint.registry import RegistryError, RuleHead
 
 __all__ = ["Standby"]
 
@@ -28,16 +29,18 @@ class Standby:
     """
 
     def __init__(self) -> None:
-        wanted, self._orders = os.pipe()
+        wanted, orders = os.pipe()
         self._results, into = os.pipe()
+        self._expects = False
         self.is_working = False
         """Whether it was given work."""
         self.pid = fork()
         """The process, 0 when there is none any more."""
         if self.pid == 0:
-            os.close(self._orders)
+            os.close(orders)
             os.close(self._results)
             _serve(wanted, into)
+        self._orders = os.fdopen(orders, "wb")
         os.close(wanted)
         os.close(into)
 
@@ -48,15 +51,27 @@ class Standby:
             return cls() if processors() > 1 and can_fork() else None
         return None
 
+    def expect(self, rules: Iterable[RuleHead]) -> None:
+        """Have these rules imported, once, while this process finds out what to do with them."""
+        self._tell(tuple(rules))
+        self._expects = True
+
     def results(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
         """Have the work done; give the result of each job when it has come.
 
         What a process that died did not get done is done here, but for a file whose time was up.
         """
         self.is_working = True
-        with contextlib.suppress(BrokenPipeError), os.fdopen(self._orders, "wb") as orders:
-            pickle.dump((work, processes), orders, pickle.HIGHEST_PROTOCOL)
+        if not self._expects:
+            self.expect(())
+        self._tell((work, processes))
         return self._received(work, processes)
+
+    def _tell(self, order: Any) -> None:
+        """Hand over an order; nothing happens where nobody is left to take it."""
+        with contextlib.suppress(BrokenPipeError):
+            pickle.dump(order, self._orders, pickle.HIGHEST_PROTOCOL)
+            self._orders.flush()
 
     def _received(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
         left = dict.fromkeys(range(len(work.jobs)))
@@ -85,6 +100,8 @@ class Standby:
 
     def _end(self) -> Died:
         """Wait for the end of the process."""
+        with contextlib.suppress(BrokenPipeError):
+            self._orders.close()
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         return Died.of(status)
@@ -116,6 +133,9 @@ def _let_go_of_streams() -> None:
 def _do(orders: BinaryIO, results: BinaryIO) -> None:
     """Do what is ordered, nothing if whoever could has gone."""
     try:
+        for head in pickle.load(orders):
+            with contextlib.suppress(RegistryError):
+                head.load()
         work, processes = pickle.load(orders)
     except EOFError:
         return

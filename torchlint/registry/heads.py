@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -141,7 +140,8 @@ class RuleHead:
     def _written(self) -> dict[str, Any]:
         """The parts that stand as literals, or not at all, in the module's one class."""
         try:
-            text = Path(self.file).read_text(encoding="utf-8")
+            with open(self.file, "rb") as file:  # noqa: PTH123
+                text = file.read().decode().replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError):
             return {}
         bodies = _BODY.findall("".join(text.split(_QUOTES)[::2]))

@@ -92,17 +92,18 @@ def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
     if spec is None or not spec.submodule_search_locations:
         raise RegistryError(f"rule pack `{pack}`: there is no package {package}")
     for location in spec.submodule_search_locations:
-        for file in sorted(Path(location).glob("*.py")):
-            match = _RULE_FILE.fullmatch(file.name)
+        for name in sorted(os.listdir(location)):  # noqa: PTH208
+            file = os.path.join(location, name)  # noqa: PTH118
+            match = _RULE_FILE.fullmatch(name)
             if match is not None and (_CODE.fullmatch(match[1]) or _is_rule(file)):
                 yield RuleHead(
                     code=match[1].upper(),
                     name=match[2].replace("_", "-"),
                     pack=pack,
-                    module=f"{package}.{file.stem}",
-                    file=str(file),
+                    module=f"{package}.{name.removesuffix('.py')}",
+                    file=file,
                 )
 
 
-def _is_rule(file: Path) -> bool:
-    return holds_rule(file.read_text(encoding="utf-8", errors="replace"))
+def _is_rule(file: str) -> bool:
+    return holds_rule(Path(file).read_text(encoding="utf-8", errors="replace"))
