@@ -36,6 +36,18 @@ for kind in (kind for kind in kinds if issubclass(kind, cst.CSTNode)):
     own = [getattr(kind, part) is getattr(cst.CSTNode, part) for part in METHODS]
     print(kind.__name__, own, [field.name for field in dataclasses.fields(kind)])
 print(isinstance(name, (cst.BaseExpression, cst.Attribute)), isinstance(tree, cst.BaseExpression))
+class Renamed(cst.CSTTransformer):
+    def visit_Call(self, node):
+        return super().visit_Call(node)
+    def leave_Name(self, original_node, updated_node):
+        return super().leave_Name(original_node, updated_node).with_changes(value="x")
+class Counted(cst.BatchableCSTVisitor):
+    found = 0
+    def visit_Name(self, node):
+        self.found += 1
+print(tree.visit(Renamed()).code, hasattr(cst.CSTVisitor, "leave_Name"))
+cst.visit_batched(tree, [counted := Counted()])
+print(counted.found, sorted(counted.get_visitors()), hasattr(Counted, "leave_Add_whitespace_after"))
 try:
     cst.Name("")
 except cst.CSTValidationError as error:

@@ -20,7 +20,7 @@ from torchlint.cli.options import (
 from torchlint.cli.printed import Printed
 from torchlint.cli.run import STDIN, Run, refused
 from torchlint.report.escape import printable
-from torchlint.report.report import Report
+from torchlint.report.report import Report, Tally
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
@@ -124,13 +124,18 @@ def _report(
     recording: Recording | None = None,
 ) -> int:
     entries: list[Entry] = []
+    telling = run.telling() if known is None and measured is None else None
     files = suppressed = 0
     for result in results if known is None else known.noting(results):
         files += 1
         suppressed += result.suppressed
         run.report_errors(result.errors)
         if result.source is not None:
-            entries += run.entries(result.source, result.findings)
+            found = run.entries(result.source, result.findings)
+            if telling is None:
+                entries += found
+            else:
+                telling.add(found)
     options = run.options
     if known is not None and options["write_baseline"]:
         return known.write(entries)
@@ -140,11 +145,13 @@ def _report(
         entries = known.unknown(entries, hidden)
     if measured is not None:
         entries = without_cheap(measured.ranked(entries), options["min_cost"], hidden)
-    report = Report(tuple(entries), files, run.failed, run.quiet, tuple(hidden))
+    told = Tally() if telling is None else telling.tally
+    report = Report(tuple(entries), files, run.failed, run.quiet, tuple(hidden), told)
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
-    text = run.deliver(report)
-    code = run.code(bool(entries))
+    text = run.render(report) if telling is None else telling.text(report)
+    run.deliver(text)
+    code = run.code(report.tally.found > 0)
     if recording is not None and not run.failed:
         recording.keep(Printed(text, code))
     return code

@@ -209,7 +209,7 @@ def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) 
     left = left if known is None else known.unknown(left, hidden)
     report = Report(tuple(left), files, run.failed, run.quiet, tuple(hidden))
     if left or hidden or run.settings.output_format not in TEXT:
-        run.deliver(report)
+        run.deliver(run.render(report))
     return run.code(any(entry.fixable for entry in left))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,6 +28,8 @@ _LATER: Final = (
     "libcst.metadata.wrapper",
 )
 """What LibCST offers beside its nodes: torchlint has a parser and metadata of its own."""
+_TYPED: Final = "libcst._typed_visitor"
+"""A module of some thousand functions that do nothing, for visitors to have them."""
 
 
 def expect_libcst() -> None:
@@ -35,7 +38,8 @@ def expect_libcst() -> None:
     Left out is what makes its nodes refuse assignments, a text form that LibCST replaces by its
     own, and what makes abstract classes refuse instances, which has every `isinstance` call Python
     code. Nothing is different for code that does neither. Parsers and metadata are imported when
-    they are asked for, and what makes a node when the first of its type is made. The classes belong
+    they are asked for, what makes a node when the first of its type is made, and what visitors
+    inherit when somebody writes one. The classes belong
     to the whole process: only the program calls this, no function of the Python API.
     """
     sys.meta_path.insert(0, _Finder())
@@ -150,12 +154,36 @@ class _Later(ModuleType):
 @contextmanager
 def _parts_for_later() -> Iterator[None]:
     """Have LibCST take what it passes on from modules that are not imported."""
-    sys.modules |= {name: _Later(name) for name in _LATER}
+    typed = ModuleType(_TYPED)
+    bases = [
+        _inherited(name) for name in ("CSTTypedVisitorFunctions", "CSTTypedTransformerFunctions")
+    ]
+    vars(typed).update({base.__name__: base for base in bases})
+    sys.modules |= {name: _Later(name) for name in _LATER} | {_TYPED: typed}
     try:
         yield
     finally:
-        for name in _LATER:
+        for name in (*_LATER, _TYPED):
             sys.modules.pop(name, None)
+        for base in bases:
+            base.__init_subclass__ = classmethod(partial(_fill, base))
+
+
+def _inherited(name: str) -> Any:
+    """Give a class that stands for one of the functions that visitors inherit."""
+    return type(name, (), {})
+
+
+def _fill(base: Any, cls: type, **_: Any) -> None:
+    """Give a class, when somebody writes the first visitor, the functions that it stands for."""
+    from importlib import import_module
+
+    del base.__init_subclass__
+    whole = getattr(import_module(_TYPED), base.__name__)
+    for each in reversed(whole.mro()[:-1]):
+        for name, function in vars(each).items():
+            if not name.startswith("__"):
+                setattr(base, name, function)
 
 
 def _import_when_asked(module: ModuleType) -> None:

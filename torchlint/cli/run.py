@@ -18,7 +18,7 @@ from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.engine import Discovery, Project, discover
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.formats import BRIEF, STATISTICS, formatter, render
+from torchlint.report.formats import BRIEF, STATISTICS, Telling, get_ready, render
 from torchlint.report.paint import Paint
 
 if TYPE_CHECKING:
@@ -200,19 +200,35 @@ class Run:
         import torchlint.report.card
         import torchlint.report.entry  # noqa: F401
 
-        formatter(self.settings.output_format, statistics=self.settings.statistics)
+        get_ready(self.settings.output_format, statistics=self.settings.statistics)
 
-    def deliver(self, report: Report) -> str:
-        """Print a report, or write it to the file that was named; give its text."""
+    def telling(self) -> Telling | None:
+        """Begin a report that is made file by file, None where the format is none for that."""
         settings = self.settings
-        file = settings.output_file
-        paint = self.paint if file is None else Paint(color=settings.color == "always")
-        text = render(report, paint, settings.output_format, statistics=settings.statistics)
+        form, statistics = settings.output_format, settings.statistics
+        return Telling.in_format(form, self._report_paint, statistics=statistics)
+
+    def render(self, report: Report) -> str:
+        """Give the text of a report."""
+        settings = self.settings
+        form, statistics = settings.output_format, settings.statistics
+        return render(report, self._report_paint, form, statistics=statistics)
+
+    def deliver(self, text: str) -> None:
+        """Print the text of a report, or write it to the file that was named."""
+        file = self.settings.output_file
         if file is None:
             self.show(text)
         else:
             self.write_file(file, text.encode())
-        return text
+
+    @property
+    def _report_paint(self) -> Paint:
+        """What standard output, or the file that was named, can show."""
+        settings = self.settings
+        if settings.output_file is not None:
+            return Paint(color=settings.color == "always")
+        return self.paint
 
     def show(self, text: str) -> None:
         """Print the text of a report."""

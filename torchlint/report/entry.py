@@ -66,6 +66,11 @@ class Entry:
         return self.fix is not None and self.fix.safety >= self.threshold
 
     @property
+    def unsafe(self) -> bool:
+        """Whether `fix` makes the fix though it is unsafe."""
+        return self.fixable and self.fix is not None and self.fix.safety is Safety.UNSAFE
+
+    @property
     def withheld(self) -> bool:
         """Whether `fix` would make the fix if unsafe ones were allowed."""
         return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchlint.report.entry import Entry
 from torchlint.report.escape import github_message, github_property
 from torchlint.report.header import plain_header
 from torchlint.report.paint import Paint
-from torchlint.report.report import Report
 
 __all__ = ["github"]
 
 
-def github(report: Report, paint: Paint) -> str:
-    """Give one workflow command for each finding."""
-    return "".join(_command(entry) + "\n" for entry in report.entries)
+def github(entries: Sequence[Entry], paint: Paint) -> str:
+    """Give one workflow command for each finding of a file."""
+    return "".join(_command(entry) + "\n" for entry in entries)
 
 
 def _command(entry: Entry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ def as_json(report: Report, paint: Paint) -> str:
     return dumps([_finding(entry) for entry in report.entries], indent=2) + "\n"
 
 
-def as_json_lines(report: Report, paint: Paint) -> str:
-    """Give one object on a line for each finding."""
-    return "".join(dumps(_finding(entry)) + "\n" for entry in report.entries)
+def as_json_lines(entries: Sequence[Entry], paint: Paint) -> str:
+    """Give one object on a line for each finding of a file."""
+    return "".join(dumps(_finding(entry)) + "\n" for entry in entries)
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

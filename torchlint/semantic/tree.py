@@ -86,6 +86,7 @@ class Tree:
         """The nodes that hold others."""
         self._order: dict[cst.CSTNode, int] = {}
         self._end: dict[cst.CSTNode, int] = {}
+        """The ranks that follow the last node inside those that can hold any."""
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The order of the nodes of each type that was asked for inside others."""
@@ -115,7 +116,6 @@ class Tree:
                 by_type[kind] = [node]
             readers = known[kind] if kind in known else _backwards(kind)
             if not readers:
-                end[node] = rank
                 continue
             around.append(node)
             stack.append(None)
@@ -154,11 +154,12 @@ class Tree:
 
     def end(self, node: cst.CSTNode) -> int:
         """Give the rank that follows the last node inside `node`."""
-        return self._end[node]
+        return self._end.get(node) or self._order[node] + 1
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Whether `node` is `outer` or stands inside it."""
-        return self._order[outer] <= self._order[node] < self._end[outer]
+        order = self._order
+        return node is outer or order[outer] < order[node] < self._end.get(outer, 0)
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Give every node of exactly this type, in the order of the source."""
@@ -187,7 +188,7 @@ class Tree:
             order = self._order
             ranks = self._ranks[kind] = [order[node] for node in self._by_type.get(kind, ())]
         low = bisect_left(ranks, self._order[outer])
-        high = bisect_left(ranks, self._end[outer], low)
+        high = bisect_left(ranks, self.end(outer), low)
         return iter(self._by_type[kind][low:high] if low < high else ())
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
