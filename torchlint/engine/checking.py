@@ -109,6 +109,7 @@ class _Check:
         """Give what the rules find, each once; raises `UnparsableError`."""
         if not heads:
             return []
+        from torchlint.semantic.script import forget
         from torchlint.semantic.target import Target
 
         target = Target(self.settings.target_torch, self.settings.target_device)
@@ -123,7 +124,7 @@ class _Check:
         found = list(
             dict.fromkeys(finding for head in heads for finding in self._asked(head, script))
         )
-        script.forget()
+        forget(script)
         if self.too_deep:
             self.errors.append(
                 f"{self.source.path} is nested too deeply for {_some(self.too_deep)}: "

@@ -171,16 +171,6 @@ class Script:
         """Whether this is a notebook, which no launcher runs and no worker process can import."""
         return self.source.is_notebook
 
-    def forget(self) -> None:
-        """Let go of all facts, after which nothing can be asked any more.
-
-        They refer to each other in circles: else they would stay until Python looks for such.
-        """
-        for name, fact in vars(self).items():
-            if name not in ("source", "target", "_found"):
-                vars(fact).clear()
-        self._found.clear()
-
     def once(self, find: Callable[[Script], T]) -> T:
         """Give what a function finds of the whole file; it is found but once."""
         try:
@@ -498,3 +488,14 @@ class Script:
     def framework(self) -> str:
         """The framework that owns the training loop, `none` where the script does."""
         return self._devices.framework
+
+
+def forget(script: Script) -> None:
+    """Let go of all facts of a script, of which nothing can be asked any more.
+
+    They refer to each other in circles: else they would stay until Python looks for such.
+    """
+    for name, fact in vars(script).items():
+        if name not in ("source", "target", "_found"):
+            vars(fact).clear()
+    script._found.clear()
