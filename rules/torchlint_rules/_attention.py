@@ -125,10 +125,9 @@ class Rewriting:
         if factor is None:
             return "1.0"
         self.copied.append(factor)
-        code = self.script.code(factor)
         if self.attention.divides:
-            return f"1 / {code}"
-        return code[1:-1].strip() if factor.lpar else code
+            return f"1 / {self.script.code(factor)}"
+        return self.script.argument(factor)
 
     def _dropout(self, call: cst.Call) -> str | None:
         """Write the share that is dropped, nothing where it is none."""

@@ -69,7 +69,7 @@ def _of_sum(
     for first, second in (terms, terms[::-1]):
         if first is not None and second is not None and script.code(first.tensor) == old:
             if _complete(script, first.factor, second.factor):
-                new, weight = script.code(second.tensor), _written(script, second.factor)
+                new, weight = script.code(second.tensor), script.argument(second.factor)
                 return Average(node, old, new, weight)
     return None
 
@@ -88,7 +88,7 @@ def _of_chain(
         return None
     if len(scaled.args) != 1 or not _complete(script, scaled.args[0].value, term.factor):
         return None
-    weight = _written(script, term.factor)
+    weight = script.argument(term.factor)
     return Average(node, script.code(func.value), script.code(term.tensor), weight)
 
 
@@ -128,9 +128,3 @@ def _rest(script: Script, node: cst.BaseExpression) -> str | None:
     if not isinstance(whole, (cst.Integer, cst.Float)) or float(whole.value) != 1:
         return None
     return script.code(node.right)
-
-
-def _written(script: Script, factor: cst.BaseExpression) -> str:
-    """Write a factor as an argument, without the parentheses that a product needs."""
-    code = script.code(factor)
-    return code[1:-1].strip() if len(factor.lpar) == 1 else code

@@ -225,7 +225,9 @@ class Deferral:
     def _tail(self, reading: Reading) -> str | None:
         """Give what of a reading remains to be done after the loop, such as `.cpu().numpy()`."""
         end = self.script.span(reading.tensor).end
-        text = self.script.source.text[end : self.script.span(reading.node).end]
+        text = "".join(
+            self.script.source.text[end : self.script.tree.bare(reading.node).end].split()
+        )
         if reading.cast or _LINKS.fullmatch(text) is None:
             return None
         return text.replace(".detach()", "").replace(".data", "")
@@ -256,7 +258,7 @@ class Deferral:
     def _on_device(self, reading: Reading, double: bool, clone: bool = False) -> Edits | None:
         """Leave a tensor where it is, cut off from its graph, as a float64 if asked for."""
         script = self.script
-        whole, inner = script.span(reading.node), script.span(reading.tensor)
+        whole, inner = script.tree.bare(reading.node), script.span(reading.tensor)
         text = script.source.text
         if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
             return None

@@ -36,7 +36,7 @@ def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
     if not isinstance(names, cst.Tuple) or not isinstance(values, cst.Tuple):
         return None
     indent = script.rewrite.indent_of(assign)
-    text = script.code(assign)
+    text = script.tree.text(assign)
     longer = sum(len(f", {argument}") for argument in given.values())
     if len(indent) + len(text) + longer <= _WIDTH or "\n" in text or "\r" in text:
         return None
@@ -47,10 +47,10 @@ def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
     lines = []
     for name, value in zip(names.elements, values.elements, strict=True):
         span = script.span(value.value)
-        code = script.code(value.value)
+        code = script.source.text[span.start : span.end]
         for call, argument in reversed(given.items()):
             if script.span(call) in span:
-                at = script.span(call).end - 1 - span.start
+                at = script.rewrite.closing(call) - span.start
                 code = f"{code[:at]}{', ' if call.args else ''}{argument}{code[at:]}"
         lines.append(f"{script.code(name.value)} = {code}")
     return script.rewrite.replace(assign, f"{script.rewrite.newline}{indent}".join(lines))

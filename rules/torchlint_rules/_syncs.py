@@ -227,9 +227,4 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
 
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:
-    text = " ".join(script.code(node).split())
-    if len(text) > 60 and isinstance(node, cst.Call):
-        func = node.func
-        short = f".{func.attr.value}" if isinstance(func, cst.Attribute) else script.code(func)
-        return f"`{short}(...)`" if node.args else f"`{short}()`"
-    return f"`{text}`"
+    return f"`{script.brief(node)}`"

@@ -238,13 +238,13 @@ class TensorFromListOfArrays(Rule):
             if all(array is not None and array.sure and array.least > 0 for array in arrays):
                 message = (
                     f"`{word}` takes a list of ndarrays apart number by number: stack "
-                    f"`{_short(script.code(given.value))}` with NumPy first"
+                    f"`{script.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)
                 yield Finding(self.code, script.span(site.node), message, fix)
             elif all(_is_loss(script, element) for element in members.elements):
                 message = (
-                    f"`{word}` fetches the losses in `{_short(script.code(given.value))}` from the "
+                    f"`{word}` fetches the losses in `{script.brief(given.value)}` from the "
                     "device one by one: stack them"
                 )
                 fix = _stacked_losses(script, site.node, given, members)
@@ -295,12 +295,6 @@ def _grown(script: Script, node: cst.Name, start: cst.List) -> _Members:
         elif holder.attr.value not in _FILLING:
             return _Members(())
     return _Members(tuple(elements), may_be_empty=not steady)
-
-
-def _short(code: str) -> str:
-    """Give the code of a list as a message can show it."""
-    line = " ".join(code.split())
-    return line if len(line) <= 48 else f"{line[:45]}..."
 
 
 # -- arrays -------------------------------------------------------------------
@@ -395,7 +389,7 @@ def _stacked_losses(
             else:
                 edits = (*edits, *script.rewrite.insert(span.end, ".detach()"))
     if script.can_use_accelerator:
-        edits = (*edits, *script.rewrite.insert(script.span(call).end - len(call.rpar), ".cpu()"))
+        edits = (*edits, *script.rewrite.insert(script.rewrite.closing(call) + 1, ".cpu()"))
     title = "Stack the losses with `torch.stack`"
     if members.may_be_empty:
         because = "`torch.stack` raises where the list is empty, torch.tensor made an empty tensor"

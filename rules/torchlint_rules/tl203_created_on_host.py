@@ -452,8 +452,7 @@ def _device(script: Script, move: Move) -> str | None:
 def _fix(
     script: Script, move: Move, made: Made, where: str | None, named: cst.Assign | None
 ) -> Fix | None:
-    tail = script.span(move.call).end
-    start = script.span(move.moved).end
+    start, tail = script.span(move.moved).end, script.tree.bare(move.call).end
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
@@ -473,10 +472,10 @@ def _fix(
             kept = f".to({written})"
     saved = tail - start - len(kept) if named is None else 0
     edits = _with_device(script, made.site.node, added, saved)
-    cut: Edits = (Edit(Span(start, tail), kept),)
+    cut = script.rewrite.unlinked(move.call, kept)
     if not kept and _stands_in_parentheses(script, move):
-        open_at = script.span(move.moved).start
-        cut = (Edit(Span(open_at, open_at + 1), ""), Edit(Span(start - 1, tail), ""))
+        outer, inner = script.span(move.moved), script.tree.bare(move.moved)
+        cut = (Edit(Span(outer.start, inner.start), ""), Edit(Span(inner.end, tail), ""))
     if named is not None and not kept and _only_renames(script, move, named):
         if not script.rewrite.stands_alone(script.statement(move.call)):
             return None
@@ -494,6 +493,7 @@ def _stands_in_parentheses(script: Script, move: Move) -> bool:
     return (
         isinstance(move.moved, cst.BinaryOperation)
         and len(move.moved.lpar) == 1
+        and not move.call.func.lpar
         and isinstance(script.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
         and "\n" not in script.code(move.moved)
     )

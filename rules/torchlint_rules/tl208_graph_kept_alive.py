@@ -58,6 +58,7 @@ class GraphKeptAlive(Rule):
     impact = "medium"
     safety = Safety.EXACT
     articles = ("S2",)
+    after = ("TL601",)
     needs = ("backward", ".step", "oader", "iter", "_dl", "batch", "queue")
 
     invalid = {
@@ -325,7 +326,7 @@ def _value(addition: Accumulation) -> cst.BaseExpression:
 
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:
-    return f"`{' '.join(script.code(node).split())}`"
+    return f"`{script.brief(node)}`"
 
 
 def _carriers(

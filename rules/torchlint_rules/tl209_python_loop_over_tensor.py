@@ -435,13 +435,13 @@ class PythonLoopOverTensor(Rule):
         fix = None
         if "#" not in script.code(loop) and not _read_elsewhere(script, loop, found):
             span, at = script.span(line), script.span(added)
-            code = script.code(line)
+            code = script.tree.text(line)
             code = f"{code[: at.start - span.start]}{text}{code[at.end - span.start :]}"
             edits = script.rewrite.replace(loop, code)
             fix = Fix.close("Add up the whole tensor", edits, because=_BECAUSE)
         message = (
             f"this loop starts a kernel for every element of `{script.code(found.tensor)}`: "
-            f"add `{text}`"
+            f"add `{' '.join(text.split())}`"
         )
         return Finding(self.code, script.span(loop.iter), message, fix)
 

@@ -297,8 +297,7 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             if not script.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
-            shown = script.code(whole).partition("\n")[0]
-            message = f"`{shown}` is the same in every step, and each builds it anew; {_advice(script, whole)}"
+            message = f"`{script.brief(whole)}` is the same in every step, and each builds it anew; {_advice(script, whole)}"
             yield Finding(self.code, script.span(whole), message)
 
 

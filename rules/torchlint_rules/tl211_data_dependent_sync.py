@@ -255,13 +255,8 @@ class DataDependentSync(Rule):
             return
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
             if script.each_step(place):
-                message = f"`{_short(script, place)}` waits for the device in every step: {cost}"
+                message = f"`{script.brief(place)}` waits for the device in every step: {cost}"
                 yield Finding(self.code, script.span(place), message)
-
-
-def _short(script: Script, node: cst.CSTNode) -> str:
-    lines = script.code(node).splitlines()
-    return lines[0] if len(lines) == 1 else f"{lines[0]} ..."
 
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:

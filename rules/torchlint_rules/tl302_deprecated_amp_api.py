@@ -290,7 +290,7 @@ def _arguments(script: Script, use: cst.BaseExpression) -> Edits | None:
         plain = [arg for arg in use.args if arg.keyword is None]
         return None if plain else script.rewrite.with_keyword(use, "device_type", f'"{device}"')
     if not use.args:
-        return script.rewrite.insert(script.span(use).end - len(use.rpar) - 1, f'"{device}"')
+        return script.rewrite.insert(script.rewrite.closing(use), f'"{device}"')
     edits = list(script.rewrite.insert(script.span(use.args[0]).start, f'"{device}", '))
     plain = [arg for arg in use.args if arg.keyword is None and not arg.star]
     if name == "GradScaler" or not plain:

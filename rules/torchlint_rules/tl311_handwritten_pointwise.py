@@ -283,10 +283,8 @@ class HandwrittenPointwise(Rule):
             if not script.target.has(formula.since) or _is_fused(script, formula):
                 continue
             short = "F" if formula.module == _FUNCTIONAL else "torch"
-            shown = " ".join(script.code(formula.node).split())
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
             message = (
-                f"`{shown}` passes over memory once per operation: `{short}.{formula.function}` "
+                f"`{script.brief(formula.node)}` passes over memory once per operation: `{short}.{formula.function}` "
                 "does once"
             )
             yield Finding(self.code, script.span(formula.node), message, _fix(script, formula))
@@ -314,10 +312,8 @@ def _fix(script: Script, formula: Formula) -> Fix | None:
     bound = script.scopes.lookup(word.partition(".")[0], script.scopes.scope(formula.node))
     if bound is not None and bound is not script.scopes.module:
         return None
-    operand = script.code(formula.operand)
-    if formula.operand.lpar:
-        operand = operand[1:-1].strip()
-    text = f"{word}.{formula.function}({', '.join((operand, *formula.rest))})"
+    operands = ", ".join((script.argument(formula.operand), *formula.rest))
+    text = f"{word}.{formula.function}({operands})"
     kept = {name.value for name in script.within(formula.operand, cst.Name)}
     kept |= {
         part for rest in formula.rest for part in rest.replace(".", " ").replace("=", " ").split()

@@ -229,12 +229,12 @@ class DirectForwardCall(Rule):
                 continue
             if _is_own(script, call, func.value):
                 continue
-            network = " ".join(script.code(func.value).split())
+            network = script.brief(func.value)
             message = (
                 f"`{network}.forward` goes past the network's hooks and compiled code: call "
                 f"`{network}` itself"
             )
-            start, end = script.span(func.value).end, script.span(func).end
+            start, end = script.span(func.value).end, script.span(func.attr).end
             fix = None
             if "#" not in script.source.text[start:end]:
                 edits = script.rewrite.delete(start, end)

@@ -350,7 +350,7 @@ class CatInLoop(Rule):
         """Flag every assignment that makes a tensor or an array longer pass by pass."""
         found = list(growths(script))
         for growth in found:
-            target = " ".join(script.code(growth.target).split())
+            target = script.brief(growth.target)
             join = script.code(growth.call.func)
             if growth.function == "numpy.append":
                 join = join.removesuffix("append") + "concatenate"

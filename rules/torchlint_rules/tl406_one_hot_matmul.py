@@ -219,7 +219,7 @@ class OneHotMatmul(Rule):
         for product in _products(script):
             if not _has_two_dimensions(script, product.matrix):
                 continue
-            matrix = " ".join(script.code(product.matrix).split())
+            matrix = script.brief(product.matrix)
             message = (
                 f"one-hot vectors times `{matrix}` read all of it to pick rows: look them up with "
                 "`F.embedding`"
@@ -230,7 +230,7 @@ class OneHotMatmul(Rule):
                 continue
             made = script.value_of(call.func).node
             if isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Linear":
-                layer = " ".join(script.code(call.func).split())
+                layer = script.brief(call.func)
                 message = (
                     f"one-hot vectors in `{layer}` read all of its weight to pick rows: an "
                     "`nn.Embedding` looks them up"

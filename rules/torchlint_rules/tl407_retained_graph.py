@@ -250,7 +250,7 @@ class RetainedGraph(Rule):
                 continue
             func = call.func
             assert isinstance(func, cst.Attribute)
-            loss = " ".join(script.code(func.value).split())
+            loss = script.brief(func.value)
             message = (
                 f"the graph of `{loss}` stays in memory after the only backward pass through it: "
                 "drop `retain_graph=True`"

@@ -543,7 +543,7 @@ class MisplacedSchedulerStep(Rule):
             f"`{name}.get_lr()` computes a next rate from the present one, and torch warns of it: "
             "`get_last_lr()` is the rate in use"
         )
-        edits = script.rewrite.insert(script.span(func).end - len("lr"), "last_")
+        edits = script.rewrite.replace(func.attr, "get_last_lr")
         title = "Ask for the rate in use"
         because = "the value differs where the schedule multiplies, and more than a print reads it"
         shown = is_only_shown(script, call)

@@ -473,7 +473,7 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
     """Write the new name, in the import as well where the old one came by it."""
     func = call.func
     if isinstance(func, cst.Attribute):
-        return script.rewrite.insert(script.span(func).end, "_")
+        return script.rewrite.insert(script.span(func.attr).end, "_")
     bindings = script.scopes.reaching(func) if isinstance(func, cst.Name) else ()
     line = bindings[0].node if len(bindings) == 1 else None
     if not isinstance(line, cst.ImportFrom) or isinstance(line.names, cst.ImportStar):

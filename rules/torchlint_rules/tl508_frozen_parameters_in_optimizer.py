@@ -302,7 +302,7 @@ class FrozenParametersInOptimizer(Rule):
                 f"`{script.code(target)}` is a new attribute that nothing reads, so nothing is "
                 "frozen: write `requires_grad`"
             )
-            edits = script.rewrite.insert(script.span(target).end - len("_grad"), "s")
+            edits = script.rewrite.replace(target.attr, "requires_grad")
             because = "what has been learning until now really is frozen then"
             fix = Fix.unsafe("Write `requires_grad`", edits, because=because)
             yield Finding(self.code, script.span(target), message, fix)

@@ -434,6 +434,22 @@ class EvaluationWithGradients(Rule):
                     for x, y in self.val_loader:
                         print(self.model(x))
             """,
+        "the forward pass runs it, in the mode of whoever runs the network": """
+            import torch
+            class Update(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.linear, self.norm = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)
+                def _inference_forward(self, z, size):
+                    for start in range(0, z.shape[1], size):
+                        part = self.linear(z[:, start : start + size])
+                        z[:, start : start + size] += self.norm(part)
+                    return z
+                def forward(self, z, in_place=False):
+                    if in_place:
+                        return self._inference_forward(z, 256)
+                    return z + self.norm(self.linear(z))
+            """,
         "what the loop adds up is sent backward": """
             import torch
             total = 0

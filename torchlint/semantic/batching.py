@@ -143,7 +143,7 @@ class Batching:
             isinstance(test, cst.Call)
             and self.names.name(test.func) == "torch.is_tensor"
             and line.orelse is None
-            and self.tree.text(line.body).strip() == f"{index} = {index}.tolist()"
+            and self.tree.code(line.body).strip() == f"{index} = {index}.tolist()"
         )
 
     def _taken(self, value: cst.BaseExpression, index: str) -> list[cst.BaseExpression] | None:

@@ -134,7 +134,7 @@ class Datasets:
         finally:
             self._open.discard(key)
         if not origin.complete or not origin.values:
-            found.append({Trait.UNSEEN: self.tree.text(node)})
+            found.append({Trait.UNSEEN: self.tree.code(node)})
         return _joined(found)
 
     # -- datasets -------------------------------------------------------------
@@ -145,8 +145,8 @@ class Datasets:
         if isinstance(value, cst.Call):
             return self._of_made(value)
         if self._in_memory_value(value):
-            return {Trait.IN_MEMORY: self.tree.text(value)}
-        return {Trait.UNSEEN: self.tree.text(value)}
+            return {Trait.IN_MEMORY: self.tree.code(value)}
+        return {Trait.UNSEEN: self.tree.code(value)}
 
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
@@ -176,8 +176,8 @@ class Datasets:
         if name.startswith("torchtext.datasets."):
             return {Trait.ITERABLE: name, Trait.UNSHARDED: name}
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
-            return {Trait.IN_MEMORY: name or self.tree.text(call.func), **self._device_of(call)}
-        return {Trait.UNSEEN: self.tree.text(call.func)}
+            return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
+        return {Trait.UNSEEN: self.tree.code(call.func)}
 
     def _few_indices(self, node: cst.BaseExpression) -> bool:
         value = self.values.value_of(node).node
@@ -324,7 +324,7 @@ class Datasets:
             return {}
         name = self.names.name(call.func)
         if name is not None:
-            return {} if self.work.is_public(name) else {Trait.UNSEEN: self.tree.text(call.func)}
+            return {} if self.work.is_public(name) else {Trait.UNSEEN: self.tree.code(call.func)}
         held = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
         if held or isinstance(call.func, (cst.Name, cst.Subscript)):
             return self.callable_traits(call.func)
@@ -342,7 +342,7 @@ class Datasets:
         if name is not None and self.work.is_public(name):
             drawn = random_name(name)
             return {Trait.RANDOM: drawn} if drawn else {}
-        return {Trait.UNSEEN: self.tree.text(value)}
+        return {Trait.UNSEEN: self.tree.code(value)}
 
     def _of_function(self, function: cst.FunctionDef) -> Traits:
         found = [self._of_body(body) for body in self.functions.reached(function)]
@@ -368,7 +368,7 @@ class Datasets:
             return _joined([self._of_given(arg.value) for arg in call.args])
         if is_deterministic_transform(name):
             return {}
-        return {Trait.UNSEEN: self.tree.text(call.func)}
+        return {Trait.UNSEEN: self.tree.code(call.func)}
 
     def _of_given(self, node: cst.BaseExpression) -> Traits:
         """Read what a composed transform is given: one, or a list of them."""
@@ -396,7 +396,7 @@ class Datasets:
             ]
         for call in calls:
             if self.work.moves_to_device(call):
-                return {Trait.ON_DEVICE: self.tree.text(call.func)}
+                return {Trait.ON_DEVICE: self.tree.code(call.func)}
         return {}
 
 

@@ -117,7 +117,7 @@ class Devices:
         if isinstance(node, cst.IfExp):
             return self._may_be_accelerator(node.body) or self._may_be_accelerator(node.orelse)
         if isinstance(node, (cst.SimpleString, cst.FormattedString)):
-            text = self.tree.text(node).strip("rbfuRBFU").strip("'\"")
+            text = self.tree.code(node).strip("rbfuRBFU").strip("'\"")
             return _ACCELERATOR.match(text) is not None
         if isinstance(node, cst.Call):
             if self.names.name(node.func) == "torch.device" and node.args:

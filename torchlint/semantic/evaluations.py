@@ -73,6 +73,7 @@ _DERIVES: Final = frozenset(
         "influence attribution maml fomaml reptile shot"
     ).split()
 )
+_PASSES: Final = ("forward", "__call__")
 _TESTS: Final = frozenset({"pytest", "unittest"})
 _DEPTH: Final = 3
 
@@ -142,7 +143,7 @@ class Evaluations:
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
         if not by_function and not by_loader and not self._in_eval(node):
             return None
-        if not batches and self._is_method_of_network(function):
+        if self._is_method_of_network(function) and not (batches and self._stands_apart(function)):
             return None
         if self.loops.trains(node, direct=False) or not self.measures(node.body):
             return None
@@ -159,7 +160,7 @@ class Evaluations:
         )
 
     def _is_loader_named(self, loader: cst.BaseExpression | None) -> bool:
-        text = self.tree.text(loader) if loader is not None else ""
+        text = self.tree.code(loader) if loader is not None else ""
         return says_evaluation(text) and not says_training(text)
 
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
@@ -265,6 +266,15 @@ class Evaluations:
     def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
         owner = self.scopes.class_of(function) if function is not None else None
         return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
+
+    def _stands_apart(self, method: cst.FunctionDef | None, depth: int = _DEPTH) -> bool:
+        """Whether no forward pass runs a method, under a mode that somebody else has set."""
+        if method is None:
+            return True
+        if method.name.value in _PASSES or not depth:
+            return False
+        callers = map(self.scopes.function, self.functions.callers(method))
+        return all(self._stands_apart(each, depth - 1) for each in callers if each is not method)
 
     def _is_owned(self, node: cst.CSTNode) -> bool:
         """Whether a framework runs the method in which a node stands, and sets its modes."""

@@ -178,7 +178,7 @@ class Freezing:
             if isinstance(outer, cst.FunctionDef):
                 return
             if isinstance(outer, cst.If) and child is not outer.test:
-                yield self.tree.text(outer.test), child is outer.body
+                yield self.tree.code(outer.test), child is outer.body
             child = outer
 
     def _is_undone(self, freeze: _Seen, seen: list[_Seen]) -> bool:

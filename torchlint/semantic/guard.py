@@ -35,7 +35,7 @@ class Guard:
         return [
             line
             for line in self.tree.module.body
-            if isinstance(line, cst.If) and "__name__" in self.tree.text(line.test)
+            if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
         ]
 
     def at_import(self, node: cst.CSTNode) -> bool:

@@ -84,7 +84,7 @@ class ItemWork:
                 return found
             if isinstance(call.func, cst.Attribute) and self.names.name(call.func) is None:
                 if call.func.attr.value in RANDOM_METHODS or self._generator(call.func.value):
-                    return self.tree.text(call.func)
+                    return self.tree.code(call.func)
         return ""
 
     def _generator(self, node: cst.BaseExpression) -> bool:
@@ -160,7 +160,7 @@ class ItemWork:
         )
 
     def _is_device(self, node: cst.BaseExpression) -> bool:
-        named = _DEVICE_WORD.fullmatch(self.tree.text(node)) is not None
+        named = _DEVICE_WORD.fullmatch(self.tree.code(node)) is not None
         return (named or self.kinds.kind(node) is Kind.DEVICE) and not self._stays(node)
 
     def _stays(self, node: cst.BaseExpression, seen: frozenset[int] = frozenset()) -> bool:
@@ -182,8 +182,8 @@ class ItemWork:
             return node.attr.value == "device" and self._is_item(node.value)
         if isinstance(node, cst.Call):
             named = self.names.name(node.func) == "torch.device" and len(node.args) == 1
-            return named and self.tree.text(node.args[0].value).strip("'\"") == "cpu"
-        return self.tree.text(node).strip("'\"") in ("cpu", "None")
+            return named and self.tree.code(node.args[0].value).strip("'\"") == "cpu"
+        return self.tree.code(node).strip("'\"") in ("cpu", "None")
 
     def _values_of(self, binding: Binding) -> list[cst.BaseExpression]:
         """Give what a name can be by a binding, nothing where that is out of sight."""

@@ -1,26 +1,43 @@
-"""Labels: what the user calls the thing that an expression makes."""
+"""Labels: what messages call the things in a script."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
-from torchlint.semantic.scopes import Scopes
+from torchlint.semantic.scopes import Scopes, dotted
 from torchlint.semantic.tree import Tree
 
-__all__ = ["label"]
+__all__ = ["brief", "label"]
+
+_LONG: Final = 60
+
+
+def brief(tree: Tree, node: cst.CSTNode) -> str:
+    """Give the code of a node on one line, of a long call who is called alone."""
+    code = " ".join(tree.code(node).split())
+    if len(code) <= _LONG:
+        return code
+    if not isinstance(node, cst.Call):
+        return f"{code[: _LONG - 3]}..."
+    func = dotted(node.func)
+    if not func and isinstance(node.func, cst.Attribute):
+        func = f".{node.func.attr.value}"
+    return f"{func or brief(tree, node.func)}({'...' if node.args else ''})"
 
 
 def label(tree: Tree, scopes: Scopes, made: cst.BaseExpression, noun: str) -> str:
     """Give the user's word for what an expression makes: `` `train_loader` ``, "this loader"."""
     for outer in tree.ancestors(made):
         if isinstance(outer, cst.Assign):
-            return f"`{tree.text(_target(tree, outer, made))}`"
+            return f"`{tree.code(_target(tree, outer, made))}`"
         if isinstance(outer, cst.AnnAssign):
-            return f"`{tree.text(outer.target)}`"
+            return f"`{tree.code(outer.target)}`"
         if isinstance(outer, cst.Arg) and outer.keyword is not None:
             return f"`{outer.keyword.value}`"
         if isinstance(outer, cst.DictElement):
-            return f"the {noun} {tree.text(outer.key)}"
+            return f"the {noun} {tree.code(outer.key)}"
         if isinstance(outer, cst.Return):
             function = scopes.function(outer)
             return f"the {noun} of `{function.name.value}()`" if function else f"this {noun}"

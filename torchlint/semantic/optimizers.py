@@ -103,7 +103,7 @@ class Optimizers:
             if kind is not Kind.UNKNOWN:
                 return kind is Kind.OPTIMIZER
             return func.attr.value == "save_state" or any(
-                each in _NAMED for each in words(self.tree.text(func.value))
+                each in _NAMED for each in words(self.tree.code(func.value))
             )
         last = func.attr if type(func) is cst.Attribute else func
         if type(last) is not cst.Name or not _SAVING.intersection(words(last.value)):
@@ -112,7 +112,7 @@ class Optimizers:
 
     def _speaks_of_optimizer(self, owner: cst.BaseExpression, call: cst.Call) -> bool:
         """Whether what is restored is named like an optimizer, or what it gets is."""
-        if any(word in _NAMED for word in words(self.tree.text(owner))):
+        if any(word in _NAMED for word in words(self.tree.code(owner))):
             return True
         return any("optim" in text.value for text in self.tree.within(call, cst.SimpleString))
 

@@ -166,7 +166,7 @@ class Readings:
             return False
         given = [(arg.value, self.kinds.kind(arg.value)) for arg in call.args if not arg.star]
         callee = self.kinds.functions.callee(call)
-        if callee is not None and _LEAVES.search(self.tree.text(callee)):
+        if callee is not None and _LEAVES.search(self.tree.code(callee)):
             return False
         if any(kind is Kind.NDARRAY for _, kind in given):
             return False
@@ -266,7 +266,7 @@ class Readings:
         """Give what is the same for all expressions that mean the same tensor."""
         if isinstance(tensor, cst.Name):
             return frozenset(map(id, self.scopes.reaching(tensor)))
-        return self.tree.text(tensor) if isinstance(tensor, cst.Attribute) else ""
+        return self.tree.code(tensor) if isinstance(tensor, cst.Attribute) else ""
 
     def _is_hot(self, place: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -282,9 +282,9 @@ class Readings:
                     if bindings & set(map(id, self.scopes.reaching(name))):
                         yield name
         elif isinstance(tensor, cst.Attribute):
-            text = self.tree.text(tensor)
+            text = self.tree.code(tensor)
             for attribute in self.tree.within(loop.body, cst.Attribute):
-                if self.tree.text(attribute) == text and self.scopes.reads(attribute):
+                if self.tree.code(attribute) == text and self.scopes.reads(attribute):
                     yield attribute
 
     def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:

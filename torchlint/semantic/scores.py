@@ -64,8 +64,8 @@ class Scores:
             inner = found.slice[0].slice
             if found.value.attr.value == "shape" and isinstance(inner, cst.Index):
                 whose, index = found.value.value, self.values.value_of(inner.value).literal
-        sides = {self.tree.text(attention.query), self.tree.text(attention.key)}
-        return whose is not None and index == -1 and self.tree.text(whose) in sides
+        sides = {self.tree.code(attention.query), self.tree.code(attention.key)}
+        return whose is not None and index == -1 and self.tree.code(whose) in sides
 
     # -- masks ----------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Scores:
         sizes = [arg.value for arg in node.args if arg.keyword is None]
         if len(sizes) == 1 and isinstance(sizes[0], (cst.Tuple, cst.List)):
             sizes = [element.value for element in sizes[0].elements]
-        texts = [self.tree.text(size) for size in sizes]
+        texts = [self.tree.code(size) for size in sizes]
         return len(texts) >= 2 and texts[-1] == texts[-2] and set(texts[:-2]) <= {"1"}
 
     def _keeps_square(self, node: cst.Subscript) -> bool:
@@ -171,8 +171,8 @@ class Scores:
                 zero = part.lower is None or self.values.value_of(part.lower).literal == 0
                 if not zero or part.step is not None:
                     return False
-                ends.append(self.tree.text(part.upper) if part.upper is not None else "")
-            elif isinstance(part, cst.Index) and self.tree.text(part.value) in ("...", "None"):
+                ends.append(self.tree.code(part.upper) if part.upper is not None else "")
+            elif isinstance(part, cst.Index) and self.tree.code(part.value) in ("...", "None"):
                 ends.append("")
             else:
                 return False

@@ -29,6 +29,7 @@ from torchlint.semantic.items import ItemCode, Items
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
+from torchlint.semantic.labels import brief
 from torchlint.semantic.layers import LayerPair, Layers
 from torchlint.semantic.loaders import Loaders
 from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
@@ -206,14 +207,25 @@ class Script:
         return self.tree.span(node)
 
     def code(self, node: cst.CSTNode) -> str:
-        """Give the source text of a node."""
-        span = self.tree.span(node)
-        return self.source.text[span.start : span.end]
+        """Give the code of a node, to tell, to compare and to write it elsewhere.
+
+        What holds no comment is given as one line and an expression, where it means the same
+        anywhere without them, without the parentheses around it.
+        """
+        return self.tree.code(node)
+
+    def argument(self, node: cst.BaseExpression) -> str:
+        """Give the code of an expression as `code` does, without any parentheses around it."""
+        return self.tree.argument(node)
+
+    def brief(self, node: cst.CSTNode) -> str:
+        """Give the code of a node for a message, of a long call who is called alone."""
+        return brief(self.tree, node)
 
     def code_of(self, node: cst.BaseExpression) -> str:
-        """Give the source text of the one expression that a node can be, of the node otherwise."""
+        """Give the code of the one expression that a node can be, of the node otherwise."""
         value = self.values.value_of(node)
-        return self.tree.text(value.node if value.node is not None else node)
+        return self.tree.code(value.node if value.node is not None else node)
 
     def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """Yield the tests of the `if`s of the same function in whose body a node stands."""

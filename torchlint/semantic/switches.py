@@ -31,7 +31,7 @@ class Switches:
             if isinstance(outer, (cst.ExceptHandler, cst.IfExp, cst.BooleanOperation, cst.Match)):
                 return True
             if isinstance(outer, cst.If) and child is not outer.test:
-                if _GUARD not in self.tree.text(outer.test):
+                if _GUARD not in self.tree.code(outer.test):
                     return True
             if isinstance(outer, cst.FunctionDef) and self._called_when_needed(outer, purposes):
                 return True
@@ -54,7 +54,7 @@ class Switches:
             if isinstance(outer, (cst.ExceptHandler, cst.Else, cst.BooleanOperation, cst.IfExp)):
                 return True
             if isinstance(outer, cst.If) and child is outer.body:
-                if _GUARD not in self.tree.text(outer.test):
+                if _GUARD not in self.tree.code(outer.test):
                     return True
             if isinstance(outer, cst.FunctionDef):
                 return False

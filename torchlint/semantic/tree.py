@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 
 from torchlint.edit import Span
+from torchlint.semantic.oneline import one_line, within_parentheses
 from torchlint.semantic.places import Places
 from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
@@ -40,6 +41,10 @@ _SOURCE_ORDER: Final = {
     cst.AsName: ("name",),
     cst.NamedExpr: ("value", "target"),
 }
+_ATOMS: Final = (
+    cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer, cst.Float, cst.SimpleString,
+    cst.FormattedString, cst.List, cst.Dict, cst.Set, cst.ListComp, cst.SetComp, cst.DictComp,
+)  # fmt: skip
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _READERS: dict[type, tuple[Callable[[Any], Any], ...]] = {}
 _NO_NODES: set[type] = {type(None), str, bool}
@@ -214,3 +219,47 @@ class Tree:
             return self.module.code_for_node(node)
         span = self.span(node)
         return self.source.text[span.start : span.end]
+
+    def bare(self, node: cst.BaseExpression) -> Span:
+        """Give the characters of an expression without the parentheses around it."""
+        span = self.span(node)
+        if not node.lpar:
+            return span
+        code = self.source.text[span.start : span.end]
+        try:
+            start, end = within_parentheses(code, len(node.lpar))
+        except ValueError:
+            return span
+        return Span(span.start + start, span.start + end)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Give the code of a node, to tell, to compare and to write it elsewhere.
+
+        What holds no comment is given as one line and an expression, where it means the same
+        anywhere without them, without the parentheses around it.
+        """
+        if isinstance(node, cst.Arg):
+            name = f"{node.keyword.value}=" if node.keyword is not None else node.star
+            return f"{name}{self.argument(node.value)}"
+        if isinstance(node, (cst.BaseSmallStatement, cst.SimpleStatementLine)):
+            return _joined(self.text(node), 0)
+        if not isinstance(node, cst.BaseExpression):
+            return self.text(node)
+        code = self.argument(node)
+        kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
+        return f"({code})" if kept else code
+
+    def argument(self, node: cst.BaseExpression) -> str:
+        """Give the code of an expression as `code` does, without any parentheses around it."""
+        return _joined(self.text(node), len(node.lpar))
+
+
+def _joined(text: str, pairs: int) -> str:
+    """Write code as one line without its pairs of parentheses, as it is if a comment is inside."""
+    if "#" in text or not (pairs or "\n" in text or "\r" in text):
+        return text
+    try:
+        start, end = within_parentheses(text, pairs)
+        return one_line(text[start:end])
+    except ValueError:
+        return text

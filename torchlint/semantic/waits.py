@@ -353,7 +353,7 @@ class Waits:
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
             if not any(
-                parts is not None and self.tree.text(parts.target) == target.value
+                parts is not None and self.tree.code(parts.target) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
                 for parts in (self.accumulators.parts(outer),)

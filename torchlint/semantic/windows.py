@@ -189,7 +189,7 @@ class Windows:
         if not self._is_measured(loader) or self._goes_on(counter):
             return None
         start = self.values.argument(drawn, "start", 1)
-        length = f"len({self.tree.text(loader)})"
+        length = f"len({self.tree.code(loader)})"
         if start.equals(1):
             return f"{counter.value} == {length}"
         from_zero = start.state is State.ABSENT or start.equals(0)

@@ -116,7 +116,7 @@ class _Rewriter(Writer):
 
     def _unwrapped(self, wrap: Wrap) -> list[str]:
         """Give the line that places the network without wrapping it, if it needs one."""
-        tail = self.script.code(wrap.whole)[len(self.script.code(wrap.call)) :]
+        tail = self._tail(wrap)
         source = self.script.code(wrap.source)
         if source == wrap.target.value and not tail:
             return []
@@ -135,8 +135,17 @@ class _Rewriter(Writer):
         return "DistributedDataParallel"
 
     def _always_on_gpu(self, wrap: Wrap) -> bool:
-        tail = self.script.code(wrap.whole)[len(self.script.code(wrap.call)) :]
-        return ".cuda(" in tail and not list(self._ifs(wrap.statement))
+        return ".cuda(" in self._tail(wrap) and not list(self._ifs(wrap.statement))
+
+    def _tail(self, wrap: Wrap) -> str:
+        """Give what is called on the wrapped network at once, such as `.cuda()`."""
+        tail, node = "", wrap.whole
+        while node is not wrap.call:
+            assert isinstance(node, cst.Call)
+            assert isinstance(node.func, cst.Attribute)
+            given = ", ".join(map(self.script.code, node.args))
+            tail, node = f".{node.func.attr.value}({given}){tail}", node.func.value
+        return tail
 
     def _ifs(self, node: cst.CSTNode) -> Iterator[cst.If]:
         for outer in self.script.tree.ancestors(node):

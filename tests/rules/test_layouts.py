@@ -1,0 +1,86 @@
+"""Where a script has its brackets and line ends changes neither what is found nor the fix.
+
+Every example of every rule is laid out in other ways. What is said of it stays the same, on one
+line; the fix compiles, and does the same or is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+import pytest
+
+from tests.layouts import LAYOUTS
+from torchlint.config import Settings
+from torchlint.engine import FileResult, check_source, fix_source
+from torchlint.registry import Registry, load_registry
+from torchlint.source import Source
+from torchlint.testing import Example, examples_of
+
+REGISTRY: Registry = load_registry()
+CODES = [head.code for head in REGISTRY.select(Settings(select=("ALL",))) if head.code != "TL002"]
+"""All but the one that judges comments by their lines."""
+
+BY_LAYOUT = {
+    ("TL201", "predictions as lists: unsafe, they stay on the device meanwhile"),
+    ("TL204", "three on a line that becomes too long"),
+    ("TL307", "a line of its own where one would become too long"),
+    ("TL408", "volatile has no effect, comments stay: reported"),
+}
+"""Examples of which the layout decides what the fix is: how wide it is, where a comment stands."""
+
+SILENT = {
+    ("TL310", "a scale that is a tensor for no reason"),
+    ("TL509", "squares summed for the loss: reported"),
+}
+"""Examples whose finding other parentheses hide."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("code", CODES)
+def test_another_layout_gets_the_same_findings_and_fixes(code: str, layout: str) -> None:
+    rule = REGISTRY.find(code).load()
+    for example in examples_of(rule):
+        text = _laid_out(example.before, layout)
+        if text is not None:
+            _compare(code, example, text, layout)
+
+
+def _laid_out(text: str, layout: str) -> str | None:
+    """Write a script in another layout; None where that changes nothing, or what it does."""
+    try:
+        made = cst.parse_module(text).visit(LAYOUTS[layout]()).code
+        return made if made != text and _same(made, text) else None
+    except (SyntaxError, cst.ParserSyntaxError, cst.CSTValidationError):
+        return None
+
+
+def _same(first: str, second: str) -> bool:
+    return ast.dump(ast.parse(first)) == ast.dump(ast.parse(second))
+
+
+def _compare(code: str, example: Example, text: str, layout: str) -> None:
+    rules = REGISTRY.select(Settings(select=(code, *example.beside)))
+    plain, other = Source("example.py", example.before), Source("example.py", text)
+    found = check_source(plain, rules, example.settings)
+    found_too = check_source(other, rules, example.settings)
+    fixed, fixed_too = (fix_source(each, rules, example.settings) for each in (plain, other))
+    where = f"{code}, {example.sentence!r}, {layout}:\n{text}\n{fixed_too.after.text}"
+    assert not found_too.errors and not fixed_too.errors, f"{found_too.errors} {where}"
+    assert not [line for line in _said(found_too) if "\n" in line], where
+    if layout != "attributes" and (code, example.sentence) not in SILENT:
+        assert _codes(found_too) == _codes(found), where
+    withheld = fixed_too.after.text == text
+    if not withheld and (code, example.sentence) not in BY_LAYOUT and _codes(found_too):
+        assert _same(fixed_too.after.text, fixed.after.text) or layout == "attributes", where
+
+
+def _said(result: FileResult) -> list[str]:
+    """Give what is said of a file, but for what quotes a comment."""
+    told = [each.message for each in result.findings]
+    return told + [each.fix.title for each in result.findings if each.fix is not None]
+
+
+def _codes(result: FileResult) -> list[str]:
+    return sorted(each.code for each in result.findings)

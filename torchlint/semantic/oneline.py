@@ -1,0 +1,94 @@
+"""Expressions without the lines and the parentheses that they happen to be written with."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Iterator
+from itertools import accumulate
+from keyword import iskeyword
+from typing import Final, NamedTuple
+
+__all__ = ["one_line", "within_parentheses"]
+
+_LAYOUT: Final = frozenset({
+    tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT,
+    tokenize.ENDMARKER,
+})  # fmt: skip
+
+
+_OPENING: Final = ("(", "[", "{")
+_CLOSING: Final = (")", "]", "}")
+_SPARE: Final = {(",", ")"): (True,), (",", "]"): (False,), (",", "}"): (True, False)}
+"""Commas before a closing bracket, and behind which opening ones they mean nothing.
+
+Those are the ones of a call, that stand behind a value, and those of a list, that do not.
+"""
+
+
+class _Token(NamedTuple):
+    """A piece of code and where it stands."""
+
+    text: str
+    start: int
+    end: int
+    is_name: bool
+
+
+def within_parentheses(code: str, pairs: int) -> tuple[int, int]:
+    """Give the characters of an expression that has so many pairs of parentheses around it.
+
+    Raises `ValueError` for code that cannot be read.
+    """
+    tokens = _tokens(code)[pairs : -pairs or None]
+    return tokens[0].start, tokens[-1].end
+
+
+def one_line(code: str) -> str:
+    """Write an expression that holds no comment as one line.
+
+    Raises `ValueError` for code that cannot be read.
+    """
+    return "".join(_pieces(code, _tokens(code)))
+
+
+def _tokens(code: str) -> list[_Token]:
+    """Read an expression, as what stands between parentheses of ours."""
+    lines = list(io.StringIO(f"({code}\n)", newline=""))
+    starts = list(accumulate(map(len, lines), initial=-1))
+    try:
+        found = [
+            _Token(
+                each.string,
+                starts[each.start[0] - 1] + each.start[1],
+                starts[each.end[0] - 1] + each.end[1],
+                each.type == tokenize.NAME and not iskeyword(each.string),
+            )
+            for each in tokenize.generate_tokens(iter([*lines, ""]).__next__)
+            if each.type not in _LAYOUT
+        ]
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise ValueError(str(error)) from error
+    return found[1:-1]
+
+
+def _pieces(code: str, tokens: list[_Token]) -> Iterator[str]:
+    """Yield the tokens, but for commas without a meaning, and what parts them on one line."""
+    behind_value: list[bool] = []
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if before is not None:
+            yield _gap(code[before.end : token.start], before.text, token.text)
+        if token.text in _OPENING:
+            behind_value.append(before is not None and (before.is_name or before.text in _CLOSING))
+        spare = _SPARE.get((token.text, after.text if after is not None else ""))
+        if spare is None or behind_value[-1] not in spare:
+            yield token.text
+        if token.text in _CLOSING:
+            behind_value.pop()
+
+
+def _gap(code: str, before: str, after: str) -> str:
+    """Give what parts two tokens on one line that were parted by some code."""
+    if "\n" not in code and "\r" not in code:
+        return code
+    return "" if before in (*_OPENING, ".") or after in (*_CLOSING, ".") else " "
