@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+
 import libcst as cst
 
 __all__ = ["LAYOUTS"]
 
+Layout = Callable[[str], str]
+
+_DEFAULT = cst.MaybeSentinel.DEFAULT
 _BREAK = cst.ParenthesizedWhitespace(
     first_line=cst.TrailingWhitespace(newline=cst.Newline()),
     indent=True,
     last_line=cst.SimpleWhitespace("    "),
 )
+_REMARK = _BREAK.with_changes(
+    first_line=cst.TrailingWhitespace(cst.SimpleWhitespace("  "), cst.Comment("# (why"))
+)
 
 
-def _wrapped(node: cst.BaseExpression) -> cst.BaseExpression:
+def _wrapped(
+    node: cst.BaseExpression, white: cst.ParenthesizedWhitespace = _BREAK
+) -> cst.BaseExpression:
     """Put an expression between parentheses on lines of their own."""
-    opening = cst.LeftParen(whitespace_after=_BREAK)
-    closing = cst.RightParen(whitespace_before=_BREAK)
+    opening = cst.LeftParen(whitespace_after=white)
+    closing = cst.RightParen(whitespace_before=white)
     return node.with_changes(lpar=[opening, *node.lpar], rpar=[*node.rpar, closing])
 
 
@@ -110,10 +121,105 @@ class _Values(_NoDecorators):
         return updated_node.with_changes(test=_wrapped(updated_node.test))
 
 
-LAYOUTS: dict[str, type[cst.CSTTransformer]] = {
-    "calls": _Calls,
-    "chains": _Chains,
-    "arguments": _Arguments,
-    "attributes": _Attributes,
-    "values": _Values,
+class _Remarks(_NoDecorators):
+    """Every argument and every value with a comment behind it."""
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        args = updated_node.args
+        if not args or isinstance(args[0].value, cst.GeneratorExp):
+            return updated_node
+        lines = [arg.with_changes(comma=cst.Comma(whitespace_after=_REMARK)) for arg in args]
+        return updated_node.with_changes(whitespace_before_args=_REMARK, args=lines)
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        return updated_node.with_changes(value=_wrapped(updated_node.value, _REMARK))
+
+    def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.Expr:
+        if not isinstance(updated_node.value, cst.Call):
+            return updated_node
+        return updated_node.with_changes(value=_wrapped(updated_node.value, _REMARK))
+
+
+class _Semicolons(cst.CSTTransformer):
+    """Every simple statement on the line of the one before."""
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        return updated_node.with_changes(body=_on_one_line(updated_node.body))
+
+    def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        return updated_node.with_changes(body=_on_one_line(updated_node.body))
+
+
+def _on_one_line(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+    made: list[cst.BaseStatement] = []
+    for line in body:
+        last = made[-1] if made else None
+        if _is_plain(line) and isinstance(last, cst.SimpleStatementLine) and _is_plain(last):
+            assert isinstance(line, cst.SimpleStatementLine)
+            tail = line.trailing_whitespace
+            made[-1] = last.with_changes(body=[*last.body, *line.body], trailing_whitespace=tail)
+        else:
+            made.append(line)
+    return made
+
+
+def _is_plain(line: cst.BaseStatement) -> bool:
+    """Whether a line is of simple statements, with no comment and no import."""
+    return (
+        isinstance(line, cst.SimpleStatementLine)
+        and not line.leading_lines
+        and line.trailing_whitespace.comment is None
+        and not any(isinstance(small, cst.ImportFrom) for small in line.body)
+    )
+
+
+class _Suites(cst.CSTTransformer):
+    """Every block of simple statements behind the colon."""
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        return updated_node.with_changes(body=_behind_colon(updated_node.body))
+
+    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:
+        return updated_node.with_changes(body=_behind_colon(updated_node.body))
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If:
+        return updated_node.with_changes(body=_behind_colon(updated_node.body))
+
+
+def _behind_colon(block: cst.BaseSuite) -> cst.BaseSuite:
+    if not isinstance(block, cst.IndentedBlock) or not all(map(_is_plain, block.body)):
+        return block
+    lines = [line for line in block.body if isinstance(line, cst.SimpleStatementLine)]
+    smalls = [small.with_changes(semicolon=_DEFAULT) for line in lines for small in line.body]
+    return cst.SimpleStatementSuite(smalls)
+
+
+def _by(transformer: type[cst.CSTTransformer]) -> Layout:
+    return lambda text: cst.parse_module(text).visit(transformer()).code
+
+
+def _of_windows(text: str) -> str:
+    """Indent with tabs and end lines as Windows does."""
+    tabs = re.sub(r"(?m)^(?: {4})+", lambda match: "\t" * (len(match[0]) // 4), text)
+    return tabs.replace("\n", "\r\n")
+
+
+def _of_macs(text: str) -> str:
+    """End lines as old Macs did, with blank ones in between and without an end of the last."""
+    return text.rstrip("\n").replace("\n", "\r\r")
+
+
+LAYOUTS: dict[str, Layout] = {
+    "calls": _by(_Calls),
+    "chains": _by(_Chains),
+    "arguments": _by(_Arguments),
+    "values": _by(_Values),
+    "windows": _of_windows,
+    "attributes": _by(_Attributes),
+    "remarks": _by(_Remarks),
+    "semicolons": _by(_Semicolons),
+    "suites": _by(_Suites),
+    "macs": _of_macs,
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = ["Edit", "Span", "apply_edits", "clash", "joined", "touch"]
+
+_LINE_ENDS: Final = ("\n", "\r")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -33,9 +35,15 @@ class Edit(NamedTuple):
 
 def _stack(first: Edit, second: Edit) -> bool:
     """Whether two insertions at one place may stand one after the other."""
-    whole_lines = first.text.endswith(("\n", "\r")) and second.text.endswith(("\n", "\r"))
+    ending = first.text.endswith(_LINE_ENDS) and second.text.endswith(_LINE_ENDS)
     arguments = first.text.startswith(",") and second.text.startswith(",")
-    return first.span.start == first.span.end and (whole_lines or arguments)
+    stacking = ending or arguments or _adds_line(first) or _adds_line(second)
+    return first.span.start == first.span.end and stacking
+
+
+def _adds_line(edit: Edit) -> bool:
+    """Whether an edit begins a new line, behind all else that is put at the end of the last."""
+    return edit.text.startswith(_LINE_ENDS)
 
 
 def clash(first: Edit, second: Edit) -> bool:
@@ -61,7 +69,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     parts: list[str] = []
     at = 0
     last: Edit | None = None
-    for edit in sorted(dict.fromkeys(edits), key=lambda edit: edit.span):
+    for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.span, _adds_line(edit))):
         if last is not None and clash(last, edit):
             raise ValueError(f"edits clash: {last} and {edit}")
         parts += [text[at : edit.span.start], edit.text]

@@ -48,6 +48,9 @@ class Fix:
     safety: Safety
     because: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", _on_one_line(self.title))
+
     @classmethod
     def exact(cls, title: str, *edits: tuple[Edit, ...]) -> Fix:
         """Give a fix after which losses and parameters are bit for bit what they were."""
@@ -62,6 +65,11 @@ class Fix:
     def unsafe(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
         """Give a fix that changes what `because` names."""
         return cls(title, tuple(chain(*edits)), Safety.UNSAFE, because)
+
+
+def _on_one_line(said: str) -> str:
+    """Give what is said without the line ends of the code that it quotes."""
+    return said if said.isprintable() else " ".join(said.split())
 
 
 class Note(NamedTuple):
@@ -80,3 +88,6 @@ class Finding:
     message: str
     fix: Fix | None = None
     notes: tuple[Note, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", _on_one_line(self.message))

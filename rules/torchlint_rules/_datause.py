@@ -233,8 +233,8 @@ def _receiver(script: Script, holder: cst.CSTNode | None) -> str:
 
 def _written_beside(script: Script, node: cst.Attribute) -> bool:
     """Whether the same line writes to some data, where it is spoken of."""
-    line = script.statement(node)
-    return isinstance(line, cst.SimpleStatementLine) and any(
+    line = script.smallest_statement(node)
+    return isinstance(line, cst.BaseSmallStatement) and any(
         other is not node
         and other.attr.value == "data"
         and _writes(script, other, script.parent(other))

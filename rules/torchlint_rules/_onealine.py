@@ -8,20 +8,9 @@ import libcst as cst
 
 from torchlint.api import Edits, Script
 
-__all__ = ["line_of", "one_a_line"]
+__all__ = ["one_a_line"]
 
 _WIDTH: Final = 100
-
-
-def line_of(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    """Give the small statement around a node, or the compound one whose header holds it."""
-    at = node
-    while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement)):
-        holder = script.parent(at)
-        if holder is None:
-            break
-        at = holder
-    return at
 
 
 def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
@@ -29,7 +18,7 @@ def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
 
     `given` has the argument that each call gets.
     """
-    assign = line_of(script, next(iter(given)))
+    assign = script.smallest_statement(next(iter(given)))
     if len(given) == 1 or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return None
     names, values = assign.targets[0].target, assign.value

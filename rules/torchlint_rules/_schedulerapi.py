@@ -75,6 +75,8 @@ def _recounted(script: Script, step: SchedulerStep, given: cst.BaseExpression) -
         return None
     if is_now_and_then(script, step.call, loop.node.body) or loop.role is not Role.EPOCH:
         return None
+    if "#" in script.code(step.call):
+        return None
     text = f"{script.code(step.scheduler)}.step()"
     found = early(script, step)
     edits: Edits | None = script.rewrite.replace(step.call, text)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Heat, Move, Part, Rule, Safety, Script
 from torchlint_rules._hostwrites import is_written_after
-from torchlint_rules._onealine import line_of, one_a_line
+from torchlint_rules._onealine import one_a_line
 from torchlint_rules._pinning import Held, available, held, may_pin, unpinned
 
 _POSITION: Final = {"cuda": 1, "to": 2}
@@ -476,7 +476,7 @@ class BlockingTransfer(Rule):
                 continue
             if not is_written_after(script, move):
                 wait = _Wait(move, _value(script, move), pinned, Held.UNSHOWN not in holds)
-                lines.setdefault(id(line_of(script, call)), []).append(wait)
+                lines.setdefault(id(script.smallest_statement(call)), []).append(wait)
         for waits in lines.values():
             yield self._finding(script, waits)
 

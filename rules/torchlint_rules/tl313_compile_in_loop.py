@@ -327,7 +327,7 @@ def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
 
 def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
     """Whether what is compiled, or whether it is, changes with the passes of a loop."""
-    line = script.statement(call)
+    line = script.smallest_statement(call)
     guards = [test for test in script.tests_around(call) if script.tree.inside(test, loop)]
     regions: list[cst.CSTNode] = [call, *guards]
     for region in regions:
@@ -358,16 +358,10 @@ def _settles(script: Script, guards: list[cst.BaseExpression], line: cst.CSTNode
 
 def _leaves(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
     """Whether the pass that compiles surely ends the loop."""
-    line = script.statement(call)
-    block = script.parent(line)
-    if not isinstance(block, cst.IndentedBlock):
-        return False
-    after = block.body[block.body.index(line) :]
+    first = script.tree.order(script.smallest_statement(call))
     return any(
-        isinstance(small, (cst.Return, cst.Break, cst.Raise))
-        for each in after
-        if isinstance(each, cst.SimpleStatementLine)
-        for small in each.body
+        isinstance(each, (cst.Return, cst.Break, cst.Raise)) and script.tree.order(each) >= first
+        for each in script.beside(call)
     )
 
 

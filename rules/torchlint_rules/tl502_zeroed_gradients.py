@@ -146,6 +146,15 @@ class ZeroedGradients(Rule):
                       criterion(model(x), y).backward()
                       optimizer.step()
             """,
+        "with another statement on its line: reported": """
+              import torch
+              def train(model, loader, criterion, optimizer):
+                  for x, y in loader:
+                      for p in model.parameters():
+            !             p.grad.zero_(); p.data.clamp_(-1, 1)
+                      criterion(model(x), y).backward()
+                      optimizer.step()
+            """,
         "a framework owns the loop: reported": """
               import torch
               from accelerate import Accelerator
@@ -374,8 +383,10 @@ def _updates(script: Script, loop: cst.For) -> bool:
 def _does_nothing_else(script: Script, loop: cst.For) -> bool:
     """Whether all lines of a loop are about the gradients."""
     return loop.orelse is None and all(
-        ".grad" in script.code(line) and "\n" not in script.code(line)
-        for line in script.within(loop, cst.SimpleStatementLine)
+        ".grad" in script.code(small) and "\n" not in script.code(small)
+        for kind in (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+        for line in script.within(loop, kind)
+        for small in line.body
     )
 
 

@@ -355,7 +355,8 @@ class PythonOptimizerStep(Rule):
             "is about 4 times as fast"
         )
         fix = None
-        if script.framework == "none" and not script.once(_lerp_may_fail):
+        commented = "#" in script.code(average.node)
+        if script.framework == "none" and not commented and not script.once(_lerp_may_fail):
             edits = script.rewrite.replace(average.node, written)
             because = "`lerp_` rounds otherwise"
             fix = Fix.close("Average in place with `lerp_`", edits, because=because)

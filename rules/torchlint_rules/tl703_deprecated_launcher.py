@@ -256,9 +256,10 @@ def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -
 def _is_comment(script: Script, text: cst.CSTNode) -> bool:
     """Whether a string is a statement of its own inside a branch or a loop, a comment therefore."""
     line = script.parent(text)
-    statement = script.parent(line) if isinstance(line, cst.Expr) else None
-    block = script.parent(statement) if statement is not None else None
-    owner = script.parent(block) if isinstance(block, cst.IndentedBlock) else None
+    block = script.parent(line) if isinstance(line, cst.Expr) else None
+    if isinstance(block, cst.SimpleStatementLine):
+        block = script.parent(block)
+    owner = script.parent(block) if block is not None else None
     return owner is not None and not isinstance(owner, (cst.FunctionDef, cst.ClassDef))
 
 

@@ -398,7 +398,7 @@ def _of_constant(script: Script, call: cst.Call, value: cst.BaseExpression | Non
     reads = script.tree.spelled(name.value)
     made = script.parent(value)
     advice = f"set `{name.value}` to False"
-    if len(reads) == 2 and isinstance(made, cst.Assign):
+    if len(reads) == 2 and isinstance(made, cst.Assign) and "#" not in script.code(value):
         return _Place(call, call.func, advice, script.rewrite.replace(value, "False"), None)
     return _Place(call, call.func, advice, None, None)
 

@@ -478,12 +478,8 @@ def _speaks(script: Script, node: cst.CSTNode) -> bool:
 
 def _is_guarded(script: Script, line: cst.Assign, target: cst.BaseExpression) -> bool:
     """Whether a line runs when something got better, and is not the end of all training."""
-    block = script.parent(script.statement(line))
-    if isinstance(block, cst.IndentedBlock):
-        leaving = (cst.Break, cst.Return, cst.Raise)
-        for last in block.body:
-            if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], leaving):
-                return False
+    if any(isinstance(each, (cst.Break, cst.Return, cst.Raise)) for each in script.beside(line)):
+        return False
     return any(
         _speaks(script, test)
         or (

@@ -114,7 +114,7 @@ class ExpressionEdits:
         comma = isinstance(last.comma, cst.Comma)
         tail = self.text[end : self.line_end(end)]
         added = f"{self.newline}{self.text[line:start]}{name}={value}"
-        if "#" not in tail or self.tree.span(call).end <= self.line_end(end):
+        if "#" not in tail or self.tree.bare(call).end <= self.line_end(end):
             return self.insert(end, f",{added}")
         edits = () if comma else self.insert(end, ",")
         return (*edits, *self.insert(self.line_end(end), f"{added}{',' if comma else ''}"))
@@ -136,7 +136,7 @@ class ExpressionEdits:
     def without_argument(self, call: cst.Call, arg: cst.Arg) -> Edits:
         """Take an argument out of a call, its comma with it, and the lines that held but it."""
         start, end = len(self.text[: self.tree.span(arg).start].rstrip()), self.closing(call)
-        if len(call.args) == 1 and "#" not in self.text[start:end]:
+        if len(call.args) == 1 and "#" not in self.text[self.line_start(start) : end]:
             return self.delete(start, end)
         spans = [self.tree.span(each) for each in call.args]
         ends = [self.tree.span(each.value).end for each in call.args]
@@ -144,8 +144,8 @@ class ExpressionEdits:
         return self._without([Span(s.start, e) for s, e in zip(spans, ends, strict=True)], index)
 
     def without_item(self, statement: cst.With, item: cst.WithItem) -> Edits | None:
-        """Take one context manager out of a `with`; None for the only one."""
-        if len(statement.items) == 1:
+        """Take one context manager out of a `with`; None for the only one and with comments."""
+        if len(statement.items) == 1 or "#" in self.tree.text(item.item):
             return None
         spans = []
         for each in statement.items:
@@ -156,6 +156,8 @@ class ExpressionEdits:
     def _without(self, members: Sequence[Span], index: int) -> Edits:
         """Take one of several things between commas out; a comment behind it stays."""
         member = members[index]
+        if len(members) == 1:
+            return self.delete(member.start, self._behind_comma(member.end))
         if index + 1 == len(members):
             start = members[index - 1].end if index else member.start
             if "#" not in self.text[start : member.start]:
@@ -175,12 +177,19 @@ class ExpressionEdits:
         return found.end() if found else offset
 
     def united(self, *parts: Edits) -> Edits:
-        """Put edits together, deletions that overlap as one."""
+        """Put edits together, deletions that overlap as one and around an insertion as two."""
         made: list[Edit] = []
         for edit in sorted({edit for part in parts for edit in part}):
             last = made[-1] if made else None
-            if last and not last.text and not edit.text and edit.span.start < last.span.end:
+            if last is None or last.text or edit.span.start >= last.span.end:
+                made.append(edit)
+            elif not edit.text:
                 made[-1] = Edit(Span(last.span.start, max(last.span.end, edit.span.end)), "")
+            elif edit.span.start == edit.span.end:
+                at = edit.span.start
+                made[-1:] = [
+                    *self.delete(last.span.start, at), edit, *self.delete(at, last.span.end)
+                ]  # fmt: skip
             else:
                 made.append(edit)
         return tuple(made)

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scopes import Scopes, dotted
+from torchlint.semantic.scopes import Scopes
 from torchlint.semantic.tree import Tree
 
 __all__ = ["brief", "label"]
@@ -15,16 +15,25 @@ _LONG: Final = 60
 
 
 def brief(tree: Tree, node: cst.CSTNode) -> str:
-    """Give the code of a node on one line, of a long call who is called alone."""
+    """Give the code of a node on one line, of a long call without what it is given."""
     code = " ".join(tree.code(node).split())
     if len(code) <= _LONG:
         return code
     if not isinstance(node, cst.Call):
         return f"{code[: _LONG - 3]}..."
-    func = dotted(node.func)
-    if not func and isinstance(node.func, cst.Attribute):
-        func = f".{node.func.attr.value}"
-    return f"{func or brief(tree, node.func)}({'...' if node.args else ''})"
+    called = _called(tree, node)
+    if len(called) > _LONG and isinstance(node.func, cst.Attribute):
+        return f".{node.func.attr.value}({'...' if node.args else ''})"
+    return called
+
+
+def _called(tree: Tree, node: cst.BaseExpression) -> str:
+    """Give what a chain of calls and attributes calls, without what the calls are given."""
+    if isinstance(node, cst.Call):
+        return f"{_called(tree, node.func)}({'...' if node.args else ''})"
+    if isinstance(node, cst.Attribute):
+        return f"{_called(tree, node.value)}.{node.attr.value}"
+    return tree.code(node)
 
 
 def label(tree: Tree, scopes: Scopes, made: cst.BaseExpression, noun: str) -> str:

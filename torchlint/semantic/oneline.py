@@ -56,20 +56,18 @@ def _tokens(code: str) -> list[_Token]:
     """Read an expression, as what stands between parentheses of ours."""
     lines = list(io.StringIO(f"({code}\n)", newline=""))
     starts = list(accumulate(map(len, lines), initial=-1))
+    fed = iter([*(line.rstrip("\r\n") + "\n" for line in lines), ""])
     try:
-        found = [
-            _Token(
-                each.string,
-                starts[each.start[0] - 1] + each.start[1],
-                starts[each.end[0] - 1] + each.end[1],
-                each.type == tokenize.NAME and not iskeyword(each.string),
-            )
-            for each in tokenize.generate_tokens(iter([*lines, ""]).__next__)
-            if each.type not in _LAYOUT
-        ]
+        read = [each for each in tokenize.generate_tokens(fed.__next__) if each.type not in _LAYOUT]
     except (tokenize.TokenError, SyntaxError) as error:
         raise ValueError(str(error)) from error
-    return found[1:-1]
+    found = []
+    for each in read[1:-1]:
+        start = starts[each.start[0] - 1] + each.start[1]
+        end = starts[each.end[0] - 1] + each.end[1]
+        is_name = each.type == tokenize.NAME and not iskeyword(each.string)
+        found.append(_Token(code[start:end], start, end, is_name))
+    return found
 
 
 def _pieces(code: str, tokens: list[_Token]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Final
 
 import libcst as cst
 
@@ -16,6 +17,8 @@ from torchlint.semantic.tree import Tree
 from torchlint.source import Source
 
 __all__ = ["Edits", "Rewrite"]
+
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 class Rewrite(ExpressionEdits):
@@ -285,25 +288,27 @@ class Rewrite(ExpressionEdits):
     ) -> Edits | None:
         """Move a statement, with the comments right above it, before or behind another one.
 
-        `text` is written in its stead where it changes as well. None where it is all of its block
-        or has lines that cannot be indented anew.
+        `text` is written in its stead where it changes as well. None where it is all of its block,
+        has lines that cannot be indented anew, or comments that `text` would lose.
         """
         block = self.tree.parent(statement)
         if not isinstance(block, (cst.IndentedBlock, cst.Module)) or len(block.body) == 1:
             return None
         span, indent = self.tree.span(statement), self.indent_of(statement)
+        if text is not None and comments_of(self.text[span.start : span.end]):
+            return None
         start = self.line_start(span.start)
         while start and self._is_comment(self.line_start(start - 1), indent):
             start = self.line_start(start - 1)
         code = self.text[span.start : span.end] if text is None else text
         tail = self.text[span.end : self.line_end(span.end)]
         whole = f"{self.text[start : span.start]}{code}{tail}"
-        lines = [line.rstrip("\r") for line in whole.split("\n")]
+        lines = _LINE_END.split(whole)
         if any(line.strip() and not line.startswith(indent) for line in lines):
             return None
         put = self.after if behind else self.before
         added = put(place, *(line[len(indent) :] for line in lines))
-        return (*self._without_lines(statement, start), *added)
+        return self.united(self._without_lines(statement, start), added)
 
     def _is_comment(self, line: int, indent: str) -> bool:
         """Whether nothing but a comment, indented so, stands on the line at an offset."""

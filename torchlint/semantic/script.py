@@ -202,6 +202,14 @@ class Script:
         """Give the function in which a node stands."""
         return self.scopes.function(node)
 
+    def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Give the small statement around `node`, or the compound one whose header holds it."""
+        return self.tree.smallest_statement(node)
+
+    def beside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the statements of the block around `node`, those that share a line one by one."""
+        return self.tree.beside(node)
+
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
         return self.tree.span(node)

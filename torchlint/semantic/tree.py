@@ -207,6 +207,22 @@ class Tree:
             at = self.parents.get(at)
         raise ValueError("a module is no statement")
 
+    def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Give the small statement around `node`, or the compound one whose header holds it."""
+        at: cst.CSTNode = node
+        while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement, cst.Module)):
+            at = self.parents[at]
+        return at
+
+    def beside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the statements of the block around `node`, those that share a line one by one."""
+        block = self.parent(self.smallest_statement(node))
+        if isinstance(block, cst.SimpleStatementLine):
+            block = self.parent(block)
+        if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)):
+            for line in block.body:
+                yield from line.body if isinstance(line, cst.SimpleStatementLine) else (line,)
+
     def span(self, node: cst.CSTNode) -> Span:
         """Give the characters of a node, an expression with its own parentheses."""
         if self._places is None:
