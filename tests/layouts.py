@@ -51,10 +51,20 @@ class _Chains(_NoDecorators):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         func = updated_node.func
         if not isinstance(func, cst.Attribute) or not isinstance(func.value, cst.Call):
-            return updated_node
+            return _around_chain(updated_node)
         inner = func.value.with_changes(lpar=func.value.lpar[1:], rpar=func.value.rpar[:-1])
         dotted = func.with_changes(value=inner, dot=cst.Dot(whitespace_before=_BREAK))
         return _wrapped(updated_node.with_changes(func=dotted))
+
+
+def _around_chain(call: cst.Call) -> cst.Call:
+    """Let the parentheses of a call be those of the chain that it is given, as Black does."""
+    value = call.args[0].value if len(call.args) == 1 else None
+    if not isinstance(value, cst.Call) or not value.lpar:
+        return call
+    bare = value.with_changes(lpar=value.lpar[1:], rpar=value.rpar[:-1])
+    given = call.args[0].with_changes(value=bare, whitespace_after_arg=_BREAK)
+    return call.with_changes(whitespace_before_args=_BREAK, args=[given])
 
 
 class _Arguments(_NoDecorators):

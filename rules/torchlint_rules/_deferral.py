@@ -268,7 +268,8 @@ class Deferral:
         suffix += ".double()" if double else ""
         if clone and self._may_change(reading.tensor):
             suffix += ".clone()"
-        bare = _needs_parentheses(reading.tensor) and bool(suffix)
+        loose = bool(reading.cast) and script.tree.breaks_lines(reading.tensor)
+        bare = loose or (_needs_parentheses(reading.tensor) and bool(suffix))
         return (
             Edit(Span(whole.start, inner.start), "(" if bare else ""),
             Edit(Span(inner.end, whole.end), (")" if bare else "") + suffix),

@@ -353,7 +353,8 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     value, holder = call.args[0].value, script.parent(call)
     atom = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
     free = isinstance(holder, (cst.Arg, cst.Assign, cst.Return, cst.Element))
-    opening, closing = ("", "") if atom or (free and "\n" not in around) else ("(", ")")
+    kept = script.tree.breaks_lines(value) or not (atom or (free and "\n" not in around))
+    opening, closing = ("(", ")") if kept else ("", "")
     return (
         Edit(Span(whole.start, inner.start), opening),
         Edit(Span(inner.end, whole.end), closing),

@@ -9,7 +9,7 @@ from itertools import accumulate
 from keyword import iskeyword
 from typing import Final, NamedTuple
 
-__all__ = ["one_line", "within_parentheses"]
+__all__ = ["breaks_lines", "one_line", "within_parentheses"]
 
 _LAYOUT: Final = frozenset({
     tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT,
@@ -42,6 +42,21 @@ def within_parentheses(code: str, pairs: int) -> tuple[int, int]:
     """
     tokens = _tokens(code)[pairs : -pairs or None]
     return tokens[0].start, tokens[-1].end
+
+
+def breaks_lines(code: str) -> bool:
+    """Whether an expression has line ends that no brackets of its own hold together.
+
+    Raises `ValueError` for code that cannot be read.
+    """
+    depth, end = 0, 0
+    for token in _tokens(code):
+        gap = code[end : token.start]
+        if not depth and ("\n" in gap or "\r" in gap):
+            return True
+        depth += (token.text in _OPENING) - (token.text in _CLOSING)
+        end = token.end
+    return False
 
 
 def one_line(code: str) -> str:

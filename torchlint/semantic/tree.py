@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.oneline import one_line, within_parentheses
+from torchlint.semantic.oneline import breaks_lines, one_line, within_parentheses
 from torchlint.semantic.places import Places
 from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
@@ -247,6 +247,14 @@ class Tree:
         except ValueError:
             return span
         return Span(span.start + start, span.start + end)
+
+    def breaks_lines(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression has line ends that only brackets around it hold together."""
+        text = self.text(node)
+        try:
+            return ("\n" in text or "\r" in text) and breaks_lines(text)
+        except ValueError:
+            return True
 
     def code(self, node: cst.CSTNode) -> str:
         """Give the code of a node, to tell, to compare and to write it elsewhere.
