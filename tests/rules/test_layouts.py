@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from typing import NamedTuple
 
 import libcst as cst
 import pytest
 from layouts import LAYOUTS
 
 from torchlint.config import Settings
-from torchlint.engine import FileResult, check_source, fix_source
-from torchlint.registry import Registry, load_registry
+from torchlint.engine import FileResult, FixResult, check_source, fix_source
+from torchlint.registry import Registry, Selection, load_registry
 from torchlint.source import Source
 from torchlint.testing import Example, examples_of
 
 REGISTRY: Registry = load_registry()
 CODES = [head.code for head in REGISTRY.select(Settings(select=("ALL",))) if head.code != "TL002"]
 """All but the one that judges comments by their lines."""
+
+
+class Looked(NamedTuple):
+    """What is found in a script, and what becomes of it."""
+
+    found: FileResult
+    fixed: FixResult
+
 
 FORMATTED = ("calls", "chains", "arguments", "values", "windows")
 """Layouts that formatters and editors make; nobody has the others everywhere."""
@@ -42,14 +51,21 @@ SILENT = {
 """Examples whose finding other parentheses hide."""
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("code", CODES)
-def test_another_layout_gets_the_same_findings_and_fixes(code: str, layout: str) -> None:
-    rule = REGISTRY.find(code).load()
-    for example in examples_of(rule):
-        text = _laid_out(example.before, layout)
-        if text is not None:
-            _compare(code, example, text, layout)
+def test_another_layout_gets_the_same_findings_and_fixes(code: str) -> None:
+    for example in examples_of(REGISTRY.find(code).load()):
+        rules = REGISTRY.select(Settings(select=(code, *example.beside)))
+        plain = _look(example.before, rules, example)
+        for layout in LAYOUTS:
+            text = _laid_out(example.before, layout)
+            if text is not None:
+                _compare(plain, _look(text, rules, example), (code, example.sentence), layout)
+
+
+def _look(text: str, rules: Selection, example: Example) -> Looked:
+    source = Source("example.py", text)
+    found = check_source(source, rules, example.settings)
+    return Looked(found, fix_source(source, rules, example.settings))
 
 
 def _laid_out(text: str, layout: str) -> str | None:
@@ -65,23 +81,17 @@ def _same(first: str, second: str) -> bool:
     return ast.dump(ast.parse(first)) == ast.dump(ast.parse(second))
 
 
-def _compare(code: str, example: Example, text: str, layout: str) -> None:
-    rules = REGISTRY.select(Settings(select=(code, *example.beside)))
-    plain, other = Source("example.py", example.before), Source("example.py", text)
-    found = check_source(plain, rules, example.settings)
-    found_too = check_source(other, rules, example.settings)
-    fixed, fixed_too = (fix_source(each, rules, example.settings) for each in (plain, other))
-    where = f"{code}, {example.sentence!r}, {layout}:\n{text}\n{fixed_too.after.text}"
-    assert (*found_too.errors, *fixed_too.errors) == (), where
-    assert not [line for line in _said(found_too) if "\n" in line], where
+def _compare(plain: Looked, other: Looked, key: tuple[str, str], layout: str) -> None:
+    text, done = other.fixed.before.text, other.fixed.after.text
+    where = f"{key}, {layout}:\n{text}\n{done}"
+    assert (*other.found.errors, *other.fixed.errors) == (), where
+    assert not [line for line in _said(other.found) if "\n" in line], where
     if layout != "attributes":
-        assert Counter(_codes(found_too)) <= Counter(_codes(found)), where
-    key = (code, example.sentence)
+        assert Counter(_codes(other.found)) <= Counter(_codes(plain.found)), where
     if layout not in FORMATTED:
         return
-    assert key in SILENT or _codes(found_too) == _codes(found), where
-    done, done_too = fixed.after.text, fixed_too.after.text
-    assert key in BY_LAYOUT or done_too == text or _same(done_too, done), where
+    assert key in SILENT or _codes(other.found) == _codes(plain.found), where
+    assert key in BY_LAYOUT or done == text or _same(done, plain.fixed.after.text), where
 
 
 def _said(result: FileResult) -> list[str]:
