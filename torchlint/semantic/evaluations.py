@@ -73,9 +73,15 @@ _DERIVES: Final = frozenset(
         "influence attribution maml fomaml reptile shot"
     ).split()
 )
-_PASSES: Final = ("forward", "__call__")
+_OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
+"""Where bases come from that run no method of their own accord, or are known to."""
 _TESTS: Final = frozenset({"pytest", "unittest"})
 _DEPTH: Final = 3
+
+
+def _is_pass(method: cst.FunctionDef) -> bool:
+    """Whether a method is a forward pass (`forward_train`)."""
+    return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
 class Evaluations:
@@ -265,13 +271,34 @@ class Evaluations:
 
     def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
         owner = self.scopes.class_of(function) if function is not None else None
-        return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
+        if owner is None:
+            return False
+        return derived(self.functions.bases(owner)) is Kind.MODULE or (
+            self._has_hidden_base(owner) and any(map(_is_pass, self._methods(owner)))
+        )
+
+    def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
+        """Whether a class inherits from one out of sight, which may run its methods."""
+        return any(
+            type(self.functions.definition(base.value)) is not cst.ClassDef
+            and not (self.names.name(base.value) or "").startswith(_OPEN)
+            for line in self.functions.lineage(owner)
+            for base in line.bases
+        )
+
+    def _methods(self, owner: cst.ClassDef) -> Iterator[cst.FunctionDef]:
+        for line in self.functions.lineage(owner):
+            for bindings in self.scopes.scope_at(line).bindings.values():
+                for binding in bindings:
+                    if isinstance(binding.node, cst.FunctionDef):
+                        yield binding.node
 
     def _stands_apart(self, method: cst.FunctionDef | None, depth: int = _DEPTH) -> bool:
         """Whether no forward pass runs a method, under a mode that somebody else has set."""
         if method is None:
             return True
-        if method.name.value in _PASSES or not depth:
+        owner = self.scopes.class_of(method)
+        if _is_pass(method) or not depth or (owner is not None and self._has_hidden_base(owner)):
             return False
         callers = map(self.scopes.function, self.functions.callers(method))
         return all(self._stands_apart(each, depth - 1) for each in callers if each is not method)
