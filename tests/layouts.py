@@ -67,15 +67,20 @@ def _around_chain(call: cst.Call) -> cst.Call:
     return call.with_changes(whitespace_before_args=_BREAK, args=[given])
 
 
+def _apart(call: cst.Call, white: cst.ParenthesizedWhitespace) -> cst.Call:
+    """Put every argument of a call on a line of its own."""
+    args = call.args
+    if not args or isinstance(args[0].value, cst.GeneratorExp):
+        return call
+    lines = [arg.with_changes(comma=cst.Comma(whitespace_after=white)) for arg in args]
+    return call.with_changes(whitespace_before_args=white, args=lines)
+
+
 class _Arguments(_NoDecorators):
     """Every argument on a line of its own with a comma behind it, as Black breaks a long call."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        args = updated_node.args
-        if not args or isinstance(args[0].value, cst.GeneratorExp):
-            return updated_node
-        lines = [arg.with_changes(comma=cst.Comma(whitespace_after=_BREAK)) for arg in args]
-        return updated_node.with_changes(whitespace_before_args=_BREAK, args=lines)
+        return _apart(updated_node, _BREAK)
 
 
 class _Attributes(_NoDecorators):
@@ -135,11 +140,7 @@ class _Remarks(_NoDecorators):
     """Every argument and every value with a comment behind it."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        args = updated_node.args
-        if not args or isinstance(args[0].value, cst.GeneratorExp):
-            return updated_node
-        lines = [arg.with_changes(comma=cst.Comma(whitespace_after=_REMARK)) for arg in args]
-        return updated_node.with_changes(whitespace_before_args=_REMARK, args=lines)
+        return _apart(updated_node, _REMARK)
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         return updated_node.with_changes(value=_wrapped(updated_node.value, _REMARK))

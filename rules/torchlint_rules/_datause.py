@@ -129,7 +129,7 @@ def hidden(script: Script, node: cst.Attribute) -> str:
     writes = _writes(script, node, holder)
     if not writes and _written_beside(script, node):
         return ""
-    what = " ".join(script.code(tensor).split())
+    what = script.code(tensor)
     text = what if len(what) <= 40 else ""
     itself = f"`{text}`" if text else "the tensor"
     if _receiver(script, holder).startswith("torch.nn.init."):

@@ -108,30 +108,6 @@ class SyncInEvaluationLoop(Rule):
             +     correct = int(correct)
                   return correct / len(loader.dataset)
             """,
-        "a chain with a line for each method, which a cast or parentheses hold together": """
-              import torch
-              @torch.no_grad()
-              def evaluate(model, loader):
-                  correct = top = 0
-                  for x, y in loader:
-                      x, y = x.cuda(), y.cuda()
-                      pred = model(x).argmax(dim=1, keepdim=True)
-            -         correct += int(
-            -             pred.eq(y.view_as(pred))
-            -             .sum()
-            -         )
-            -         top += (
-            +         correct = correct + (pred.eq(y.view_as(pred))
-            +             .sum())
-            +         top = top + (
-                          pred.eq(y.view_as(pred))
-                          .sum()
-            -             .item()
-                      )
-            +     correct = int(correct)
-            +     top = int(top)
-                  return correct / len(loader.dataset), top
-            """,
         "accuracy of the batch behind a name": """
               import torch
               import torch.nn.functional as F

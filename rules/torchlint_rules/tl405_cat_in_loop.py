@@ -439,7 +439,7 @@ def _joined(script: Script, growth: Growth) -> str | None:
     rest = call.args[1:]
     if any(arg.star or not script.value_of(arg.value).is_literal for arg in rest):
         return None
-    words = [f"[{name}, *{name}_parts]", *(" ".join(script.code(arg).split()) for arg in rest)]
+    words = [f"[{name}, *{name}_parts]", *(script.code(arg) for arg in rest)]
     return f"{name} = {script.code(call.func)}({', '.join(words)})"
 
 

@@ -300,7 +300,7 @@ class DataAttribute(Rule):
         fixes = _fixes(script, calls) if calls else {}
         for call in calls:
             volatile = script.call(call).given("volatile", 2) is not None
-            what = " ".join(script.code(call.args[0].value).split())
+            what = script.code(call.args[0].value)
             what = f"`{what}`" if len(what) < 40 else "the tensor itself"
             message = f"`Variable` has no purpose since torch 0.4: use {what}"
             if volatile:

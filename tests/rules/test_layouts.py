@@ -102,3 +102,39 @@ def _said(result: FileResult) -> list[str]:
 
 def _codes(result: FileResult) -> list[str]:
     return sorted(each.code for each in result.findings)
+
+
+CHAINS = """\
+import torch
+@torch.no_grad()
+def evaluate(model, loader):
+    correct = top = 0
+    for x, y in loader:
+        pred = model(x.cuda())
+        correct += int(
+            pred.eq(y.cuda())
+            .sum()
+        )
+        top += (
+            pred.eq(y.cuda())
+            .sum()
+            .item()
+        )
+    return correct / len(loader.dataset), top
+"""
+SUMS = """\
+        correct = correct + (pred.eq(y.cuda())
+            .sum())
+        top = top + (
+            pred.eq(y.cuda())
+            .sum()
+        )
+    correct = int(correct)
+    top = int(top)
+"""
+
+
+def test_lines_stay_as_they_are_between_the_brackets_that_hold_them() -> None:
+    rules = REGISTRY.select(Settings(select=("TL202",)))
+    fixed = fix_source(Source("evaluate.py", CHAINS), rules, Settings())
+    assert SUMS in fixed.after.text
