@@ -37,7 +37,7 @@ def _stack(first: Edit, second: Edit) -> bool:
     """Whether two insertions at one place may stand one after the other."""
     ending = first.text.endswith(_LINE_ENDS) and second.text.endswith(_LINE_ENDS)
     arguments = first.text.startswith(",") and second.text.startswith(",")
-    stacking = ending or arguments or _adds_line(first) or _adds_line(second)
+    stacking = ending or arguments or _adds_line(first) is not _adds_line(second)
     return first.span.start == first.span.end and stacking
 
 

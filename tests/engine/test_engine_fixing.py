@@ -6,7 +6,7 @@ import pytest
 from tiny_rules import broken, finding, replacing, rule_of, select
 
 from torchlint.config import Settings
-from torchlint.edit import Edit, Span
+from torchlint.edit import Edit, Span, apply_edits, clash
 from torchlint.engine import FixResult, applies, fix_bytes, fix_source
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.rule import Rule
@@ -227,3 +227,9 @@ def test_bytes_that_are_no_text_are_left() -> None:
     result = fix_bytes(b"x = '\xff'\n", "t.py", select(replacing("x", "y")), Settings())
     assert [each.code for each in result.left] == ["TL001"]
     assert not result.changed
+
+
+def test_what_ends_a_line_goes_before_a_new_line_that_is_put_at_the_same_place() -> None:
+    line, ending = Edit(Span(5, 5), "\ny = x"), Edit(Span(5, 5), ")")
+    assert apply_edits("x = (", [line, ending]) == "x = ()\ny = x"
+    assert clash(line, Edit(Span(5, 5), "\nz = x"))
