@@ -128,8 +128,7 @@ def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | 
     rest = [part for part, text in inner if text is None]
     if not changed or not all(script.is_number(part) for part in rest):
         return None
-    span = script.span(node)
-    code = script.source.text[span.start : span.end]
+    span, code = script.span(node), script.tree.text(node)
     for part, text in sorted(changed, key=lambda each: -script.span(each[0]).start):
         at = script.span(part)
         code = f"{code[: at.start - span.start]}{text}{code[at.end - span.start :]}"

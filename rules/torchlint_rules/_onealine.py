@@ -36,7 +36,7 @@ def one_a_line(script: Script, given: dict[cst.Call, str]) -> Edits | None:
     lines = []
     for name, value in zip(names.elements, values.elements, strict=True):
         span = script.span(value.value)
-        code = script.source.text[span.start : span.end]
+        code = script.tree.text(value.value)
         for call, argument in reversed(given.items()):
             if script.span(call) in span:
                 at = script.rewrite.closing(call) - span.start

@@ -95,7 +95,7 @@ def _compare(plain: Looked, other: Looked, key: tuple[str, str], layout: str) ->
 
 
 def _said(result: FileResult) -> list[str]:
-    """Give what is said of a file, but for what quotes a comment."""
+    """Give what is said of a file and of its fixes."""
     told = [each.message for each in result.findings]
     return told + [each.fix.title for each in result.findings if each.fix is not None]
 
