@@ -2,6 +2,7 @@
 
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.rule import Rule
 from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
@@ -68,6 +69,7 @@ __all__ = [
     "Part",
     "Per",
     "Reading",
+    "Record",
     "Role",
     "Rule",
     "Safety",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from torchlint.record import Record
 
 __all__ = ["Edit", "Span", "apply_edits", "clash", "joined", "touch"]
 
@@ -26,7 +28,7 @@ class Span:
         return self.start <= other.start and other.end <= self.end
 
 
-class Edit(NamedTuple):
+class Edit(Record):
     """One replacement: `text` takes the place of `span` (an empty span inserts)."""
 
     span: Span

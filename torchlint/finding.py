@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from torchlint.edit import Edit, Span
+from torchlint.record import Record
 
 __all__ = ["Finding", "Fix", "Note", "Safety"]
 
@@ -72,7 +73,7 @@ def _on_one_line(said: str) -> str:
     return said if said.isprintable() else " ".join(said.split())
 
 
-class Note(NamedTuple):
+class Note(Record):
     """A second place that a finding speaks of ("loader made here")."""
 
     span: Span

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from torchlint.record import Record
 from torchlint.regex import regex
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ class SourceError(Exception):
         self.position = position or Position(1, 1)
 
 
-class Position(NamedTuple):
+class Position(Record):
     """A place in a text: both numbers count from 1, columns count characters."""
 
     row: int
     column: int
 
 
-class Part(NamedTuple):
+class Part(Record):
     """A span in the part of its file that people look at: a cell of a notebook, else the file."""
 
     source: Source

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Script
+from torchlint.api import Record, Script
 
 _BARE: Final = ("data", "detach")
 _ROUNDING: Final = 1e-12
 
 
-class Average(NamedTuple):
+class Average(Record):
     """`old` moves towards `new` by `weight`, written as source text."""
 
     node: cst.CSTNode
@@ -21,7 +21,7 @@ class Average(NamedTuple):
     weight: str
 
 
-class _Term(NamedTuple):
+class _Term(Record):
     """One product of a sum: a tensor and the number that weighs it."""
 
     tensor: cst.BaseExpression

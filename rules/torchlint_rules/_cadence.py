@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Loop, Role, Schedule, SchedulerStep, Script, State
+from torchlint.api import Edits, Loop, Record, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules._steporder import is_now_and_then, line_of, sure_steps
 
 __all__ = ["mismatch"]
@@ -22,7 +22,7 @@ _FEW: Final = 200
 """Milestones below this are over before a loader has run a few times."""
 
 
-class _Message(NamedTuple):
+class _Message(Record):
     text: str
     edits: Edits | None = None
     title: str = ""

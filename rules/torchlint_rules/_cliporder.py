@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import libcst as cst
 
-from torchlint.api import Act, Edits, Kind, Role, Script, Update
+from torchlint.api import Act, Edits, Kind, Record, Role, Script, Update
 from torchlint_rules._steporder import line_of, whole
 
 __all__ = ["Clip", "into_closing", "misplaced", "without_effect"]
 
 
-class Clip(NamedTuple):
+class Clip(Record):
     """A clipping that has no effect: it comes before `backward()`, or after the step."""
 
     call: cst.Call

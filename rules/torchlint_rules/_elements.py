@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script
+from torchlint.api import How, Kind, Record, Script
 
 __all__ = ["Walk", "elementwise", "is_surely_tensor", "outermost_item", "walk"]
 
@@ -27,7 +27,7 @@ _OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 _DEPTH: Final = 8
 
 
-class Walk(NamedTuple):
+class Walk(Record):
     """A loop over a dimension of a tensor, by element or by index."""
 
     tensor: cst.BaseExpression

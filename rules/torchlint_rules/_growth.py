@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Heat, How, Kind, Role, Script, regex
+from torchlint.api import Binding, Heat, How, Kind, Record, Role, Script, regex
 
 __all__ = ["ARRAYS", "TENSORS", "Growth", "Held", "growths", "held", "written"]
 
@@ -39,7 +39,7 @@ _PARTS: Final = regex(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|br
 _DEPTH: Final = 6
 
 
-class Growth(NamedTuple):
+class Growth(Record):
     """An assignment that copies `target` in every pass of `loop` to put `added` behind it.
 
     `own` is where the call reads the target; `starts_inside`: a branch of the loop fills it in the
@@ -56,7 +56,7 @@ class Growth(NamedTuple):
     starts_inside: bool
 
 
-class Held(NamedTuple):
+class Held(Record):
     """What a list holds on to when it keeps a value instead of copying it."""
 
     roots: tuple[cst.BaseExpression, ...] = ()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Script
+from torchlint.api import Edits, Record, Script
 
 __all__ = ["Leftover", "taken_out"]
 
 
-class Leftover(NamedTuple):
+class Leftover(Record):
     """A context or a line that goes, and the edits that take it out."""
 
     gone: cst.WithItem | cst.SimpleStatementLine

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Kind, Script, State
+from torchlint.api import CallSite, Kind, Record, Script, State
 
 __all__ = ["Made", "made"]
 
@@ -30,7 +30,7 @@ _ROUNDED: Final = frozenset("linspace logspace".split())
 _DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
 
 
-class Made(NamedTuple):
+class Made(Record):
     """The call that makes a tensor, and whether it or what follows draws or rounds numbers."""
 
     site: CallSite

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Kind, Script
+from torchlint.api import Kind, Record, Script
 
 __all__ = ["Formula", "formulas"]
 
@@ -22,7 +22,7 @@ _ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
 _CLIMB: Final = 6
 
 
-class Formula(NamedTuple):
+class Formula(Record):
     """One formula: the whole expression, the function that computes it, and its arguments.
 
     `fixed` is False where the call needs more than this expression shows.

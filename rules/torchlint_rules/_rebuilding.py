@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Loop, Role, Sameness, Script
+from torchlint.api import Edits, Loop, Record, Role, Sameness, Script
 
 __all__ = ["Rebuilt", "hoisted", "loss_loops", "rebuilt", "training_loops"]
 
@@ -28,7 +28,7 @@ _COLLECTING: Final = frozenset({
 _DEPTH: Final = 2
 
 
-class Rebuilt(NamedTuple):
+class Rebuilt(Record):
     """A thing that each pass of `often` makes, through `runs` perhaps; `whole` is all of it.
 
     `loop` is the outermost one in which it stays the same.

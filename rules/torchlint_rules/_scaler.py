@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Fix, Kind, Loop, Role, Safety, ScalerCall, Script
+from torchlint.api import Fix, Kind, Loop, Record, Role, Safety, ScalerCall, Script
 
 __all__ = ["Misuse", "misuses"]
 
@@ -15,7 +15,7 @@ _NETWORKS: Final = frozenset(("model", "net", "network"))
 _BUG: Final = "the step it repairs fails or goes wrong today"
 
 
-class Misuse(NamedTuple):
+class Misuse(Record):
     """One place where a scaler is not used as it has to be."""
 
     node: cst.CSTNode

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Loop, Role, SchedulerStep, Script, Update
+from torchlint.api import Act, Edits, Loop, Record, Role, SchedulerStep, Script, Update
 
 __all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps", "whole"]
 
@@ -17,7 +17,7 @@ _COUNTERS: Final = frozenset("epoch step i it iteration n_iter global_step".spli
 _SAVES: Final = ("state_dict", "save", "checkpoint")
 
 
-class Early(NamedTuple):
+class Early(Record):
     """A step of a scheduler with the steps of its optimizer that follow in the same passes."""
 
     region: cst.BaseSuite

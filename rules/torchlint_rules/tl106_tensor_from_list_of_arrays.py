@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Grad, How, Kind, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, Grad, How, Kind, Record, Rule, Safety, Script
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -251,7 +251,7 @@ class TensorFromListOfArrays(Rule):
                 yield Finding(self.code, script.span(site.node), message, fix)
 
 
-class _Members(NamedTuple):
+class _Members(Record):
     """What a list holds, empty where that is not shown."""
 
     elements: tuple[cst.BaseExpression, ...]

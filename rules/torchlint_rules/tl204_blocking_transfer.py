@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Heat, Move, Part, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Heat, Move, Part, Record, Rule, Safety, Script
 from torchlint_rules._hostwrites import is_written_after
 from torchlint_rules._onealine import one_a_line
 from torchlint_rules._pinning import Held, available, held, may_pin, unpinned
@@ -493,7 +493,7 @@ class BlockingTransfer(Rule):
         return Finding(self.code, span, message, _fix(script, waits))
 
 
-class _Wait(NamedTuple):
+class _Wait(Record):
     """A move that the host waits for, and the value of `non_blocking` that ends it."""
 
     move: Move

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Heat, Rule, Safety, Script
+from torchlint.api import CallSite, Edits, Finding, Fix, Heat, Record, Rule, Safety, Script
 
 
-class _Barrier(NamedTuple):
+class _Barrier(Record):
     """What a call does to every step, and what may be missed without it."""
 
     cost: str

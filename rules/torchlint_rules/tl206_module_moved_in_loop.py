@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Heat, Kind, Loop, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Heat, Kind, Loop, Record, Rule, Safety, Script
 
 _MOVING: Final = ("to", "cuda")
 _MODES: Final = ("train", "eval")
@@ -15,7 +15,7 @@ _LEAVING: Final = frozenset("to cuda cpu xpu half float double bfloat16 to_empty
 _KINDS: Final = (Kind.MODULE, Kind.CRITERION)
 
 
-class _Call(NamedTuple):
+class _Call(Record):
     """A statement of a loop that calls `method` of a network: `net = net.to(device)`, `net.train()`."""
 
     line: cst.SimpleStatementLine

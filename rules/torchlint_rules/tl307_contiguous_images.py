@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, State, regex
+from torchlint.api import Edits, Finding, Fix, How, Record, Rule, Safety, Script, State, regex
 from torchlint_rules._cuda import in_environment, makers, may_be_cuda, regions, trains
 
 _COMMENT: Final = regex(r"#[^\r\n]*")
@@ -361,7 +361,7 @@ class ContiguousImages(Rule):
             yield Finding(self.code, script.span(network.move), message, fix)
 
 
-class _Network(NamedTuple):
+class _Network(Record):
     """A convolutional network: the call that moves it, and those that make it."""
 
     move: cst.Call

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Role, Rule, Script, regex
+from torchlint.api import Finding, Record, Role, Rule, Script, regex
 
 _SMALLEST: Final = 64
 _VOCABULARY: Final = 1000
@@ -30,7 +30,7 @@ _RECURRENT: Final = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 _LAYERS: Final = tuple(f"torch.nn.{name}" for name in {**_MAKERS, **_TAKERS})
 
 
-class _Width(NamedTuple):
+class _Width(Record):
     """A number that is written down as the width of a layer."""
 
     number: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
@@ -16,6 +16,7 @@ from torchlint.api import (
     How,
     Kind,
     Note,
+    Record,
     Rule,
     Safety,
     Script,
@@ -69,14 +70,14 @@ _DEPTH: Final = 8
 Path = tuple[int, ...]
 
 
-class Activation(NamedTuple):
+class Activation(Record):
     """An activation that ends what a loss gets; `node` is the call or the layer."""
 
     kind: str
     node: cst.Call
 
 
-class Loss(NamedTuple):
+class Loss(Record):
     """A call of a loss."""
 
     kind: str

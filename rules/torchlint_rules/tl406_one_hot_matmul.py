@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Safety, Script, regex
+from torchlint.api import Edits, Finding, Fix, How, Record, Rule, Safety, Script, regex
 from torchlint_rules._scattering import scattered_later, scatters_ones
 
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
@@ -24,7 +24,7 @@ _AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the l
 _DEPTH: Final = 6
 
 
-class Product(NamedTuple):
+class Product(Record):
     """One-hot vectors times a matrix: the whole, both sides, and the call that made the left."""
 
     node: cst.BaseExpression

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Grad, Rule, Safety, Script, Window, Wrapped
+from torchlint.api import Edits, Finding, Fix, Grad, Record, Rule, Safety, Script, Window, Wrapped
 
 _MANAGED: Final = frozenset(
     "no_sync require_backward_grad_sync set_requires_gradient_sync has_no_sync".split()
@@ -448,7 +448,7 @@ def _in_closing(script: Script, window: Window, node: cst.CSTNode) -> bool:
     return window.closing is not None and script.tree.inside(node, window.closing)
 
 
-class _Region(NamedTuple):
+class _Region(Record):
     """The lines of a pass that go under `no_sync()`, and those up to the step."""
 
     lines: list[cst.BaseStatement]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, Record, Rule, Safety, Script
 
 _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
@@ -321,7 +321,7 @@ class AnomalyDetection(Rule):
             yield Finding(self.code, script.span(place.call), message, fix)
 
 
-class _Place(NamedTuple):
+class _Place(Record):
     """One call or argument that switches anomaly detection on.
 
     `gone` is the code that the fix takes out, for which the imports are judged; None where there

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Role, Rule, Safety, Script, State
+from torchlint.api import CallSite, Finding, Fix, Record, Role, Rule, Safety, Script, State
 from torchlint_rules._leftover import Leftover, taken_out
 
 _TORCH: Final = frozenset({
@@ -300,7 +300,7 @@ class Profiler(Rule):
             yield Finding(self.code, script.span(place.site.node), _message(script, place), fix)
 
 
-class _Place(NamedTuple):
+class _Place(Record):
     """One profiler, and the context or statement that goes where nothing reads it."""
 
     site: CallSite

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Safety, Script, Value
+from torchlint.api import Finding, Fix, Record, Rule, Safety, Script, Value
 from torchlint_rules._leftover import Leftover, taken_out
 
 _COSTS: Final = {
@@ -211,7 +211,7 @@ class DebugEnvironment(Rule):
             yield Finding(self.code, script.span(each.node), _message(each), fix)
 
 
-class _Setting(NamedTuple):
+class _Setting(Record):
     """One variable that a statement or a part of it sets."""
 
     node: cst.CSTNode

@@ -52,6 +52,7 @@ def test_the_program_alone_imports_click_and_no_command(shell: Shell, option: st
         "torchlint.cli.printed",
         "torchlint.cli.program",
         "torchlint.cli.start",
+        "torchlint.record",
         "torchlint.report",
         "torchlint.report.escape",
         "torchlint.settled",

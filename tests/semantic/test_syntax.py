@@ -86,16 +86,51 @@ def deep() -> Iterator[None]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_nodes_and_their_places_are_those_of_libcst(path: Path) -> None:
-    source, tree, module = parsed(path)
+    compare(*parsed(path))
+
+
+def compare(source: Source, tree: ast.Module, module: cst.Module) -> Syntax:
+    """Compare what is read of a file with what LibCST's parser makes of it."""
     syntax = read(source, tree)
     mine, theirs = Tree(source, syntax), Tree(source, Syntax(module))
     for ours, other in pairs(syntax.module, module, ""):
-        if id(other) in theirs._order:
+        if other in theirs._order:
             assert mine.order(ours) == theirs.order(other)
             assert mine.end(ours) == theirs.end(other)
             if not isinstance(other, ELSEWHERE):
                 assert mine.span(ours) == theirs.span(other), mine.text(ours)
     assert ast.dump(ast.parse(syntax.module.code)) == ast.dump(tree)
+    return syntax
+
+
+@pytest.mark.parametrize(
+    ("written", "is_rare"),
+    [
+        ('f"{x}{x} x {x}"', False),
+        ("f'{y!r:>{w}} {x:} {x:%H:%M} {x:{w}.{w}f}'", False),
+        ("f\"{y['a']} {x != 1} {(x)} {(x + 1) * 2} {((x))} {(1, 2)}\"", False),
+        ('f"{{}}{x}}}\\n"', False),
+        ('f""', False),
+        ('f"" f"{x}"', False),
+        ("f'a' \"b\" f\"{x}\" R'\\d' '''c'''", False),
+        ('f"ü{x}ü{x}" "é"', False),
+        ("f'''{x}'s \"q\" '''", False),
+        ('(f"{x}"  # not "quoted"\n "b"\n f"{x}")', False),
+        ('(f"{x}")', False),
+        ('"" "a"', False),
+        ('b"a" b"b"', False),
+        ('f"{ {1} }"', True),
+        ('f"{ x }"', True),
+        ('f"{x=}"', True),
+        ('f"\\N{DIGIT ONE}{x}"', True),
+        ('rf"\\{x}"', True),
+        ("f'''a\n{x}'''", True),
+    ],
+)
+def test_strings_are_those_of_libcst_whoever_reads_them(written: str, is_rare: bool) -> None:
+    text = f"w, x, y = 3, 1, {{}}\nprint({written}, w)\n{written}\n"
+    syntax = compare(Source("s.py", text), ast.parse(text), cst.parse_module(text))
+    assert bool(syntax.fragments) is is_rare
 
 
 @pytest.mark.parametrize(

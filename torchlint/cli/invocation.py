@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.cli.printed import Command
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Invocation"]
 
 
-class Invocation(NamedTuple):
+class Invocation(Record):
     """What the program has at hand before it reads its command line."""
 
     command: Command | None

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -135,7 +137,7 @@ def _assignable_nodes() -> Iterator[None]:
         setattr(dataclasses, real.__name__, real)
 
 
-class _Thing(NamedTuple):
+class _Thing(Record):
     """Something that a module has which was not imported yet."""
 
     module: str

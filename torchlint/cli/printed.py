@@ -12,9 +12,10 @@ import time
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from torchlint import __version__
+from torchlint.record import Record
 from torchlint.settled import SETTLED
 
 __all__ = ["CACHE", "MOST_BYTES", "SUFFIX", "Command", "Printed", "Sight"]
@@ -35,14 +36,14 @@ _VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "CI_PROJECT_D
 """The variables of the environment on which a report depends."""
 
 
-class Printed(NamedTuple):
+class Printed(Record):
     """What a run printed, and its exit code."""
 
     text: str
     code: int
 
 
-class Sight(NamedTuple):
+class Sight(Record):
     """What a run looks at: the files and folders that it reads, and those that need but exist.
 
     The first is the folder of torchlint itself. Its times are set by the system at installation, so
@@ -85,7 +86,7 @@ class Sight(NamedTuple):
         return max(*times[1 :: len(_GONE)], *times[2 :: len(_GONE)]) < _BEGAN - SETTLED
 
 
-class Command(NamedTuple):
+class Command(Record):
     """A command line with all that it means: where it is given, to whom, by which program."""
 
     arguments: tuple[str, ...]

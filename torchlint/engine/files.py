@@ -6,12 +6,13 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from torchlint.config import Settings
 from torchlint.engine.gitignore import Ignored
 from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import CONFIGURATION, Project
+from torchlint.record import Record
 
 __all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "discover"]
 
@@ -22,7 +23,7 @@ WORTH_REMEMBERING: Final = 50
 """How many files take longer to read than to load what is known of them."""
 
 
-class Discovery(NamedTuple):
+class Discovery(Record):
     """The files found, in the order of their paths, and the folders that were searched for them.
 
     `errors` has a line for each path that is out of reach.

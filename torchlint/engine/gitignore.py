@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.engine.wildmatch import Line
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Ignored"]
 
 
-class Ignored(NamedTuple):
+class Ignored(Record):
     """The lines in force in one folder, the last one of the nearest file first."""
 
     files: tuple[tuple[str, tuple[Line, ...]], ...] = ()

@@ -8,12 +8,13 @@ import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from torchlint.config import Settings
 from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.notebook import read_source
+from torchlint.record import Record
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 
@@ -30,7 +31,7 @@ WORTH_FORKING: Final = 60_000
 """How many characters must be left to parse for more than one process to pay."""
 
 
-class Read(NamedTuple):
+class Read(Record):
     """A file as it was when it was read."""
 
     source: Source
@@ -39,7 +40,7 @@ class Read(NamedTuple):
     """What it is called in the cache."""
 
 
-class Job(NamedTuple):
+class Job(Record):
     """One file that must be parsed: read once more, so that a run does not hold every text."""
 
     path: str

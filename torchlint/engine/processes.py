@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NamedTuple
+
+from torchlint.record import Record
 
 __all__ = ["Died", "can_fork", "fork", "processors"]
 
 
-class Died(NamedTuple):
+class Died(Record):
     """What is said of an item on which its process died."""
 
     how: str

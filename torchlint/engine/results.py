@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.finding import Finding
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["FileResult", "FixResult"]
 
 
-class FileResult(NamedTuple):
+class FileResult(Record):
     """What the rules have to say of one file, in the order of its text.
 
     `source` is None for a file that cannot be read, and for one of many in which nothing was found.
@@ -29,7 +31,7 @@ class FileResult(NamedTuple):
     errors: tuple[str, ...] = ()
 
 
-class FixResult(NamedTuple):
+class FixResult(Record):
     """What the fixes of one file come to.
 
     `applied` are the findings whose fixes made `after`; their spans are places in the text of the

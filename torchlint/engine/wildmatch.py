@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
+
+from torchlint.record import Record
 
 __all__ = ["Line", "lines_of"]
 
@@ -41,7 +43,7 @@ _KINDS: Final = {
 }
 
 
-class Line(NamedTuple):
+class Line(Record):
     """A line that holds a pattern: what it speaks of, and what it says of that."""
 
     path: re.Pattern[str]

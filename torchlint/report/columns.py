@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from torchlint.record import Record
 from torchlint.report.escape import shown
 
 __all__ = ["Cells", "Window"]
@@ -57,7 +58,7 @@ class Cells:
         return self.starts[min(column - 1, len(self.shown))]
 
 
-class Window(NamedTuple):
+class Window(Record):
     """The display columns of an excerpt that are printed: `left` of them are left out."""
 
     left: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from torchlint.edit import Span
+from torchlint.record import Record
 from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
@@ -26,7 +27,7 @@ def gutter_width(*rows: int) -> int:
     return len(str(max(rows)))
 
 
-class Label(NamedTuple):
+class Label(Record):
     """A second range, on one line of an excerpt, and what is said of it there."""
 
     start: Position

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Final, NamedTuple
+from typing import Final
 
 from torchlint.edit import Edit, apply_edits
 from torchlint.finding import Fix
+from torchlint.record import Record
 from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Source
@@ -21,7 +22,7 @@ _WIDTH: Final = 160
 _LEAST: Final = 20
 
 
-class _Line(NamedTuple):
+class _Line(Record):
     row: int
     sign: str
     text: str

@@ -6,14 +6,14 @@ seven palettes in common use yellow and cyan fade on white, blue on black.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import click
+
+from torchlint.record import Record
 
 __all__ = ["Paint"]
 
 
-class Paint(NamedTuple):
+class Paint(Record):
     """How the parts of a report look."""
 
     color: bool = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Tally"]
 
 
-class Tally(NamedTuple):
+class Tally(Record):
     """How many findings there are, and what could be done about them."""
 
     found: int = 0
@@ -35,7 +37,7 @@ class Tally(NamedTuple):
         return Tally(found, fixable, withheld, unsafe)
 
 
-class Report(NamedTuple):
+class Report(Record):
     """All that a run found, in order."""
 
     entries: tuple[Entry, ...]

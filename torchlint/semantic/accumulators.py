@@ -6,10 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.loops import Loop, LoopNode, Loops
@@ -34,7 +35,7 @@ class Adding(Enum):
     """Into a place of an array or a list."""
 
 
-class Addition(NamedTuple):
+class Addition(Record):
     """A statement that adds `values` to `target`, wherever it stands."""
 
     adding: Adding
@@ -42,7 +43,7 @@ class Addition(NamedTuple):
     values: tuple[cst.BaseExpression, ...]
 
 
-class Accumulation(NamedTuple):
+class Accumulation(Record):
     """A hot place of a batch loop that adds `values` to `target`."""
 
     node: AccumulationNode
@@ -52,7 +53,7 @@ class Accumulation(NamedTuple):
     loop: Loop
 
 
-class Accumulator(NamedTuple):
+class Accumulator(Record):
     """A name that a loop only adds to: it may hold something else until `loop` has ended.
 
     `start` is what it holds before the loop (`0`, `0.0` or `[]`), `reads` are the rare places of

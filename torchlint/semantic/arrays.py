@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -17,7 +18,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Array", "Arrays"]
 
 
-class Array(NamedTuple):
+class Array(Record):
     """What is known of an ndarray."""
 
     rank: int | None = None

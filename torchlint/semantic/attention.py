@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.plain_numbers import PlainNumbers
@@ -28,7 +29,7 @@ _TRANSPOSES: Final = ("transpose", "swapaxes", "swapdims")
 _Product = tuple[cst.BaseExpression, cst.BaseExpression]
 
 
-class ScoreMask(NamedTuple):
+class ScoreMask(Record):
     """What keeps scores out: filled where `condition` holds (kept there with `keeps`).
 
     `fill` is None for a term that is added to the scores; `test` is the `if` around the line.

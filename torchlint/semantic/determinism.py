@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.calls import Calls
 from torchlint.semantic.names import Names
 from torchlint.semantic.tree import Tree
@@ -26,7 +27,7 @@ _VARIABLE: Final = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES: Final = (":4096:8", ":16:8")
 
 
-class Setting(NamedTuple):
+class Setting(Record):
     """One statement or call that asks for determinism; `name` is what it sets."""
 
     node: cst.Assign | cst.Call

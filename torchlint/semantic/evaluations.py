@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.kind import Kind, derived
@@ -20,7 +21,7 @@ from torchlint.semantic.words import says_evaluation, says_training, words
 __all__ = ["Evaluation", "Evaluations", "Forward"]
 
 
-class Forward(NamedTuple):
+class Forward(Record):
     """One call that runs a network; `records` says whether autograd does."""
 
     call: cst.Call
@@ -28,7 +29,7 @@ class Forward(NamedTuple):
     records: Grad
 
 
-class Evaluation(NamedTuple):
+class Evaluation(Record):
     """Code that measures networks: a loop over batches, or a function with all data at once."""
 
     node: LoopNode | cst.FunctionDef

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -17,7 +18,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Freeze", "Freezing"]
 
 
-class Freeze(NamedTuple):
+class Freeze(Record):
     """One place that sets `requires_grad`.
 
     `path` is the dotted way to the network or the part of it; `learns` is True where it is set to
@@ -30,7 +31,7 @@ class Freeze(NamedTuple):
     partial: bool
 
 
-class _Seen(NamedTuple):
+class _Seen(Record):
     """A freeze as the function around an optimizer sees it."""
 
     freeze: Freeze

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.names import Names
 from torchlint.semantic.scopes import Binding, How, Scopes
 from torchlint.semantic.tree import Tree
@@ -28,7 +29,7 @@ _SURE: Final = ""
 """Stands for what surely may be an instance."""
 
 
-class _Flow(NamedTuple):
+class _Flow(Record):
     """A word that may hold an instance if others do."""
 
     source: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived
 from torchlint.semantic.origins import Origins
@@ -30,7 +31,7 @@ class Per(Enum):
     """The items of a batch, to put them together."""
 
 
-class ItemCode(NamedTuple):
+class ItemCode(Record):
     """A function that loading runs; `label` is what the user calls it."""
 
     node: cst.FunctionDef | cst.Lambda

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.scopes import How, dotted
@@ -26,7 +27,7 @@ _POOL_CALLS: Final = regex(
 )
 
 
-class Layer(NamedTuple):
+class Layer(Record):
     """A layer where it is made: the call, the qualified name of its class, its own name if any."""
 
     call: cst.Call
@@ -34,7 +35,7 @@ class Layer(NamedTuple):
     name: str
 
 
-class LayerPair(NamedTuple):
+class LayerPair(Record):
     """A layer whose output goes to `after`, perhaps through a pooling, and nowhere else."""
 
     layer: Layer

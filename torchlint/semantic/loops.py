@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.feeding import Feeding
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.gradient import Gradients
@@ -35,7 +36,7 @@ class Role(Enum):
 _BATCHES: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 
 
-class Loop(NamedTuple):
+class Loop(Record):
     """A `for` or `while` statement; `loader` is the expression its batches come from."""
 
     node: LoopNode

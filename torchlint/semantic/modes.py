@@ -7,10 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import cached_property, lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived, is_module_class
@@ -32,7 +33,7 @@ class Mode(Enum):
     UNKNOWN = auto()
 
 
-class Switch(NamedTuple):
+class Switch(Record):
     """One call that puts networks into a mode, through a function of this file perhaps."""
 
     call: cst.Call

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
@@ -24,7 +25,7 @@ _INDEX_WORDS: Final = regex(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)")
 _ACCELERATORS: Final = "torch.accelerator.current_accelerator"
 
 
-class Move(NamedTuple):
+class Move(Record):
     """A call that moves `moved`; `device` is None where it goes to the current GPU (`x.cuda()`)."""
 
     call: cst.Call

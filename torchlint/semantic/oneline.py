@@ -7,7 +7,9 @@ import tokenize
 from collections.abc import Iterator
 from itertools import accumulate
 from keyword import iskeyword
-from typing import Final, NamedTuple
+from typing import Final
+
+from torchlint.record import Record
 
 __all__ = ["breaks_lines", "one_line", "within_parentheses"]
 
@@ -26,7 +28,7 @@ Those are the ones of a call, that stand behind a value, and those of a list, th
 """
 
 
-class _Token(NamedTuple):
+class _Token(Record):
     """A piece of code and where it stands."""
 
     text: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.scopes import Binding, How, dotted
@@ -25,14 +26,14 @@ _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sort
 _ADDING: Final = frozenset("append insert extend".split())
 
 
-class Origin(NamedTuple):
+class Origin(Record):
     """The expressions that a value can be; not complete where one of them is out of sight."""
 
     values: tuple[cst.BaseExpression, ...]
     complete: bool
 
 
-class _Addition(NamedTuple):
+class _Addition(Record):
     """A value that is put into a container: at a place, behind what it holds, or item by item."""
 
     container: cst.BaseExpression

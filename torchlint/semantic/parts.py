@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.iteration import Iteration
 from torchlint.semantic.kind import Kind
@@ -27,7 +28,7 @@ _SAME: Final = ("data", "T", "mT")
 _DEPTH: Final = 16
 
 
-class Part(NamedTuple):
+class Part(Record):
     """What the batches of a loader hold at the end of a way into them; no way: the whole batch."""
 
     loader: cst.Call

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -20,7 +21,7 @@ _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
 _DEPTH: Final = 4
 
 
-class Start(NamedTuple):
+class Start(Record):
     """The statements with which a script starts: the module's own or those of its main guard."""
 
     block: cst.Module | cst.BaseSuite
@@ -28,7 +29,7 @@ class Start(NamedTuple):
     """The statement of the block that runs what was asked about."""
 
 
-class Total(NamedTuple):
+class Total(Record):
     """A number that a batch loop adds up; `mean` when what is added is the mean of a batch."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind
@@ -30,7 +31,7 @@ class Form(Enum):
     TENSOR = auto()
 
 
-class Reading(NamedTuple):
+class Reading(Record):
     """An expression that brings `tensor` to the host, `detach()` and `data` left out of it."""
 
     node: cst.Call

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.gradient import Grad, Gradients
 from torchlint.semantic.loops import Loop, Loops, Role
@@ -17,7 +18,7 @@ from torchlint.semantic.scopes import dotted
 __all__ = ["Rounds", "Stuck"]
 
 
-class Stuck(NamedTuple):
+class Stuck(Record):
     """A network that a loop trains while it is still in evaluation mode.
 
     `trains` is the loop over training batches, `rounds` the loop that brings the mode back to it
@@ -32,7 +33,7 @@ class Stuck(NamedTuple):
     at: cst.Call
 
 
-class _Turn(NamedTuple):
+class _Turn(Record):
     """A change of mode as one region sees it; `path` is empty for a network out of sight."""
 
     at: cst.Call

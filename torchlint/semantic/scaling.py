@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heats
 from torchlint.semantic.kind import Kind
@@ -22,7 +23,7 @@ _METHODS: Final = frozenset("scale unscale_ step update state_dict load_state_di
 _HARMLESS: Final = frozenset({"builtins.print", "builtins.isinstance", "builtins.hasattr"})
 
 
-class ScalerCall(NamedTuple):
+class ScalerCall(Record):
     """One call of a scaler's method; `optimizer` is what it is handed."""
 
     node: cst.Call

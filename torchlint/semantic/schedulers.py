@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind, derived
@@ -18,7 +19,7 @@ from torchlint.semantic.values import Values
 __all__ = ["Schedule", "SchedulerStep", "Schedulers"]
 
 
-class Schedule(NamedTuple):
+class Schedule(Record):
     """One way in which a scheduler is made.
 
     `name` is the class of torch (`StepLR`), empty for a class of this file that derives from
@@ -31,7 +32,7 @@ class Schedule(NamedTuple):
     in_sight: bool
 
 
-class SchedulerStep(NamedTuple):
+class SchedulerStep(Record):
     """One call of a scheduler's `step`, with the ways in which the scheduler can be made."""
 
     call: cst.Call

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.tree import Tree
 
 __all__ = ["Binding", "How", "Scope", "Scopes"]
@@ -33,7 +34,7 @@ class How(Enum):
     OTHER = auto()
 
 
-class Binding(NamedTuple):
+class Binding(Record):
     """One place that gives a name a value.
 
     `value` is the expression that the name gets (for `UNPACKED` and `LOOP` the one that is taken

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
 from torchlint.semantic.kind import Kind
@@ -29,7 +30,7 @@ _NO_FORWARD: Final = frozenset(
 _BACKWARDS: Final = ("backward", "manual_backward")
 
 
-class Step(NamedTuple):
+class Step(Record):
     """One backward pass of a training loop.
 
     `forwards` are the calls of networks (or of functions that run them) that the loss is made of;

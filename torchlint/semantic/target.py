@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from torchlint.record import Record
 
 __all__ = ["Target"]
 
 
-class Target(NamedTuple):
+class Target(Record):
     """The lowest torch that must run the result (None: the newest) and the device in use."""
 
     torch: tuple[int, int] | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.kind import Kind
 from torchlint.semantic.kinds import Kinds
@@ -28,7 +29,7 @@ class Act(Enum):
     CLEAR = auto()
 
 
-class Update(NamedTuple):
+class Update(Record):
     """One act; `at` is the call in the asked region that leads to it, `call` the act itself.
 
     `optimizer` is what is stepped or cleared, as it is written there.

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.regex import regex
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.memo import Memo
@@ -27,7 +28,7 @@ class State(Enum):
     UNKNOWN = auto()
 
 
-class Value(NamedTuple):
+class Value(Record):
     """What an expression or an argument is: one expression, a decision made elsewhere, or nothing.
 
     DECIDED: somebody chose it where this file does not show one expression (argparse, a

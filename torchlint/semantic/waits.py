@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.accumulators import Accumulators
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.heat import Heat, Heats
@@ -30,7 +31,7 @@ class End(Enum):
     """Looked at after the loop, or never: what the last pass read."""
 
 
-class Wait(NamedTuple):
+class Wait(Record):
     """A reading in a loop, or in a function that its passes run, with the places it ends in."""
 
     reading: Reading
@@ -40,7 +41,7 @@ class Wait(NamedTuple):
     """What the value is added to or put into, the first such thing."""
 
 
-class _Fate(NamedTuple):
+class _Fate(Record):
     """What becomes of a value in one region; `returned` are positions, -1 for the whole."""
 
     ends: frozenset[End]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.functions import Functions
 from torchlint.semantic.loops import Loop, Loops
 from torchlint.semantic.scopes import How, dotted
@@ -21,7 +22,7 @@ _CLEARING: Final = frozenset("zero_grad clear_grad".split())
 _LOOPS: Final = (cst.For, cst.While)
 
 
-class Window(NamedTuple):
+class Window(Record):
     """A loop that sends a loss backward in each pass and steps an optimizer after several.
 
     `test` says in which passes it steps: of `closing`, the `if` around the step, or handed to a

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Role, Script, Start, State
+from torchlint.api import How, Kind, Loop, Record, Role, Script, Start, State
 
 __all__ = ["ObstacleError", "Shape", "Wrap", "shape_of", "wraps"]
 
@@ -67,7 +67,7 @@ class ObstacleError(Exception):
         return f"line {row}, `{short}`: {self.why}"
 
 
-class Wrap(NamedTuple):
+class Wrap(Record):
     """The statement that wraps a network: `model = nn.DataParallel(model).cuda()`."""
 
     call: cst.Call
@@ -82,7 +82,7 @@ class Wrap(NamedTuple):
         return self.call.args[0].value
 
 
-class Shape(NamedTuple):
+class Shape(Record):
     """A training script of the common shape, with the parts that change."""
 
     wrap: Wrap

@@ -146,16 +146,20 @@ class Cursor:
         _, semicolon, after = _COMMENT.sub("", between).partition(";")
         return bool(semicolon) and not _CONTINUED.sub("", after).strip(" \t\f")
 
-    def literal_end(self, offset: int) -> int:
-        """Give the offset behind the one string literal that begins at an offset."""
+    def opening(self, offset: int) -> tuple[int, str]:
+        """Give where what a string literal says begins, and the quotes that end it."""
         text = self.text
         while text[offset] not in "'\"":
             offset += 1
         quote = text[offset] * 3 if text.startswith(text[offset] * 3, offset) else text[offset]
-        offset += len(quote)
+        return offset + len(quote), quote
+
+    def literal_end(self, offset: int) -> int:
+        """Give the offset behind the one string literal that begins at an offset."""
+        offset, quote = self.opening(offset)
         while True:
-            end = text.find(quote, offset)
-            escape = text.find("\\", offset, end)
+            end = self.text.find(quote, offset)
+            escape = self.text.find("\\", offset, end)
             if escape < 0:
                 return end + len(quote)
             offset = escape + 2

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import libcst as cst
-from libcst.native import parse_expression
 
-from torchlint.semantic.syntax.cursor import Cursor, UnusualError
+from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
 from torchlint.semantic.syntax.makers import maker, plain
+from torchlint.semantic.syntax.strings import Strings
 
 __all__ = ["Expressions"]
 
@@ -26,7 +26,6 @@ _slice = maker(cst.Slice, "lower", "upper", "step", "second_colon")
 _integer = maker(cst.Integer, "value", "lpar", "rpar")
 _float = maker(cst.Float, "value", "lpar", "rpar")
 _imaginary = maker(cst.Imaginary, "value", "lpar", "rpar")
-_string = maker(cst.SimpleString, "value", "lpar", "rpar")
 _ellipsis = maker(cst.Ellipsis, "lpar", "rpar")
 _binary = maker(cst.BinaryOperation, "left", "operator", "right", "lpar", "rpar")
 _boolean = maker(cst.BooleanOperation, "left", "operator", "right", "lpar", "rpar")
@@ -105,7 +104,7 @@ _Read = tuple[Any, int]
 _Reader = Callable[..., _Read]
 
 
-class Expressions(Cursor):
+class Expressions(Strings):
     """Reads expressions; each leaves the cursor behind itself and its parentheses."""
 
     def expression(self, node: ast.expr) -> Any:
@@ -125,11 +124,6 @@ class Expressions(Cursor):
         self.at = start
         found, end = read(self, node, start, (), ())
         self.at = end
-        self.spans[found] = start, end
-        return found
-
-    def placed(self, found: Any, start: int, end: int) -> Any:
-        """Note where a part of an expression stands."""
         self.spans[found] = start, end
         return found
 
@@ -169,9 +163,7 @@ class Expressions(Cursor):
         end, value = self.end(node), node.value
         kind = type(value)
         if kind is str or kind is bytes:
-            if self.literal_end(start) == end:
-                return _string(self.text[start:end], lpar, rpar), end
-            return self._fragment(start, end, lpar, rpar), end
+            return self.string(node, start, lpar, rpar), end
         written = self.text[start:end]
         if value is ...:
             return _ellipsis(lpar, rpar), end
@@ -182,18 +174,7 @@ class Expressions(Cursor):
         return (_float if kind is float else _imaginary)(written, lpar, rpar), end
 
     def _of_joined(self, node: ast.JoinedStr, start: int, lpar: Any, rpar: Any) -> _Read:
-        end = self.end(node)
-        return self._fragment(start, end, lpar, rpar), end
-
-    def _fragment(self, start: int, end: int, lpar: Any, rpar: Any) -> Any:
-        """Have LibCST read an expression; its parts are placed when somebody asks."""
-        written = self.text[start:end]
-        found = parse_expression(f"({written})" if "\n" in written else written)
-        if found.lpar:
-            found = found.with_changes(lpar=(), rpar=())
-        made = found.with_changes(lpar=lpar, rpar=rpar) if lpar else found
-        self.fragments[made] = found, start
-        return made
+        return self.string(node, start, lpar, rpar), self.end(node)
 
     # -- calls, attributes, subscripts ----------------------------------------
 

@@ -1,0 +1,150 @@
+"""Strings: single ones, those side by side, and those with expressions in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import libcst as cst
+from libcst.native import parse_expression
+
+from torchlint.regex import regex
+from torchlint.semantic.syntax.cursor import Cursor, UnusualError
+from torchlint.semantic.syntax.makers import maker, plain
+
+__all__ = ["Strings"]
+
+_simple = maker(cst.SimpleString, "value", "lpar", "rpar")
+_formatted = maker(cst.FormattedString, "parts", "start", "end", "lpar", "rpar")
+_text = maker(cst.FormattedStringText, "value")
+_field = maker(cst.FormattedStringExpression, "expression", "conversion", "format_spec")
+_side_by_side = maker(cst.ConcatenatedString, "left", "right", "lpar", "rpar", "whitespace_between")
+_SPACE: Final = plain(cst.SimpleWhitespace, value=" ")
+_MARK: Final = regex(r"[{}\\\r\n'\"]")
+_TWICE: Final = ("{{", "}}")
+_FIELD_END: Final = "}"
+_Fields = Iterator[ast.FormattedValue]
+
+
+class Strings(Cursor):
+    """Reads strings; what is written in a rare way in them is left to LibCST's own parser."""
+
+    def expression(self, node: ast.expr) -> Any:
+        """Give the LibCST node of an expression, parentheses included."""
+        raise NotImplementedError
+
+    def placed(self, found: Any, start: int, end: int) -> Any:
+        """Note where a part of an expression stands."""
+        self.spans[found] = start, end
+        return found
+
+    def string(self, node: ast.expr, start: int, lpar: Any, rpar: Any) -> Any:
+        """Give the node of a string, or of several side by side."""
+        end = self.end(node)
+        values: Sequence[ast.expr] = ()
+        if isinstance(node, ast.JoinedStr):
+            values = node.values
+        elif self.literal_end(start) == end:
+            return _simple(self.text[start:end], lpar, rpar)
+        try:
+            return self._literals(start, end, _fields(values), lpar, rpar)
+        except UnusualError:
+            return self._fragment(start, end, lpar, rpar)
+
+    def _fragment(self, start: int, end: int, lpar: Any, rpar: Any) -> Any:
+        """Have LibCST read a string; its parts are placed when somebody asks."""
+        written = self.text[start:end]
+        found = parse_expression(f"({written})" if "\n" in written else written)
+        if found.lpar:
+            found = found.with_changes(lpar=(), rpar=())
+        made = found.with_changes(lpar=lpar, rpar=rpar) if lpar else found
+        self.fragments[made] = found, start
+        return made
+
+    def _literals(self, start: int, end: int, fields: _Fields, lpar: Any, rpar: Any) -> Any:
+        """Read all literals of a string; each stands on the left of those that follow."""
+        read = [self._literal(start, fields)]
+        while self.at < end:
+            read.append(self._literal(self.skipped(self.at), fields))
+        if self.at != end or next(fields, None) is not None:
+            raise UnusualError("a string that CPython reads in another way")
+        found = read.pop()
+        for left in reversed(read):
+            found = _side_by_side(left, found, (), (), _SPACE)
+            self.placed(found, self.spans[left][0], end)
+        if not lpar:
+            return found
+        if isinstance(found, cst.ConcatenatedString):
+            return _side_by_side(found.left, found.right, lpar, rpar, _SPACE)
+        return _formatted(found.parts, found.start, found.end, lpar, rpar)
+
+    def _literal(self, start: int, fields: _Fields) -> Any:
+        """Read the literal that begins at an offset, and put the cursor behind it."""
+        text, inner, quote = self.text, *self.opening(start)
+        if "f" not in text[start:inner].lower():
+            self.at = self.literal_end(start)
+            return self.placed(_simple(text[start : self.at], (), ()), start, self.at)
+        parts = self._parts(inner, quote, fields)
+        self.at += len(quote)
+        return self.placed(_formatted(parts, text[start:inner], quote, (), ()), start, self.at)
+
+    def _parts(self, begin: int, stop: str, fields: _Fields) -> list[Any]:
+        """Read what stands before `stop`, a quote or the end of a field, and go there."""
+        text, at = self.text, begin
+        parts: list[Any] = []
+        while not text.startswith(stop, at := self._mark(at)):
+            if text.startswith(_TWICE, at) and stop != _FIELD_END:
+                at += 2
+            elif text[at] == "{":
+                self._add_text(parts, begin, at)
+                parts.append(self._field(at, fields))
+                at = begin = self.at
+            elif text[at] in "'\"":
+                at += 1
+            elif text[at] == "\\" and text[at + 1] not in "N{}\r\n":
+                at += 2
+            else:
+                raise UnusualError("a brace or an escape that has a meaning of its own")
+        self._add_text(parts, begin, at)
+        self.at = at
+        return parts
+
+    def _mark(self, at: int) -> int:
+        """Give where the next character of a literal stands that may mean more than itself."""
+        mark = _MARK.search(self.text, at)
+        if mark is None or mark.group() in "\r\n":
+            raise UnusualError("a string of several lines")
+        return mark.start()
+
+    def _add_text(self, parts: list[Any], begin: int, end: int) -> None:
+        if begin < end:
+            parts.append(self.placed(_text(self.text[begin:end]), begin, end))
+
+    def _field(self, brace: int, fields: _Fields) -> Any:
+        """Read the field that a brace begins, and put the cursor behind it."""
+        text, value = self.text, next(fields, None)
+        if value is None:
+            raise UnusualError("a brace where CPython sees no field")
+        start = self.start(value.value)
+        if start <= brace or text[brace + 1 : start].strip("("):
+            raise UnusualError("space in a field, or an expression whose place CPython mistakes")
+        self.at = brace + 1
+        expression = self.expression(value.value)
+        at, conversion, form = self.at, None, None
+        if text[at] == "!":
+            conversion = text[at + 1]
+            at += 2
+        if text[at] == ":":
+            spec = value.format_spec
+            form = self._parts(at + 1, _FIELD_END, _fields(getattr(spec, "values", ())))
+            at = self.at
+        if text[at] != _FIELD_END:
+            raise UnusualError("space in a field, or one that shows its own text")
+        self.at = at + 1
+        return self.placed(_field(expression, conversion, form), brace, self.at)
+
+
+def _fields(values: Sequence[ast.expr]) -> _Fields:
+    """Yield the expressions in a string."""
+    return (each for each in values if isinstance(each, ast.FormattedValue))
