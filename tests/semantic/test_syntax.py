@@ -121,10 +121,11 @@ def compare(source: Source, tree: ast.Module, module: cst.Module) -> Syntax:
         ('b"a" b"b"', False),
         ('f"{ {1} }"', True),
         ('f"{ x }"', True),
-        ('f"{x=}"', True),
+        ('f"{x=} {x=!r} {x=:>4}"', False),
+        ('f"{x = }"', True),
         ('f"\\N{DIGIT ONE}{x}"', True),
         ('rf"\\{x}"', True),
-        ("f'''a\n{x}'''", True),
+        ("f'''a\n{x}\\\n{(x +\n w)}'''", False),
     ],
 )
 def test_strings_are_those_of_libcst_whoever_reads_them(written: str, is_rare: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import libcst as cst
 
 from torchlint.semantic.syntax.cursor import UnusualError
-from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
+from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, EQUAL, NONE, OPEN
 from torchlint.semantic.syntax.makers import maker, plain
 from torchlint.semantic.syntax.strings import Strings
 
@@ -64,8 +64,6 @@ _parameters = maker(
 _param = maker(cst.Param, "name", "annotation", "equal", "default", "comma", "star")
 _annotation = maker(cst.Annotation, "annotation")
 
-_NO_SPACE: Final = plain(cst.SimpleWhitespace, value="")
-_EQUAL: Final = plain(cst.AssignEqual, whitespace_before=_NO_SPACE, whitespace_after=_NO_SPACE)
 _COLON: Final = plain(cst.Colon)
 _param_star = maker(cst.ParamStar)
 _SLASH: Final = plain(cst.ParamSlash)
@@ -212,7 +210,7 @@ class Expressions(Strings):
                 self.at = start + 2
             else:
                 keyword = self.identifier(node.arg, start)
-                equal = _EQUAL
+                equal = EQUAL
                 self.at = start + len(node.arg)
             value = self.expression(node.value)
         elif type(node) is ast.Starred:
@@ -455,7 +453,7 @@ class Expressions(Strings):
         self.at = self.spans[name][1]
         annotation = self.annotation(node.annotation) if node.annotation is not None else None
         default = self.expression(value) if value is not None else None
-        equal = _EQUAL if value is not None else NONE
+        equal = EQUAL if value is not None else NONE
         found = _param(name, annotation, equal, default, self.comma(self.at), star)
         return self.placed(found, start, self.spans[name][1])
 

@@ -8,10 +8,13 @@ import libcst as cst
 
 from torchlint.semantic.syntax.makers import plain
 
-__all__ = ["ASYNC", "CLOSE", "COMMA", "NONE", "OPEN"]
+__all__ = ["ASYNC", "CLOSE", "COMMA", "EQUAL", "NONE", "OPEN", "SPACE"]
 
 ASYNC: Final = plain(cst.Asynchronous)
 CLOSE: Final = plain(cst.RightParen)
-COMMA: Final = plain(cst.Comma, whitespace_after=plain(cst.SimpleWhitespace, value=" "))
+SPACE: Final = plain(cst.SimpleWhitespace, value=" ")
+_NO_SPACE: Final = plain(cst.SimpleWhitespace, value="")
+COMMA: Final = plain(cst.Comma, whitespace_after=SPACE)
+EQUAL: Final = plain(cst.AssignEqual, whitespace_before=_NO_SPACE, whitespace_after=_NO_SPACE)
 NONE: Final = cst.MaybeSentinel.DEFAULT
 OPEN: Final = plain(cst.LeftParen)

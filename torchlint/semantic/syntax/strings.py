@@ -11,17 +11,17 @@ from libcst.native import parse_expression
 
 from torchlint.regex import regex
 from torchlint.semantic.syntax.cursor import Cursor, UnusualError
-from torchlint.semantic.syntax.makers import maker, plain
+from torchlint.semantic.syntax.layout import EQUAL, SPACE
+from torchlint.semantic.syntax.makers import maker
 
 __all__ = ["Strings"]
 
 _simple = maker(cst.SimpleString, "value", "lpar", "rpar")
 _formatted = maker(cst.FormattedString, "parts", "start", "end", "lpar", "rpar")
 _text = maker(cst.FormattedStringText, "value")
-_field = maker(cst.FormattedStringExpression, "expression", "conversion", "format_spec")
+_field = maker(cst.FormattedStringExpression, "expression", "conversion", "format_spec", "equal")
 _side_by_side = maker(cst.ConcatenatedString, "left", "right", "lpar", "rpar", "whitespace_between")
-_SPACE: Final = plain(cst.SimpleWhitespace, value=" ")
-_MARK: Final = regex(r"[{}\\\r\n'\"]")
+_MARK: Final = regex(r"[{}\\'\"]")
 _TWICE: Final = ("{{", "}}")
 _FIELD_END: Final = "}"
 _Fields = Iterator[ast.FormattedValue]
@@ -71,12 +71,12 @@ class Strings(Cursor):
             raise UnusualError("a string that CPython reads in another way")
         found = read.pop()
         for left in reversed(read):
-            found = _side_by_side(left, found, (), (), _SPACE)
+            found = _side_by_side(left, found, (), (), SPACE)
             self.placed(found, self.spans[left][0], end)
         if not lpar:
             return found
         if isinstance(found, cst.ConcatenatedString):
-            return _side_by_side(found.left, found.right, lpar, rpar, _SPACE)
+            return _side_by_side(found.left, found.right, lpar, rpar, SPACE)
         return _formatted(found.parts, found.start, found.end, lpar, rpar)
 
     def _literal(self, start: int, fields: _Fields) -> Any:
@@ -102,7 +102,7 @@ class Strings(Cursor):
                 at = begin = self.at
             elif text[at] in "'\"":
                 at += 1
-            elif text[at] == "\\" and text[at + 1] not in "N{}\r\n":
+            elif text[at] == "\\" and text[at + 1] not in "N{}":
                 at += 2
             else:
                 raise UnusualError("a brace or an escape that has a meaning of its own")
@@ -113,8 +113,7 @@ class Strings(Cursor):
     def _mark(self, at: int) -> int:
         """Give where the next character of a literal stands that may mean more than itself."""
         mark = _MARK.search(self.text, at)
-        if mark is None or mark.group() in "\r\n":
-            raise UnusualError("a string of several lines")
+        assert mark is not None
         return mark.start()
 
     def _add_text(self, parts: list[Any], begin: int, end: int) -> None:
@@ -131,7 +130,10 @@ class Strings(Cursor):
             raise UnusualError("space in a field, or an expression whose place CPython mistakes")
         self.at = brace + 1
         expression = self.expression(value.value)
-        at, conversion, form = self.at, None, None
+        at, equal, conversion, form = self.at, None, None, None
+        if text[at] == "=":
+            equal = EQUAL
+            at += 1
         if text[at] == "!":
             conversion = text[at + 1]
             at += 2
@@ -140,9 +142,9 @@ class Strings(Cursor):
             form = self._parts(at + 1, _FIELD_END, _fields(getattr(spec, "values", ())))
             at = self.at
         if text[at] != _FIELD_END:
-            raise UnusualError("space in a field, or one that shows its own text")
+            raise UnusualError("space in a field")
         self.at = at + 1
-        return self.placed(_field(expression, conversion, form), brace, self.at)
+        return self.placed(_field(expression, conversion, form, equal), brace, self.at)
 
 
 def _fields(values: Sequence[ast.expr]) -> _Fields:
