@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import libcst as cst
@@ -31,13 +30,13 @@ _NUMPY: Final = "NumPy may have added in the tensor's own precision; the sum is 
 _RECIPROCAL: Final = "CUDA multiplies by the reciprocal: the quotient's last bit may differ"
 
 
-@dataclass
 class Deferral:
     """The rewrite that lets an addition happen on the device and reads its result once."""
 
-    script: Script
-    addition: Accumulation
-    doubt: str = ""
+    def __init__(self, script: Script, addition: Accumulation) -> None:
+        self.script = script
+        self.addition = addition
+        self.doubt = ""
 
     def fix(self) -> Fix | None:
         """Give the fix, None where a condition of it does not hold."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import libcst as cst
@@ -37,13 +36,12 @@ class Formula(Record):
     fixed: bool = True
 
 
-@dataclass
-class _Product:
+class _Product(Record):
     """A product: a number, what is multiplied and what is divided by."""
 
     number: float = 1.0
-    tops: list[cst.BaseExpression] = field(default_factory=list)
-    bottoms: list[cst.BaseExpression] = field(default_factory=list)
+    tops: Sequence[cst.BaseExpression] = ()
+    bottoms: Sequence[cst.BaseExpression] = ()
 
 
 def formulas(script: Script) -> Iterator[Formula]:

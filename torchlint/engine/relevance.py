@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, cached_property
 from typing import Final
 
 from torchlint.mention import mentions_suppression
@@ -26,7 +27,7 @@ def relevant(text: str, rules: Selection) -> Iterator[RuleHead]:
         if head.code == UNUSED:
             if _speaks_of_rules(text, rules):
                 yield head
-        elif words.any(head.about) and words.any(head.needs):
+        elif words.names(head.about) and words.holds(head.needs):
             yield head
 
 
@@ -35,18 +36,37 @@ class _Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._named: dict[tuple[str, ...], bool] = {}
         self._held: dict[str, bool] = {}
 
-    def any(self, words: tuple[str, ...]) -> bool:
-        """Whether the text holds one of some words."""
+    @cached_property
+    def _distinct(self) -> str:
+        """What stands between white space, each once: little more than half of a text."""
+        return " ".join(set(self.text.split()))
+
+    def names(self, libraries: tuple[str, ...]) -> bool:
+        """Whether the text names one of some libraries, as few texts do."""
+        found = self._named.get(libraries)
+        if found is None:
+            found = self._named[libraries] = any(word in self.text for word in libraries)
+        return found
+
+    def holds(self, words: tuple[str, ...]) -> bool:
+        """Whether the text, which many words are looked for in, holds one of some."""
         held = self._held
         for word in words:
             found = held.get(word)
             if found is None:
-                found = held[word] = word in self.text
+                found = word in (self._distinct if _is_unbroken(word) else self.text)
+                held[word] = found
             if found:
                 return True
         return False
+
+
+@cache
+def _is_unbroken(word: str) -> bool:
+    return word.split() == [word]
 
 
 def _speaks_of_rules(text: str, rules: Selection) -> bool:

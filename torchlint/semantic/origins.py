@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -42,13 +41,13 @@ class _Addition(Record):
     extends: bool = False
 
 
-@dataclass
 class _Trail:
     """What a search has found and where it has been."""
 
-    found: dict[int, cst.BaseExpression] = field(default_factory=dict)
-    seen: set[tuple[int, Steps]] = field(default_factory=set)
-    lost: bool = False
+    def __init__(self) -> None:
+        self.found: dict[int, cst.BaseExpression] = {}
+        self.seen: set[tuple[int, Steps]] = set()
+        self.lost = False
 
 
 class Origins:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -49,15 +48,15 @@ _OPAQUE: Final = frozenset({cst.Comparison, cst.FormattedString, cst.Lambda})
 _DEPTH: Final = 3
 
 
-@dataclass
 class _Flow:
     """How far graphs come in one function, None for the module."""
 
-    function: cst.FunctionDef | None
-    bindings: dict[int, Binding] = field(default_factory=dict)
-    passed: set[int] = field(default_factory=set)
-    returned: bool = False
-    trained: bool = False
+    def __init__(self, function: cst.FunctionDef | None) -> None:
+        self.function = function
+        self.bindings: dict[int, Binding] = {}
+        self.passed: set[int] = set()
+        self.returned = False
+        self.trained = False
 
 
 class Outflow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 from operator import attrgetter
@@ -56,15 +55,15 @@ Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
 Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
-@dataclass(eq=False)
 class Scope:
     """A module, class, function, lambda or comprehension with the names bound in it."""
 
-    node: cst.CSTNode
-    parent: Scope | None
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    outward: dict[str, str] = field(default_factory=dict)
-    """Names declared `global` or `nonlocal`."""
+    def __init__(self, node: cst.CSTNode, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bindings: dict[str, list[Binding]] = {}
+        self.outward: dict[str, str] = {}
+        """Names declared `global` or `nonlocal`."""
 
     @cached_property
     def function(self) -> cst.FunctionDef | None:

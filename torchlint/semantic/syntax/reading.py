@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import libcst as cst
 
+from torchlint.record import Record
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.statements import Statements
 from torchlint.source import Source
@@ -16,8 +17,7 @@ from torchlint.source import Source
 __all__ = ["Syntax", "read"]
 
 
-@dataclass(frozen=True, slots=True)
-class Syntax:
+class Syntax(Record):
     """A file as nodes of LibCST.
 
     `spans` are the characters of nodes, `fragments` where the text of those
@@ -25,8 +25,8 @@ class Syntax:
     """
 
     module: cst.Module
-    spans: Mapping[cst.CSTNode, tuple[int, int]] = field(default_factory=dict)
-    fragments: Mapping[cst.CSTNode, tuple[cst.BaseExpression, int]] = field(default_factory=dict)
+    spans: Mapping[cst.CSTNode, tuple[int, int]] = MappingProxyType({})
+    fragments: Mapping[cst.CSTNode, tuple[cst.BaseExpression, int]] = MappingProxyType({})
 
 
 def read(source: Source, tree: ast.Module | None = None) -> Syntax:
