@@ -140,7 +140,7 @@ def test_json_has_the_fields_of_ruff_and_our_own(snapshot: SnapshotAssertion) ->
 def test_json_has_what_was_measured_of_the_rule() -> None:
     (entry,) = report_of(findings=sample_findings(SCRIPT)[:1]).entries
     measured = Measurement("H200", "2.13", "FASTER", 1.5, 1.4, 1.6)
-    entry = replace(entry, card=replace(entry.card, evidence=measured))
+    entry = replace(entry, card=entry.card._replace(evidence=measured))
     (found,) = json.loads(render(Report((entry,)), PLAIN, "json"))
     assert found["evidence"] == {
         "verdict": "FASTER",

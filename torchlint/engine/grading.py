@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
+from torchlint.record import Record
 from torchlint.registry.selection import winners
 
 __all__ = ["Grades", "applies"]
@@ -19,8 +20,7 @@ def applies(finding: Finding, settings: Settings) -> bool:
     return finding.fix is not None and finding.fix.safety >= gate
 
 
-@dataclass(frozen=True)
-class Grades:
+class Grades(Record):
     """What the settings say of the fixes of each rule."""
 
     fixable: frozenset[str]

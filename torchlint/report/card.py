@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from torchlint.measurement import Measurement, measurements_of
+from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
@@ -28,8 +28,7 @@ _CATEGORIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Record):
     """The words of one rule."""
 
     code: str
