@@ -32,6 +32,8 @@ class Standby:
         wanted, orders = os.pipe()
         self._results, into = os.pipe()
         self._expects = False
+        self._left: dict[int, None] = {}
+        """The jobs that are not done, by their numbers."""
         self.is_working = False
         """Whether it was given work."""
         self.pid = fork()
@@ -62,6 +64,7 @@ class Standby:
         What a process that died did not get done is done here, but for a file whose time was up.
         """
         self.is_working = True
+        self._left = dict.fromkeys(range(len(work.jobs)))
         if not self._expects:
             self.expect(())
         self._tell((work, processes))
@@ -74,7 +77,7 @@ class Standby:
             self._orders.flush()
 
     def _received(self, work: Work[R], processes: int | None) -> Iterator[tuple[int, Done[R]]]:
-        left = dict.fromkeys(range(len(work.jobs)))
+        left = self._left
         with os.fdopen(self._results, "rb") as stream:
             while left:
                 try:
@@ -94,9 +97,11 @@ class Standby:
 
     def dismiss(self) -> None:
         """End the process, where it has not ended by itself."""
-        if self.pid:
+        if not self.pid:
+            return
+        if self._left or not self.is_working:
             os.kill(self.pid, signal.SIGTERM if self.is_working else signal.SIGKILL)
-            self._end()
+        self._end()
 
     def _end(self) -> Died:
         """Wait for the end of the process."""

@@ -1,4 +1,4 @@
-"""Work spread over forked processes, handed out in chunks, the heaviest first."""
+"""Work spread over forked processes, handed out in chunks, what is heavy first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Workers"]
 R = TypeVar("R")
 
 CHUNKS: Final = 32
-"""Into how many chunks each process's part of the work is cut, so that all end together."""
+"""Which part a chunk is of what each process has left to do: the last ones are small."""
 LONGEST: Final = 1_000
 """How many items a chunk has at most: two of them fit into a pipe."""
 
@@ -152,12 +152,19 @@ class Workers(Generic[R]):
 
 
 def _chunks(weights: Sequence[int], jobs: int) -> Iterator[deque[int]]:
-    """Yield the items, the heaviest first, in chunks of much the same weight."""
-    limit = sum(weights) / (jobs * CHUNKS)
+    """Yield the items in chunks, each of which weighs a part of all that come after it.
+
+    What is heavier than the first chunk should be is at the very front, the heaviest first, so that
+    all processes end together. The rest keeps its order: whoever takes results in order can begin
+    early.
+    """
+    left = sum(weights)
+    most = left / (jobs * CHUNKS)
     chunk, weight = deque[int](), 0
-    for item in sorted(range(len(weights)), key=lambda item: (-weights[item], item)):
-        if chunk and (weight + weights[item] > limit or len(chunk) == LONGEST):
+    for item in sorted(range(len(weights)), key=lambda item: (min(most - weights[item], 0), item)):
+        if chunk and (weight + weights[item] > left / (jobs * CHUNKS) or len(chunk) == LONGEST):
             yield chunk
+            left -= weight
             chunk, weight = deque[int](), 0
         chunk.append(item)
         weight += weights[item]
