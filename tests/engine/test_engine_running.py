@@ -106,6 +106,15 @@ def test_each_item_is_done_once_whatever_the_weights(jobs: int) -> None:
 
 
 @needs_fork
+def test_what_is_heavy_comes_first_and_the_rest_in_its_order() -> None:
+    weights = [1] * 100
+    weights[70], weights[30] = 500, 900
+    workers: Workers[int] = Workers(lambda number: number, weights, 1)
+    done = [number for number, _ in workers.results()]
+    assert done == [30, 70, *(number for number in range(100) if number not in (30, 70))]
+
+
+@needs_fork
 def test_every_process_may_die_and_the_rest_is_done() -> None:
     def deadly(number: int) -> int:
         if number % 7 == 3:
