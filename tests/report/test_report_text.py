@@ -11,8 +11,10 @@ from torchlint import __version__
 from torchlint.config import FORMATS
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.report import formats
 from torchlint.report.block import question
-from torchlint.report.formats import render
+from torchlint.report.entry import Entry
+from torchlint.report.formats import Telling, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.unified import diff_bytes, diff_lines
@@ -24,6 +26,33 @@ PLAIN = Paint()
 @pytest.mark.parametrize("form", ["full", "concise", "grouped", "github"])
 def test_the_formats_look_like_this(snapshot: SnapshotAssertion, form: str) -> None:
     assert render(report_of(), PLAIN, form) == snapshot
+
+
+@pytest.mark.parametrize("held", [0, 400, 10_000])
+@pytest.mark.parametrize("form", ["full", "concise", "grouped", "json", "json-lines", "github"])
+def test_what_is_poured_early_is_the_same_text(
+    monkeypatch: pytest.MonkeyPatch, form: str, held: int
+) -> None:
+    monkeypatch.setattr(formats, "HELD", held)
+    files = [report_of(path=path).entries for path in ("a.py", "b.py", "c.py")]
+    poured: list[str] = []
+    telling = Telling.in_format(form, PLAIN, poured.append, statistics=False)
+    assert telling is not None
+    for entries in files:
+        telling.add(entries)
+        telling.add(())
+    assert telling.has_poured is bool(poured)
+    assert len(poured) == 3 or held
+    told = Report((), files=3, told=telling.tally)
+    whole = Report(tuple(entry for entries in files for entry in entries), files=3)
+    assert "".join(poured) + telling.text(told) == render(whole, PLAIN, form)
+
+
+@pytest.mark.parametrize("entries", [(), report_of().entries[:1], report_of().entries])
+def test_json_is_the_list_that_json_itself_writes(entries: tuple[Entry, ...]) -> None:
+    written = render(Report(entries, files=1), PLAIN, "json")
+    assert written == json.dumps(json.loads(written), indent=2) + "\n"
+    assert len(json.loads(written)) == len(entries)
 
 
 def test_colours_change_nothing_but_the_look(snapshot: SnapshotAssertion) -> None:

@@ -152,6 +152,7 @@ def _report(
     text = run.render(report) if telling is None else telling.text(report)
     run.deliver(text)
     code = run.code(report.tally.found > 0)
-    if recording is not None and not run.failed:
+    has_poured = telling is not None and telling.has_poured
+    if recording is not None and not run.failed and not has_poured:
         recording.keep(Printed(text, code))
     return code

@@ -206,7 +206,9 @@ class Run:
         """Begin a report that is made file by file, None where the format is none for that."""
         settings = self.settings
         form, statistics = settings.output_format, settings.statistics
-        return Telling.in_format(form, self._report_paint, statistics=statistics)
+        alone = settings.output_file is None and not sys.stdout.isatty()
+        pour = self.show if alone else None
+        return Telling.in_format(form, self._report_paint, pour, statistics=statistics)
 
     def render(self, report: Report) -> str:
         """Give the text of a report."""

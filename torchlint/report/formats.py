@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlint.record import Record
 from torchlint.report.report import Tally
 
 if TYPE_CHECKING:
@@ -13,18 +14,18 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "STATISTICS", "TEXT", "Telling", "get_ready", "render"]
+__all__ = ["BRIEF", "HELD", "STATISTICS", "TEXT", "Telling", "get_ready", "render"]
 
 _OF_A_FILE: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
     "concise": "torchlint.report.lists:concise",
     "grouped": "torchlint.report.lists:grouped",
+    "json": "torchlint.report.ruffjson:as_json",
     "json-lines": "torchlint.report.ruffjson:as_json_lines",
     "github": "torchlint.report.github:github",
 }
 """The formats in which what is said of a file does not depend on any other."""
 _OF_ALL: Final[Mapping[str, str]] = {
-    "json": "torchlint.report.ruffjson:as_json",
     "sarif": "torchlint.report.sarif:sarif",
     "gitlab": "torchlint.report.gitlab:gitlab",
     "junit": "torchlint.report.junit:junit",
@@ -43,8 +44,24 @@ BRIEF: Final = TEXT | {"github", "junit"}
 """The formats that say nothing of a rule but its code and name."""
 STATISTICS: Final = frozenset(_STATISTICS)
 """The formats that statistics come in."""
-_APART: Final = frozenset({"full", "grouped"})
-"""The formats with a blank line between files."""
+HELD: Final = 8_000_000
+"""How many characters are held until they are poured."""
+
+
+class _Frame(Record):
+    """What stands around what is said of files; `empty` stands alone where nothing is said."""
+
+    before: str = ""
+    between: str = ""
+    after: str = ""
+    empty: str = ""
+
+
+_FRAMES: Final = {
+    "full": _Frame(between="\n"),
+    "grouped": _Frame(between="\n"),
+    "json": _Frame("[\n", ",\n", "\n]\n", "[]\n"),
+}
 
 
 def render(report: Report, paint: Paint, name: str, *, statistics: bool = False) -> str:
@@ -65,35 +82,61 @@ def get_ready(name: str, *, statistics: bool = False) -> None:
 
 
 class Telling:
-    """A report that is made file by file: no finding is held when its text is made."""
+    """A report that is made file by file: no finding is held when its text is made.
 
-    def __init__(self, name: str, paint: Paint) -> None:
+    `pour` takes the text when there is much of it; without, all is held until the end.
+    """
+
+    def __init__(self, name: str, paint: Paint, pour: Callable[[str], None] | None = None) -> None:
         self._name = name
         self._paint = paint
+        self._frame = _FRAMES.get(name, _Frame())
+        self._pour = pour
         self._parts: list[str] = []
+        self._length = 0
+        self._began = False
+        self.has_poured = False
+        """Whether some of the text is told already."""
         self.tally = Tally()
         """How much was told so far."""
 
     @classmethod
-    def in_format(cls, name: str, paint: Paint, *, statistics: bool) -> Telling | None:
+    def in_format(
+        cls, name: str, paint: Paint, pour: Callable[[str], None] | None, *, statistics: bool
+    ) -> Telling | None:
         """Begin a report, None in a format that needs all findings together."""
-        return cls(name, paint) if name in _OF_A_FILE and not statistics else None
+        return cls(name, paint, pour) if name in _OF_A_FILE and not statistics else None
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Tell the findings of a file."""
-        if entries:
-            of_file: Callable[[Sequence[Entry], Paint], str] = _found(self._name)
-            self._parts.append(of_file(entries, self._paint))
-            self.tally = self.tally.with_more(entries)
+        if not entries:
+            return
+        of_file: Callable[[Sequence[Entry], Paint], str] = _found(self._name)
+        text = of_file(entries, self._paint)
+        self._parts.append(text)
+        self._length += len(text)
+        self.tally = self.tally.with_more(entries)
+        if self._pour is not None and self._length > HELD:
+            self._pour(self._taken())
+            self.has_poured = True
 
     def text(self, report: Report) -> str:
-        """Give all that was told, with what a report says at its end."""
-        last: list[str] = []
+        """Give all that was told and not poured, with what a report says at its end."""
         if self._name in TEXT:
             from torchlint.report.summary import summary
 
-            last = list(summary(report, self._paint))
-        return ("\n" if self._name in _APART else "").join([*self._parts, *last])
+            self._parts += summary(report, self._paint)
+        text = self._taken()
+        return text + self._frame.after if self._began else self._frame.empty
+
+    def _taken(self) -> str:
+        """Give what is held, which is held no longer."""
+        if not self._parts:
+            return ""
+        text = self._frame.between.join(self._parts)
+        lead = self._frame.between if self._began else self._frame.before
+        self._parts, self._length, self._began = [], 0, True
+        return f"{lead}{text}"
 
 
 def _found(name: str, statistics: bool = False) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from textwrap import indent
+from typing import Any, Final
 
 from torchlint.edit import Span
 from torchlint.finding import Fix
@@ -13,15 +14,17 @@ from torchlint.measurement import Measurement
 from torchlint.report.entry import Entry
 from torchlint.report.gain import Measured
 from torchlint.report.paint import Paint
-from torchlint.report.report import Report
 from torchlint.source import Position, Source
 
 __all__ = ["as_json", "as_json_lines", "dumps"]
 
+_INDENT: Final = 2
 
-def as_json(report: Report, paint: Paint) -> str:
-    """Give one list of all findings."""
-    return dumps([_finding(entry) for entry in report.entries], indent=2) + "\n"
+
+def as_json(entries: Sequence[Entry], paint: Paint) -> str:
+    """Give the findings of a file as they stand in a list of all."""
+    found = (dumps(_finding(entry), indent=_INDENT) for entry in entries)
+    return ",\n".join(indent(each, " " * _INDENT) for each in found)
 
 
 def as_json_lines(entries: Sequence[Entry], paint: Paint) -> str:
