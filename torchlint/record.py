@@ -21,15 +21,17 @@ else:
             if not bases:
                 return super().__new__(cls, name, bases, body)
             fields = tuple(body.get("__annotations__", ()))
-            defaults = {field: body[field] for field in fields if field in body}
-            body |= _METHODS | {
+            if not fields:
+                first = "`from __future__ import annotations` begins its module"
+                raise TypeError(f"{name} has no fields; it has those that it annotates if {first}")
+            own = {
                 "__slots__": (),
                 "__match_args__": fields,
                 "_fields": fields,
-                "_field_defaults": defaults,
+                "_field_defaults": {field: body[field] for field in fields if field in body},
+                **{field: _tuplegetter(at, "") for at, field in enumerate(fields)},
             }
-            body |= {field: _tuplegetter(at, "") for at, field in enumerate(fields)}
-            made = type(name, (tuple,), body)
+            made = type(name, (tuple,), _METHODS | body | own)
             made.__new__ = _first(made)
             return made
 

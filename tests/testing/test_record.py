@@ -38,10 +38,6 @@ class Theirs(NamedTuple):
         return f"{self.name}: {self.workers}"
 
 
-class Empty(Record):
-    """Nothing."""
-
-
 ASKED: dict[str, Callable[[Any], object]] = {
     "made by place": lambda kind: tuple(kind("a", 1, True)),
     "made by name": lambda kind: tuple(kind(workers=1, name="a")),
@@ -86,9 +82,23 @@ def _answer(asked: Callable[[Any], object], kind: type) -> object:
         return isinstance(error, AttributeError)
 
 
-def test_one_without_fields_is_an_empty_tuple() -> None:
-    assert Empty() == ()
-    assert repr(Empty()) == "Empty()"
+def test_one_without_fields_is_refused() -> None:
+    with pytest.raises(TypeError, match="Empty has no fields; it has those that it annotates if"):
+
+        class Empty(Record):
+            """Nothing."""
+
+
+def test_what_a_class_says_of_itself_holds() -> None:
+    class Quiet(Record):
+        """One that is not printed."""
+
+        name: str
+
+        def __repr__(self) -> str:
+            return "quiet"
+
+    assert repr(Quiet("a")) == "quiet"
 
 
 def test_a_class_of_ones_own_can_be_built_on_one() -> None:
