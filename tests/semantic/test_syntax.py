@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import libcst as cst
 import pytest
+from semantic.likeness import compare
 
-from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.syntax import read
 from torchlint.semantic.tree import Tree
 from torchlint.source import Source, SourceError
 
@@ -20,27 +19,6 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(
     path for folder in ("fixtures", "torchlint") for path in (ROOT / folder).rglob("*.py")
 )
-LAYOUT = frozenset(
-    "leading_lines trailing_whitespace semicolon equal dot header footer indent "
-    "lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon newline "
-    "leading_whitespace encoding has_trailing_newline".split()
-)
-LAYOUT_OF = {cst.Assert: {"comma"}, cst.ClassDef: {"lpar", "rpar"}}
-ELSEWHERE = (
-    cst.CompFor,
-    cst.CompIf,
-    cst.ParamStar,
-    cst.ComparisonTarget,
-    cst.Parameters,
-    cst.AsName,
-    cst.From,
-    cst.Module,
-    cst.Slice,
-    cst.StarredDictElement,
-    cst.StarredElement,
-    cst.SubscriptElement,
-)
-"""Nodes whose place has, for LibCST, white space, a comma or a word at one of its ends."""
 
 
 def parsed(path: Path) -> tuple[Source, ast.Module, cst.Module]:
@@ -49,30 +27,6 @@ def parsed(path: Path) -> tuple[Source, ast.Module, cst.Module]:
         return source, ast.parse(source.text), cst.parse_module(source.text)
     except (SourceError, SyntaxError, MemoryError, RecursionError, cst.ParserSyntaxError) as error:
         pytest.skip(f"not Python that both parsers read: {type(error).__name__}")
-
-
-def pairs(mine: Any, theirs: Any, path: str) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """Yield the nodes that stand for one another; fails at the first that differ."""
-    if isinstance(theirs, cst.CSTNode):
-        assert type(mine) is type(theirs), path
-        yield mine, theirs
-        for field in fields(theirs):
-            name = field.name
-            if name.startswith("whitespace") or name in LAYOUT | LAYOUT_OF.get(type(theirs), set()):
-                continue
-            inner, other = getattr(mine, name), getattr(theirs, name)
-            if name in ("comma", "second_colon", "operator", "asynchronous", "posonly_ind"):
-                assert type(inner) is type(other), f"{path}.{name}"
-            elif name in ("lpar", "rpar", "relative") and isinstance(other, (tuple, list)):
-                assert len(inner) == len(other), f"{path}.{name}"
-            else:
-                yield from pairs(inner, other, f"{path}.{name}")
-    elif isinstance(theirs, (tuple, list)):
-        assert len(mine) == len(theirs), path
-        for number, (inner, other) in enumerate(zip(mine, theirs, strict=True)):
-            yield from pairs(inner, other, f"{path}[{number}]")
-    else:
-        assert mine == theirs or not (mine or theirs), path
 
 
 @pytest.fixture(autouse=True)
@@ -87,20 +41,6 @@ def deep() -> Iterator[None]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_nodes_and_their_places_are_those_of_libcst(path: Path) -> None:
     compare(*parsed(path))
-
-
-def compare(source: Source, tree: ast.Module, module: cst.Module) -> Syntax:
-    """Compare what is read of a file with what LibCST's parser makes of it."""
-    syntax = read(source, tree)
-    mine, theirs = Tree(source, syntax), Tree(source, Syntax(module))
-    for ours, other in pairs(syntax.module, module, ""):
-        if other in theirs._order:
-            assert mine.order(ours) == theirs.order(other)
-            assert mine.end(ours) == theirs.end(other)
-            if not isinstance(other, ELSEWHERE):
-                assert mine.span(ours) == theirs.span(other), mine.text(ours)
-    assert ast.dump(ast.parse(syntax.module.code)) == ast.dump(tree)
-    return syntax
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torchlint.source import Source
 __all__ = ["Cursor", "UnusualError"]
 
 _COMMENT: Final = regex(r"#[^\r\n]*")
+_OPENING: Final = regex(r"[A-Za-z]{0,2}(\"\"\"|\'\'\'|\"|\')")
 _WIDE: Final = regex(r"[^\x00-\x7f][^\r\n]*")
 _CONTINUED: Final = regex(r"\\(?:\r\n|\r|\n)")
 _TRIVIA: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|\\\r|#[^\r\n]*)*")
@@ -148,11 +149,10 @@ class Cursor:
 
     def opening(self, offset: int) -> tuple[int, str]:
         """Give where what a string literal says begins, and the quotes that end it."""
-        text = self.text
-        while text[offset] not in "'\"":
-            offset += 1
-        quote = text[offset] * 3 if text.startswith(text[offset] * 3, offset) else text[offset]
-        return offset + len(quote), quote
+        found = _OPENING.match(self.text, offset)
+        if found is None:
+            raise UnusualError("no string where one should be")
+        return found.end(), found[1]
 
     def literal_end(self, offset: int) -> int:
         """Give the offset behind the one string literal that begins at an offset."""

@@ -113,7 +113,8 @@ class Strings(Cursor):
     def _mark(self, at: int) -> int:
         """Give where the next character of a literal stands that may mean more than itself."""
         mark = _MARK.search(self.text, at)
-        assert mark is not None
+        if mark is None:
+            raise UnusualError("a string without an end")
         return mark.start()
 
     def _add_text(self, parts: list[Any], begin: int, end: int) -> None:
