@@ -105,12 +105,14 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
     """Write the loss, the optimizer and the schedule, which may be none."""
     loss = f"criterion = {'nn.CrossEntropyLoss()' if task.classes else 'nn.MSELoss()'}"
     rebuilt = writer.pick(("", "TL104 TL206"), ("", ""), (loss, "TL510"))
+    # By default it makes whole steps of what rounds to nothing: the bias before a batch norm.
+    eps = ", eps=1e-4" if writer.close else ""
     optimizer = writer.pick(
         ("SGD(model.parameters(), lr=0.05)", "TL314"),
         ("SGD(model.parameters(), lr=0.05, momentum=0.9)", ""),
         ("Adam(model.parameters(), lr=0.01)", "TL501"),
         ("AdamW(model.parameters(), lr=0.01, weight_decay=0.1)", "TL501"),
-        ("Adagrad(model.parameters(), lr=0.05)", ""),
+        (f"Adagrad(model.parameters(), lr=0.05{eps})", ""),
         ("RMSprop(model.parameters(), lr=0.01)", ""),
     )
     scheduler = writer.pick(
