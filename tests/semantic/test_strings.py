@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from semantic.likeness import compare
 
@@ -61,6 +61,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@settings(deadline=None)
 @given(STRINGS, st.sampled_from(["\n", "\r\n"]))
 def test_strings_are_read_as_libcst_reads_them(written: str, newline: str) -> None:
     text = f"x = y = z = 1\nprint({written}, {written})\n".replace("\n", newline)
