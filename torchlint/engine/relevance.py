@@ -52,13 +52,13 @@ class _Words:
         return found
 
     def holds(self, words: tuple[str, ...]) -> bool:
-        """Whether the text, which many words are looked for in, holds one of some."""
+        """Whether the text holds one of some words; often the first that is asked for decides."""
         held = self._held
         for word in words:
             found = held.get(word)
             if found is None:
-                found = word in (self._distinct if _is_unbroken(word) else self.text)
-                held[word] = found
+                where = self._distinct if held and _is_unbroken(word) else self.text
+                found = held[word] = word in where
             if found:
                 return True
         return False

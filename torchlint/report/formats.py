@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "HELD", "STATISTICS", "TEXT", "Telling", "get_ready", "render"]
+__all__ = ["BRIEF", "STATISTICS", "TEXT", "Telling", "get_ready", "render"]
 
 _OF_A_FILE: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -27,12 +28,12 @@ _FIELD_END: Final = "}"
 _Fields = Iterator[ast.FormattedValue]
 
 
-class Strings(Cursor):
+class Strings(Cursor, ABC):
     """Reads strings; what is written in a rare way in them is left to LibCST's own parser."""
 
+    @abstractmethod
     def expression(self, node: ast.expr) -> Any:
         """Give the LibCST node of an expression, parentheses included."""
-        raise NotImplementedError
 
     def placed(self, found: Any, start: int, end: int) -> Any:
         """Note where a part of an expression stands."""
