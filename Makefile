@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
-.PHONY: demo test lint dist clean
+.PHONY: demo test lint docs dist clean
 
 demo: $(VENV)/demo.stamp
 	@set -e; \
@@ -33,6 +33,12 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m torchlint.docs --check
+	@$(BIN)/python -m torchlint.docs --site
+	@$(BIN)/zensical build --strict
+
+# The site, in site/.
+docs: $(VENV)/test.stamp
+	@$(BIN)/python -m torchlint.docs --site
 	@$(BIN)/zensical build --strict
 
 # What is committed, from a clone of it: nothing else can get into a release.

@@ -1,11 +1,11 @@
-"""Check and fix every Python file of the given trees, and hold torchlint to its promises.
+"""Check and fix every Python file of the given trees, and test what torchlint promises.
 
     python benchmarks/corpus.py examples nanoGPT pytorch-cifar
 
-Works on copies through the command line alone. Of every changed file it asks: does LibCST parse it,
-does it compile, is every comment kept, were only lines touched that a fix named, does a second run
-change nothing? Prints a table of findings and fixes per rule and every broken promise with its
-file; exits with 1 if there is any.
+Works on copies, through the command line only. Every changed file must parse with LibCST, compile,
+keep every comment, differ only in lines that a fix named, and stay the same in a second run. Prints
+a table of findings and fixes by rule, and every broken promise with its file; exits with 1 if there
+is any.
 """
 
 import argparse
@@ -32,7 +32,7 @@ COMMON = ("--isolated", "--no-cache", "--select=ALL", "--ignore=TL002")
 
 @dataclass
 class Tally:
-    """What was seen so far, over all trees."""
+    """The counts over all trees so far."""
 
     files: int = 0
     changed: int = 0
@@ -48,12 +48,12 @@ def invoke(torchlint: str, folder: Path, *arguments: str) -> subprocess.Complete
 
 
 def failed(done: subprocess.CompletedProcess[str]) -> bool:
-    """Tell whether a run did not end as a run should."""
+    """Return whether a run failed."""
     return done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stderr
 
 
 def culprits(torchlint: str, folder: Path, files: Sequence[Path], command: str) -> Iterator[str]:
-    """Name the files on which a command fails, by halves."""
+    """Return the files on which a command fails, found by bisection."""
     names = [str(path.relative_to(folder)) for path in files]
     done = invoke(torchlint, folder, command, *COMMON, "--", *names)
     if not failed(done):
@@ -68,7 +68,7 @@ def culprits(torchlint: str, folder: Path, files: Sequence[Path], command: str) 
 
 
 def copy_python(tree: Path, target: Path) -> list[Path]:
-    """Copy the Python files of a tree and give the copies."""
+    """Copy the Python files of a tree and return the copies."""
     copies = []
     for path in sorted(tree.rglob("*.py")):
         below = path.relative_to(tree)
@@ -81,7 +81,7 @@ def copy_python(tree: Path, target: Path) -> list[Path]:
 
 
 def text_of(content: bytes) -> str:
-    """Decode a Python file as Python does."""
+    """Decode a Python file like Python does."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     return content.decode(encoding)
 
@@ -93,7 +93,7 @@ def comments(text: str) -> Counter[str]:
 
 
 def named_rows(findings: Sequence[dict[str, Any]]) -> set[int]:
-    """Collect the rows that the edits of these findings touch."""
+    """Return the rows that the edits of these findings touch."""
     rows: set[int] = set()
     for finding in findings:
         for edit in (finding["fix"] or {}).get("edits", ()):
@@ -102,7 +102,7 @@ def named_rows(findings: Sequence[dict[str, Any]]) -> set[int]:
 
 
 def strayed_rows(before: str, after: str, named: set[int]) -> list[int]:
-    """List the rows of the original that changed although no edit named them."""
+    """Return the changed rows of the original that no edit named."""
     old, new = before.splitlines(), after.splitlines()
     strayed = []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
@@ -120,7 +120,7 @@ def strayed_rows(before: str, after: str, named: set[int]) -> list[int]:
 
 
 def doubts(before: bytes, after: bytes, named: set[int], name: str) -> Iterator[str]:
-    """Say what is wrong with a file that was changed."""
+    """Return what is wrong with a changed file."""
     old = text_of(before)
     try:
         new = text_of(after)
@@ -140,14 +140,14 @@ def doubts(before: bytes, after: bytes, named: set[int], name: str) -> Iterator[
 
 
 def findings_of(torchlint: str, folder: Path) -> list[dict[str, Any]]:
-    """Check a folder and read the JSON."""
+    """Check a folder and read the findings from the JSON."""
     done = invoke(torchlint, folder, "check", *COMMON, "--output-format=json", ".")
     found: list[dict[str, Any]] = json.loads(done.stdout) if not failed(done) else []
     return found
 
 
 def examine(torchlint: str, tree: Path, folder: Path, safety: str, tally: Tally) -> None:
-    """Fix one copy of a tree and hold every changed file to the promises."""
+    """Fix a copy of a tree and check the promises for every changed file."""
     files = copy_python(tree, folder)
     if not files:
         return
@@ -186,7 +186,7 @@ def examine(torchlint: str, tree: Path, folder: Path, safety: str, tally: Tally)
 
 
 def print_table(tally: Tally) -> None:
-    """Print findings and fixes per rule."""
+    """Print findings and fixes by rule."""
     print(f"{'rule':8}{'findings':>9}" + "".join(f"{safety:>9}" for safety in SAFETIES))
     for code, counts in sorted(tally.rules.items()):
         row = "".join(f"{counts[safety]:9}" for safety in SAFETIES)
@@ -195,12 +195,12 @@ def print_table(tally: Tally) -> None:
 
 
 def main() -> None:
-    """Read the options, go through the trees and print what was seen."""
+    """Parse the options, check every tree and print the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    beside = Path(sys.executable).with_name("torchlint")
-    found = str(beside) if beside.exists() else shutil.which("torchlint")
+    neighbor = Path(sys.executable).with_name("torchlint")
+    found = str(neighbor) if neighbor.exists() else shutil.which("torchlint")
     parser.add_argument("trees", type=Path, nargs="+", help="folders with Python files")
     parser.add_argument("--torchlint", default=found, help="its executable")
     options = parser.parse_args()

@@ -1,17 +1,16 @@
-"""Measure what each rule's fix gains, on its fixture, and keep that as evidence.
+"""Measure the gain of each rule's fix on its fixture, and store it as evidence.
 
-    python benchmarks/evidence.py                 # every rule, on the device that is there
+    python benchmarks/evidence.py                 # every rule, on the present device
     python benchmarks/evidence.py TL101 TL801     # some rules
     python -m torchlint.docs                      # gather it for `explain` and the pages
 
 Each fixture's `slow.py` runs against its `fast.py`, as `torchlint verify` runs a script against its
-fixed self. What came out goes to `fixtures/rules/*/evidence.json`, one entry for each device and
-version of torch. A run that was broken off goes on where it was: what is there of these texts, this
-device and this torch is kept, unless `--again` says otherwise. `--unsure` goes back to what came
-out UNSURE, for a quieter hour: of two measurements the one with the narrower noise is kept. Rules
-of several processes run under torchrun, two of them on a CPU, one on each GPU of a machine with
-several. Python 3.10, torch and NumPy are all that is needed; `PYTHONPATH=.` will do for an
-installation.
+fixed self. The results go to `fixtures/rules/*/evidence.json`, one entry for each device and
+version of torch. An interrupted run can be continued: existing results for the same texts, device
+and torch are kept, unless `--again` is given. `--unsure` repeats measurements that were UNSURE, in
+a quieter hour; of two measurements, the one with less noise is kept. Rules about several processes
+run under torchrun, with two processes on a CPU, or one on each of several GPUs. Only Python 3.10,
+torch and NumPy are needed; `PYTHONPATH=.` replaces an installation.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _CLASS: Final = re.compile(r"\((exact|close|unsafe) fix\)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Machine:
-    """What the fixtures run on: the device as `verify` takes it, and as people call it."""
+    """The machine for the fixtures: the device as `verify` takes it, and its full name."""
 
     device: str
     name: str
@@ -51,7 +50,7 @@ class Machine:
 
     @classmethod
     def at_hand(cls, device: str) -> Machine:
-        """Look what is there; `auto` takes a GPU where there is one."""
+        """Return this machine; `auto` prefers a GPU."""
         import torch
 
         if device == "auto":
@@ -62,7 +61,7 @@ class Machine:
         return cls(device, torch.cuda.get_device_name(device), version, torch.cuda.device_count())
 
     def launcher(self, code: str) -> Launcher | None:
-        """Give what starts the fixture of a rule, None for one process."""
+        """Return the launcher for the fixture of a rule, None for one process."""
         if code not in LAUNCHED:
             return None
         return Launcher(2 if self.device == "cpu" else self.devices)
@@ -70,43 +69,43 @@ class Machine:
 
 @dataclass(frozen=True)
 class Fixture:
-    """A rule's folder: a script, and what the rule makes of it."""
+    """A rule's folder: a script, and the same script fixed."""
 
     folder: Path
 
     @property
     def code(self) -> str:
-        """The rule's code, which the name of the folder begins with."""
+        """The rule's code, with which the name of the folder begins."""
         return self.folder.name.partition("_")[0].upper()
 
     @property
     def texts(self) -> str:
-        """A digest of both texts: what was measured of others is no evidence."""
+        """A digest of both texts: measurements of other texts are no evidence."""
         both = (self.folder / "slow.py").read_bytes() + (self.folder / "fast.py").read_bytes()
         return hashlib.sha256(both).hexdigest()[:12]
 
     @property
     def variant(self) -> Variant:
-        """The fixed text, and the least that its fixes promise."""
+        """The fixed text, and the least safety class of its fixes."""
         written = (self.folder / "findings.txt").read_text(encoding="utf-8")
         safety = min(Safety[found.upper()] for found in _CLASS.findall(written))
         fixed = (self.folder / "fast.py").read_text(encoding="utf-8")
         return Variant("rule", (self.code,), safety, {str(self.folder / "slow.py"): fixed})
 
     def kept(self) -> list[dict[str, Any]]:
-        """Give what was measured before."""
+        """Return the earlier measurements."""
         file = self.folder / EVIDENCE
         read: list[dict[str, Any]] = json.loads(file.read_bytes()) if file.exists() else []
         return read
 
     def measured_on(self, machine: Machine) -> dict[str, Any] | None:
-        """Give what was measured of these texts on this machine."""
+        """Return the measurement of these texts on this machine."""
         key = machine.name, machine.torch, self.texts
         entries = self.kept()
         return next((it for it in entries if (it["device"], it["torch"], it["texts"]) == key), None)
 
     def keep(self, fresh: dict[str, Any]) -> None:
-        """Put a measurement in place of an older one of the same device and version of torch."""
+        """Store a measurement, replacing an older one for the same device and version of torch."""
         others = [
             each
             for each in self.kept()
@@ -117,7 +116,7 @@ class Fixture:
 
 
 def fixtures(codes: list[str]) -> list[Fixture]:
-    """Give the fixtures of the rules that are asked for, of all that rewrite something for none."""
+    """Return the fixtures of these rules, or of all rules with a fix if there are none."""
     found = [Fixture(folder) for folder in sorted(FIXTURES.iterdir()) if folder.is_dir()]
     return [
         fixture
@@ -128,7 +127,7 @@ def fixtures(codes: list[str]) -> list[Fixture]:
 
 
 def measured(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> Report:
-    """Run a fixture against what its rule makes of it; raises `ScriptError`."""
+    """Verify a fixture; raises `ScriptError`."""
     launcher = machine.launcher(fixture.code)
     plan = Plan(
         fixture.folder / "slow.py",
@@ -142,7 +141,7 @@ def measured(fixture: Fixture, machine: Machine, rounds: int, timeout: float) ->
 
 
 def is_due(before: dict[str, Any] | None, *, again: bool, unsure: bool) -> bool:
-    """Say whether a fixture is to be measured, after what was measured of it before."""
+    """Return whether a fixture needs a measurement, given the earlier one."""
     if before is None or again:
         return True
     return unsure and before["verdict"] == Verdict.UNSURE.value
@@ -153,7 +152,7 @@ def _noise(measurement: dict[str, Any]) -> float:
 
 
 def entry(fixture: Fixture, machine: Machine, report: Report, outcome: Outcome) -> dict[str, Any]:
-    """Give what is kept of one measurement: its verdict is on the speed alone."""
+    """Return the entry for one measurement, whose verdict is on the speed alone."""
     speedup, noise = outcome.speedup, report.noise
     assert speedup is not None
     assert noise is not None
@@ -177,8 +176,10 @@ def _bounds(interval: Any) -> dict[str, float]:
     return {"low": round(interval.low, 3), "high": round(interval.high, 3)}
 
 
-def told(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> tuple[str, bool]:
-    """Measure a fixture and keep what came out; give it in a line, and whether it is evidence."""
+def measured_line(
+    fixture: Fixture, machine: Machine, rounds: int, timeout: float
+) -> tuple[str, bool]:
+    """Measure a fixture and store the result; return a line, and whether it is evidence."""
     try:
         report = measured(fixture, machine, rounds, timeout)
     except ScriptError as error:
@@ -200,7 +201,7 @@ def told(fixture: Fixture, machine: Machine, rounds: int, timeout: float) -> tup
 
 
 def main() -> None:
-    """Measure the fixtures that are asked for and print a line for each."""
+    """Measure the given fixtures and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("codes", nargs="*", metavar="CODE", type=str.upper)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -231,7 +232,7 @@ def main() -> None:
             print(f"{at}/{len(todo)} {fixture.code} needs several GPUs", flush=True)
             continue
         start = time.monotonic()
-        line, evident = told(fixture, machine, given.rounds, given.timeout)
+        line, evident = measured_line(fixture, machine, given.rounds, given.timeout)
         if not evident:
             open_rules.append(fixture.code)
         seconds = time.monotonic() - start

@@ -1,12 +1,12 @@
-"""Count how often `verify` calls a fix faster that cannot matter.
+"""Count how often `verify` calls a change without effect faster.
 
     python benchmarks/falsealarms.py              # five scripts, twenty runs each
     python benchmarks/falsealarms.py --runs 2     # a first look
 
-Five fixtures that train on a CPU are set against themselves with a change that has no effect: a
-comment, a docstring, another name, an import that nobody uses, two statements in the other order.
-The verdict is that of `verify`, of shorter windows so that a hundred runs end today. They are kept
-in a file; a count that was broken off goes on where it was.
+Five fixtures that train on a CPU are compared with themselves after a change without effect: a
+comment, a docstring, another name, an unused import, two statements in the other order. The verdict
+is that of `verify`, with shorter windows so that a hundred runs end within a day. The verdicts are
+stored in a file, from which an interrupted count continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST: Final = 0.05
 
 @dataclass(frozen=True)
 class Change:
-    """A change that cannot matter: what it is, to which script, and its two texts."""
+    """A change without effect: its name, its fixture, and both texts."""
 
     name: str
     fixture: str
@@ -41,12 +41,12 @@ class Change:
 
     @property
     def script(self) -> Path:
-        """The script that is changed."""
+        """The script to change."""
         return FIXTURES / self.fixture / "fast.py"
 
     @property
     def variant(self) -> Variant:
-        """The changed script, which promises to be the same."""
+        """The changed script, as a variant that promises equal numbers."""
         text = self.script.read_text(encoding="utf-8")
         assert self.before in text, self.name
         changed = text.replace(self.before, self.after)
@@ -73,7 +73,7 @@ CHANGES: Final = (
         "picked",
     ),
     Change(
-        "an import that nobody uses",
+        "an unused import",
         "tl401_bias_before_batchnorm",
         "import torch\n",
         "import string\n\nimport torch\n",
@@ -88,7 +88,7 @@ CHANGES: Final = (
 
 
 def verdict(change: Change) -> tuple[str, str]:
-    """Measure a change once; give what came out, and the reasons for doubt."""
+    """Measure a change once, and return the verdict with its doubts."""
     plan = Plan(change.script, steps=30, warmup=5, rounds=2, device="cpu", timeout=120)
     with Session(plan) as session:
         (outcome,) = session.measure([change.variant]).outcomes
@@ -99,7 +99,7 @@ def verdict(change: Change) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Measure what is missing, and print the count."""
+    """Make the missing measurements and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="runs of each script")
     parser.add_argument("--kept", type=Path, default=Path("falsealarms.json"), metavar="FILE")

@@ -1,13 +1,12 @@
-"""Draw how the cost of a check grows with lines, with files and with rules.
+"""Measure how the cost of a check grows with lines, files and rules, and draw it.
 
     python benchmarks/growth.py /tmp/speed/A --into /tmp/speed/growth
 
-Lines: one file of 250 to 16,000 lines of networks with their training and evaluation, all of
-different names. Scripts: one file of the training scripts of the tree that is named, one behind the
-other and then again, so that each binds the names of those before. Files: 10 to 1,000 of 250 lines.
-Rules: random subsets of the rules on the tree. Each point is the least CPU time of some runs with
-one process and without a cache. Prints tables, the goals and whether they are met, and writes
-growth.svg.
+Lines: one file of 250 to 16,000 lines of networks with their training and evaluation, all with
+different names. Scripts: one file of the given tree's training scripts, concatenated and repeated,
+so that each binds the names of earlier ones again. Files: 10 to 1,000 files of 250 lines. Rules:
+random subsets of the rules on the tree. Each point is the least CPU time of several runs with one
+process and without a cache. Prints tables and which goals are met, and writes growth.svg.
 """
 
 import argparse
@@ -27,16 +26,16 @@ from timing import Command, Cost, installed, python_files, run, show_table
 
 LINES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
 ONCE = 2_000
-"""Lines of training scripts before they are repeated."""
+"""Lines of training scripts before they repeat."""
 LONGEST = 300
-"""Lines of the longest of them."""
+"""The most lines of one training script."""
 ALLOWED = 1.1
-"""How many times as much a line may cost in a file that is many times as long."""
+"""The most that the cost per line may grow in a file many times as long."""
 ONE_RULE = 2.0
-"""Percent of a run that a rule more may cost."""
+"""The percentage of a run that one more rule may cost."""
 FILES = (10, 30, 100, 300, 1_000)
 SIZES = (1, 2, 5, 10, 20, 35, 50)
-"""Sizes of the subsets of rules, all of them apart."""
+"""Sizes of the subsets of rules, besides all of them."""
 BLOCK = '''
 class Net{n}(nn.Module):
     """A small convolutional network."""
@@ -104,7 +103,7 @@ from torchvision import datasets, transforms
 
 @dataclass(frozen=True)
 class Point:
-    """What a check of so much took at least."""
+    """The least cost of checking an amount."""
 
     amount: int
     cpu: float
@@ -113,13 +112,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Check:
-    """The check whose cost is looked at."""
+    """The measured check."""
 
     torchlint: Path
     repeats: int
 
     def cost(self, folder: Path, rules: str = "ALL") -> Cost:
-        """Give the run that took the least."""
+        """Return the cost of the fastest run."""
         line: list[str | Path] = [
             self.torchlint,
             "check",
@@ -138,7 +137,7 @@ class Check:
 
 
 def text(lines: int, first: int = 0) -> str:
-    """Give a file of about so many lines."""
+    """Return a file of about this many lines."""
     count = max(1, round(lines / BLOCK.count("\n")))
     return HEAD + "\n".join(BLOCK.format(n=first + number) for number in range(count))
 
@@ -153,7 +152,7 @@ def by_lines(check: Check, folder: Path) -> list[Point]:
 
 
 def by_scripts(check: Check, folder: Path, tree: Path) -> list[Point]:
-    """Measure one file of ever more training scripts."""
+    """Measure one file of more and more training scripts."""
     scripts = training_scripts(tree)
     points = []
     for lines in (lines for lines in LINES if lines >= ONCE):
@@ -166,7 +165,7 @@ def by_scripts(check: Check, folder: Path, tree: Path) -> list[Point]:
 
 
 def training_scripts(tree: Path) -> list[str]:
-    """Give the training scripts of a tree up to so many lines."""
+    """Return the training scripts of a tree up to a number of lines."""
     found: list[str] = []
     for path in python_files(tree):
         script = path.read_text(encoding="utf-8")
@@ -202,25 +201,25 @@ def by_rules(check: Check, tree: Path, subsets: int) -> list[Point]:
 
 
 def start(check: Check, folder: Path) -> float:
-    """Measure the file that has nothing but its imports."""
+    """Measure a file with nothing but its imports."""
     (folder / "imports.py").write_text(HEAD, encoding="utf-8")
     return check.point(0, folder).cpu
 
 
 def growth(points: Sequence[Point], start: float) -> float:
-    """Give how many times as much a line costs in the longest file as in one of 2,000 lines."""
+    """Return the cost per line of the longest file relative to one of 2,000 lines."""
     short, long = next(point for point in points if point.amount >= ONCE), points[-1]
     return ((long.cpu - start) / long.amount) / ((short.cpu - start) / short.amount)
 
 
 def goal(what: str, limit: float, measured: float, unit: str) -> tuple[str, ...]:
-    """Give the row of a goal."""
+    """Return the row of a goal."""
     met = "yes" if measured <= limit else "NO"
     return what, f"at most {limit:g}{unit}", f"{measured:.2f}{unit}", met
 
 
 def show_growth(name: str, points: Sequence[Point]) -> None:
-    """Print what each amount took; between neighbours an exponent of 1 is linear growth."""
+    """Print the cost of each amount; an exponent of 1 between neighbors is linear growth."""
     print(f"\ncost by {name}\n")
     start = points[0]
     rows = [(str(start.amount), f"{start.cpu:.3f}", "", f"{start.peak:.0f}")]
@@ -231,7 +230,7 @@ def show_growth(name: str, points: Sequence[Point]) -> None:
 
 
 def show_rules(points: Sequence[Point]) -> float:
-    """Print what subsets of each size took; give what percentage one rule more costs."""
+    """Print the cost of subsets of each size, and return the percentage per added rule."""
     print("\ncost by rules\n")
     sizes = sorted({point.amount for point in points})
     groups = [[point.cpu for point in points if point.amount == size] for size in sizes]
@@ -248,14 +247,14 @@ def show_rules(points: Sequence[Point]) -> float:
 
 
 def line_through(points: Iterable[Point]) -> tuple[float, float]:
-    """Fit a straight line: its slope and where it begins."""
+    """Return slope and start of a straight line through the points."""
     pairs = [(point.amount, point.cpu) for point in points]
     slope, base = statistics.linear_regression(*zip(*pairs, strict=True))
     return slope, base
 
 
 def draw(file: Path, panels: Sequence[tuple[str, Sequence[Point]]]) -> None:
-    """Draw the points of each panel with a straight line through them."""
+    """Draw the points of each panel, with a straight line through them."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -274,7 +273,7 @@ def draw(file: Path, panels: Sequence[tuple[str, Sequence[Point]]]) -> None:
 
 
 def main() -> None:
-    """Read the options, measure, print and draw."""
+    """Parse the options, measure, print and draw."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""What the hooks of `verify --html` cost of a step: `python benchmarks/hooks.py`.
+"""Measure the share of a step that the hooks of `verify --html` cost: `python benchmarks/hooks.py`.
 
-A network that does nothing is called many times over, as it is and with the hooks that note the
-phases of a step; their cost, times the phases of a step of a small network, is set against a step
-of 5 ms. Calls of inner modules cost where they are of the class of the whole, and are counted.
+An empty network is called many times, with and without the hooks that record the phases of a step.
+Their cost, times the number of phases of a small network, is compared with a step of 5 ms. Calls of
+inner modules count where they have the class of the outer one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STEP: Final = 5e-3
 
 
 class Hooked(nn.Module):  # type: ignore[misc]
-    """A network of a hundred calls, half of them of the class of the whole."""
+    """A network of a hundred calls, half of them of its own class."""
 
     def __init__(self, depth: int = 0) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class Hooked(nn.Module):  # type: ignore[misc]
 
 
 class Idle(nn.Module):  # type: ignore[misc]
-    """A network that does nothing, so that what a call costs can be seen."""
+    """A network that does nothing, which shows the cost of a call."""
 
     def forward(self, x: None) -> None:
         """Do nothing."""
 
 
 def cost(function: Callable[..., Any]) -> float:
-    """Give the least seconds of a call: what other programs take is not the hooks'."""
+    """Return the least seconds of a call, so that other programs do not count."""
     times = []
     for _ in range(_REPEATS):
         began = time.perf_counter()

@@ -1,11 +1,11 @@
-"""Fetch what the benchmarks of speed need: two trees of code, and the other linters.
+"""Fetch the materials of the speed benchmarks: two trees of code, and the other linters.
 
     python benchmarks/materials.py FOLDER
 
 Makes FOLDER/A (pytorch/examples at a pinned commit), FOLDER/B (the packages of packages.txt,
 unpacked, about two million lines), and virtual environments with the linters of linters.txt and
-torchfix.txt: torchfix is a plugin that flake8 would run too. Nothing of it is imported or run here.
-What is there already is kept.
+torchfix.txt, apart from each other since flake8 would run the torchfix plugin too. Nothing of it is
+imported or run here. Existing materials are kept.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def examples(folder: Path) -> None:
 
 
 def packages(folder: Path) -> None:
-    """Download the wheels of the pinned packages (they hold the sources) and unpack each."""
+    """Download the wheels of the pinned packages, which hold the sources, and unpack each."""
     partial = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
     wheels = partial / "wheels"
@@ -46,7 +46,7 @@ def packages(folder: Path) -> None:
 
 
 def environment(folder: Path, requirements: Path) -> None:
-    """Make a virtual environment with what a file lists."""
+    """Create a virtual environment with the packages listed in a file."""
     venv.create(folder, with_pip=True, clear=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, "--requirement", str(requirements)], check=True)
@@ -54,7 +54,7 @@ def environment(folder: Path, requirements: Path) -> None:
 
 
 def main() -> None:
-    """Make what is missing."""
+    """Create what is missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

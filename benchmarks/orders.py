@@ -1,24 +1,22 @@
-"""Apply random subsets of the rules in random orders, and demand one text whatever comes first.
+"""Apply random subsets of the rules in random orders, and check that all give the same text.
 
     python benchmarks/orders.py fixtures/scripts fixtures/rules --subsets 12
 
-Of every file that the fixes of two rules or more change, seeded subsets of these rules are drawn,
-with the safe fixes alone or with all. What the whole subset makes of the file in one `fix` is
-compared with what comes of
+For every file that the fixes of two or more rules change, seeded subsets of these rules are drawn,
+with safe fixes only or with all. The text after one `fix` with the subset is compared with that of
 
 - the same `fix` with the rules registered in another order;
-- one rule at a time, in a random order, again and again until no rule has anything left to fix;
-- another rule after every look at the text, drawn at random from those that have anything left.
+- one rule at a time, in a random order, repeated until no rule has anything left to fix;
+- a random rule after every look at the text, out of those with anything left.
 
-All must be one text: that at which every rule of the subset has come to rest. A fix that becomes
-due only through another (the transfer that need not block once its loader pins) is no exception.
-Where a rule names others in `after`, all of these ways let those go first, as every `fix` does:
-TL202 need not detach what TL601 has put under `no_grad`. Imports that became spare go at the end,
-as in every `fix`. TL002 is left out: it judges comments by
-which rules were selected.
+All must end in the same text, in which no rule of the subset has anything left to fix. That
+includes fixes that depend on others (a transfer can be non-blocking once its loader pins). Where a
+rule names others in `after`, those go first in every order, as in every `fix`: TL202 need not
+detach what TL601 has put under `no_grad`. Unused imports are removed at the end, as in every `fix`.
+TL002 is left out, since it judges comments by the selected rules.
 
-Works in one process on texts alone and writes nothing. Prints every subset that makes two texts,
-brought down to the fewest rules that still do, with the difference; exits with 1 if there is any.
+Works in one process on texts and writes nothing. Prints every subset that gives two texts, reduced
+to the fewest rules that still do, with the difference; exits with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -36,22 +34,23 @@ from pathlib import Path
 from torchlint.config import Settings
 from torchlint.edit import Edit, touch
 from torchlint.engine import applies, check_source, fix_source
-from torchlint.engine.keptimports import KeptImports, tidying
+from torchlint.engine.keptimports import KeptImports, import_cleanup
+from torchlint.engine.usedelsewhere import used_nowhere
 from torchlint.finding import Finding
 from torchlint.registry import Selection, load_registry
 from torchlint.source import Source, SourceError
 
 LOOKS = 200
-"""More looks at a text than any order needs; one that is not at rest by then never will be."""
+"""More looks than any order needs; a text still changing after them never settles."""
 
 
 class BrokenError(Exception):
-    """A promise that does not hold on a file."""
+    """A promise that a file breaks."""
 
 
 @dataclass
 class Script:
-    """A file with the fixes that are made of it, and what was found in its texts so far."""
+    """A file with its fixes, and a cache of findings for its texts."""
 
     source: Source
     rules: Selection
@@ -59,18 +58,18 @@ class Script:
     found: dict[str, list[Finding]] = field(default_factory=dict)
 
     def fixed(self, rules: Selection) -> str:
-        """Give what one `fix` with these rules makes of the file."""
+        """Return the file after one `fix` with these rules."""
         result = fix_source(self.source, rules, self.settings)
-        if result.errors:
-            raise BrokenError("; ".join(result.errors))
+        if not result.is_whole:
+            raise BrokenError("; ".join((*result.errors, *result.warnings)))
         return result.after.text
 
     def due(self, source: Source, codes: frozenset[str]) -> list[Finding]:
-        """Give the findings of some rules in a text whose fixes may be made now."""
+        """Return the findings of some rules in a text whose fixes may be applied now."""
         if source.text not in self.found:
             result = check_source(source, self.rules, self.settings)
-            if result.errors:
-                raise BrokenError("; ".join(result.errors))
+            if not result.is_whole:
+                raise BrokenError("; ".join((*result.errors, *result.warnings)))
             self.found[source.text] = [
                 finding for finding in result.findings if applies(finding, self.settings)
             ]
@@ -81,11 +80,11 @@ class Script:
 
 
 Pick = Callable[[list[Finding]], list[Finding]]
-"""Which of the findings that are due have their fixes made before the next look."""
+"""Chooses the due findings whose fixes are applied before the next look."""
 
 
 def rule_by_rule(codes: frozenset[str], chance: random.Random) -> Pick:
-    """Go from rule to rule in a random order, staying with each until it has nothing left."""
+    """Apply rule by rule in a random order, each until it has nothing left."""
     turns = chance.sample(sorted(codes), len(codes))
     at = 0
 
@@ -100,7 +99,7 @@ def rule_by_rule(codes: frozenset[str], chance: random.Random) -> Pick:
 
 
 def look_by_look(_: frozenset[str], chance: random.Random) -> Pick:
-    """Take another rule after each look, whether it has anything left or not."""
+    """Apply another rule after each look, whether it has anything left or not."""
 
     def pick(due: list[Finding]) -> list[Finding]:
         code = chance.choice(sorted({finding.code for finding in due}))
@@ -113,7 +112,7 @@ ORDERS = {"rule by rule": rule_by_rule, "look by look": look_by_look}
 
 
 def edits_of(source: Source, picked: Sequence[Finding]) -> list[Edit]:
-    """Give the edits of as many fixes as do not touch, the first ones first."""
+    """Return the edits of as many fixes as do not touch, the first ones first."""
     made: list[Edit] = []
     kept = KeptImports(source)
     for finding in picked:
@@ -128,7 +127,11 @@ def walked(script: Script, codes: frozenset[str], pick: Pick) -> str:
     source = script.source
     for _ in range(LOOKS):
         due = script.due(source, codes)
-        edits = edits_of(source, pick(due)) if due else tidying(script.source, source)
+        edits = (
+            edits_of(source, pick(due))
+            if due
+            else import_cleanup(script.source, source, used_nowhere)
+        )
         if not edits:
             return source.text
         source = source.edited(edits)
@@ -136,7 +139,7 @@ def walked(script: Script, codes: frozenset[str], pick: Pick) -> str:
 
 
 def difference(first: str, second: str) -> str:
-    """Draw what tells two texts apart."""
+    """Return the difference of two texts."""
     lines = difflib.unified_diff(
         first.splitlines(), second.splitlines(), "at once", "otherwise", lineterm="", n=1
     )
@@ -144,7 +147,7 @@ def difference(first: str, second: str) -> str:
 
 
 def apart(script: Script, codes: frozenset[str], order: str, seeds: Sequence[str]) -> str | None:
-    """Say how an order ends in another text than all at once does, None if it does not."""
+    """Return how the result of an order differs from that of one `fix`, None if it does not."""
     try:
         wanted = script.fixed(script.rules.without(set(script.rules.codes) - codes))
         for seed in seeds:
@@ -159,7 +162,7 @@ def apart(script: Script, codes: frozenset[str], order: str, seeds: Sequence[str
 def smallest(
     script: Script, codes: frozenset[str], order: str, seed: str
 ) -> tuple[frozenset[str], str | None]:
-    """Leave rules out as long as some order of the others still makes another text."""
+    """Remove rules as long as some order of the others still gives another text."""
     seeds = [f"{seed} {number}" for number in range(5)]
     said = None
     for code in sorted(codes):
@@ -171,7 +174,7 @@ def smallest(
 
 
 def subsets(codes: Sequence[str], chance: random.Random) -> Iterator[frozenset[str]]:
-    """Yield all codes, then subsets of at least two of them, without an end."""
+    """Yield all codes, then random subsets of at least two, endlessly."""
     yield frozenset(codes)
     while True:
         yield frozenset(chance.sample(codes, chance.randint(2, len(codes))))
@@ -179,25 +182,25 @@ def subsets(codes: Sequence[str], chance: random.Random) -> Iterator[frozenset[s
 
 @dataclass
 class Tally:
-    """What was seen so far, over all trees."""
+    """The counts over all trees so far."""
 
     files: int = 0
     subsets: int = 0
     broken: int = 0
 
     def tell(self, path: Path, said: str) -> None:
-        """Count and print a promise that does not hold."""
+        """Count and print a broken promise."""
         self.broken += 1
         print(f"{path}: {said}", flush=True)
 
 
 def compose(path: Path, script: Script, chance: random.Random, number: int, tally: Tally) -> None:
-    """Hold all rules that change a file, or as many subsets of them, to the promise."""
+    """Check all rules that change a file, or random subsets of them."""
     made = fix_source(script.source, script.rules, script.settings)
-    for error in made.errors:
+    for error in (*made.errors, *made.warnings):
         tally.tell(path, error)
     codes = sorted({finding.code for finding in made.applied})
-    if len(codes) < 2 or made.errors:
+    if len(codes) < 2 or not made.is_whole:
         return
     heads = tuple(chance.sample(script.rules.rules, len(script.rules.rules)))
     if script.fixed(replace(script.rules, rules=heads)) != made.after.text:
@@ -216,7 +219,7 @@ def compose(path: Path, script: Script, chance: random.Random, number: int, tall
 
 
 def examine(path: Path, rules: Selection, number: int, tally: Tally) -> None:
-    """Hold one file to the promise, some of the subsets with the safe fixes alone."""
+    """Check one file, some of the subsets with safe fixes only."""
     try:
         source = Source.from_bytes(path.read_bytes(), path.name)
     except SourceError:
@@ -234,7 +237,7 @@ def examine(path: Path, rules: Selection, number: int, tally: Tally) -> None:
 
 
 def python_files(trees: Sequence[Path]) -> Iterator[Path]:
-    """Yield the Python files of trees, hidden folders left out."""
+    """Yield the Python files of trees, except in hidden folders."""
     for tree in trees:
         if tree.is_file():
             yield tree
@@ -245,7 +248,7 @@ def python_files(trees: Sequence[Path]) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Read the options, go through the trees and print what was seen."""
+    """Parse the options, check every file and print the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,10 @@
-"""How long an editor waits: from a change of a document to its findings, with a warm server.
+"""Measure the time from a change of a document to its findings, with a warm server.
 
     python benchmarks/server.py [SCRIPT] [--lines 1000] [--changes 20]
 
-Without a script the text is made of the shipped training scripts, which are denser in findings
-than most files. Every change puts another line at the end and waits for the findings of exactly
-that version. What the server waits before it looks, in case more is typed, is part of the time.
+Without a script the text is made of the shipped training scripts, which have more findings than
+most files. Every change appends a line and waits for the findings of exactly that version. The
+delay with which the server waits for more typing is part of the time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GOAL = 0.3
 
 
 class Server:
-    """A server process, spoken to in as few words as there are."""
+    """A server process, with a minimal client."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -41,13 +41,13 @@ class Server:
         self._tell("initialized", {})
 
     def open(self, uri: str, text: str) -> int:
-        """Open a document, wait for its findings, and give their number."""
+        """Open a document, wait for its findings, and return their number."""
         item = {"uri": uri, "languageId": "python", "version": 0, "text": text}
         self._tell("textDocument/didOpen", {"textDocument": item})
         return self._findings(0)
 
     def change(self, uri: str, text: str, version: int) -> float:
-        """Change a document and give the seconds until its findings are there."""
+        """Change a document and return the seconds until its findings arrive."""
         began = time.perf_counter()
         document = {"uri": uri, "version": version}
         self._tell(
@@ -58,7 +58,7 @@ class Server:
         return time.perf_counter() - began
 
     def end(self) -> None:
-        """Take leave."""
+        """Shut the server down."""
         self._ask("shutdown", None)
         self._tell("exit", None)
         self._process.wait()
@@ -97,7 +97,7 @@ class Server:
 
 
 def script(lines: int) -> str:
-    """Give a script of so many lines, cut where it still parses."""
+    """Return a script of about this many lines, cut where it still parses."""
     parts = [path.read_text(encoding="utf-8") for path in sorted(FIXTURES.glob("*/before.py"))]
     kept = "\n".join(parts).splitlines()[:lines]
     while True:
@@ -136,13 +136,13 @@ def main() -> None:
 
 
 def words(times: list[float]) -> str:
-    """Give times in milliseconds."""
+    """Return times in milliseconds."""
     median, low, high = statistics.median(times), min(times), max(times)
     return f"median {median * 1000:.0f} ms, {low * 1000:.0f} to {high * 1000:.0f}"
 
 
 def engine(text: str, changes: int) -> list[float]:
-    """Give the seconds of processor time that checks of the text take in this process."""
+    """Return the CPU seconds that checks of the text take in this process."""
     settings = Settings()
     rules = load_registry().select(settings)
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""What the benchmarks share: running commands in turns, what they cost, tables."""
+"""Shared parts of the benchmarks: commands that take turns, their costs, and tables."""
 
 import contextlib
 import os
@@ -16,15 +16,15 @@ from pathlib import Path
 import psutil
 
 BETWEEN_LOOKS = 0.02
-"""Seconds between two looks at the memory of processes."""
+"""Seconds between two samples of the memory of processes."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a command took.
+    """The cost of one run of a command.
 
-    Seconds of the wall clock, and of the processors for the process with its workers; `inner` is
-    what it printed of itself. `peak` is the memory of the largest of its processes, in MiB.
+    Seconds of wall time, and of CPU time for the process with its workers; `inner` is a time
+    that the command printed. `peak` is the memory of its largest process, in MiB.
     """
 
     wall: float
@@ -35,7 +35,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, the folder that it runs in, and what its exit code may be."""
+    """A command line, its folder, and its allowed exit codes."""
 
     line: Sequence[str | Path]
     folder: Path
@@ -44,7 +44,7 @@ class Command:
 
 
 def run(command: Command) -> Cost:
-    """Run one command to its end; its output goes to a file, as into a log."""
+    """Run one command to its end, with its output in a file."""
     line = [str(word) for word in command.line]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
@@ -63,9 +63,9 @@ def run(command: Command) -> Cost:
 
 @dataclass
 class Memory:
-    """The most that the processes of a command held at one look, in MiB; shared pages count once.
+    """Peak memory of a command's processes in MiB, with shared pages counted once.
 
-    A page that processes share is divided among them where the system tells (Linux), else it
+    A shared page is divided among its processes where the system supports it (Linux), else it
     counts for each.
     """
 
@@ -74,14 +74,14 @@ class Memory:
     processes: int = 0
 
     def note(self, sizes: Sequence[float]) -> None:
-        """Take in one look: the size of each process."""
+        """Record one sample: the size of each process."""
         self.total = max(self.total, sum(sizes))
         self.largest = max(self.largest, *sizes, 0.0)
         self.processes = max(self.processes, len(sizes))
 
 
 def memory(command: Command) -> Memory:
-    """Run a command once more and look at the memory of its processes until it ends."""
+    """Run a command again, and sample the memory of its processes until it ends."""
     seen = Memory()
     done = threading.Event()
     line = [str(word) for word in command.line]
@@ -110,7 +110,7 @@ def _size(process: psutil.Process) -> float:
 
 @dataclass
 class Side:
-    """One side of a comparison and what its runs took."""
+    """One side of a comparison, with the costs of its runs."""
 
     name: str
     command: Command
@@ -118,21 +118,21 @@ class Side:
     costs: list[Cost] = field(default_factory=list)
 
     def go(self) -> Cost:
-        """Run once, after what has to be done before."""
+        """Run once, after the preparation."""
         if self.before is not None:
             self.before()
         return run(self.command)
 
     def median(self, what: str) -> float:
-        """Give the median of one kind of cost."""
+        """Return the median of one kind of cost."""
         return float(statistics.median(getattr(cost, what) for cost in self.costs))
 
 
 def in_turns(sides: Sequence[Side], rounds: int, long: float = 30.0) -> None:
-    """Run all sides in turns, each round in the other direction.
+    """Run all sides in turns, each round in the opposite direction.
 
-    The first run of each is not counted, but for a side that takes longer than `long` seconds:
-    that first run is its only one.
+    The first run of each is not counted, unless it takes longer than `long` seconds: then it is
+    the only one.
     """
     measured = []
     for side in sides:
@@ -147,7 +147,7 @@ def in_turns(sides: Sequence[Side], rounds: int, long: float = 30.0) -> None:
 
 
 def ratios(one: Side, other: Side, what: str = "wall") -> list[float]:
-    """Give how many times as much `one` takes, round by round where both ran in each."""
+    """Return the ratios of two sides, by round."""
     if len(one.costs) == len(other.costs):
         return [
             getattr(a, what) / getattr(b, what) for a, b in zip(one.costs, other.costs, strict=True)
@@ -156,14 +156,14 @@ def ratios(one: Side, other: Side, what: str = "wall") -> list[float]:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Write a median with its range."""
+    """Return a median with its range."""
     low, high = min(values), max(values)
     middle = f"{statistics.median(values):.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def show_sides(title: str, sides: Iterable[Side]) -> None:
-    """Print what each side took."""
+    """Print the costs of each side."""
     print(f"\n{title}\n")
     rows = [
         (
@@ -190,7 +190,7 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def python_files(tree: Path) -> list[Path]:
-    """List the Python files below a folder, hidden folders left out."""
+    """Return the Python files below a folder, except in hidden folders."""
     return sorted(
         path
         for path in tree.rglob("*.py")
@@ -199,7 +199,7 @@ def python_files(tree: Path) -> list[Path]:
 
 
 def installed(name: str) -> Path | None:
-    """Find a command beside the running interpreter, else on the path."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
+    """Return a command beside the running interpreter, else on the path."""
+    neighbor = Path(sys.executable).with_name(name)
+    found = str(neighbor) if neighbor.exists() else shutil.which(name)
     return Path(found).absolute() if found else None

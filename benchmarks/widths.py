@@ -1,15 +1,15 @@
-"""Lay files out for other widths, and demand the same findings and fixes.
+"""Format files for other widths, and check that findings and fixes stay the same.
 
     python benchmarks/widths.py fixtures/scripts --widths 40 60 200
 
-Each file of the trees is checked and fixed, unsafe fixes included, as it is and as `ruff format`
-lays it out for each width. The findings must be as many of each rule, the fixed texts the same
-program, and no fix may be refused.
+Each file of the trees is checked and fixed, unsafe fixes included, both unchanged and formatted by
+`ruff format` for each width. Each rule must find as much, the fixed texts must be the same program,
+and no fix may be refused.
 
-TL002 is left out: it judges comments by their lines. A fix that turns on how wide a line becomes
-(TL204 parts `x, y = x.cuda(), y.cuda()` where it would be too wide) is told as another program.
+TL002 is left out, since it judges comments by their lines. A fix that depends on the width of a
+line (TL204 splits `x, y = x.cuda(), y.cuda()` where it would be too long) counts as a difference.
 
-Works on copies and writes nothing else; needs `ruff`. Prints every file of which more than the
+Works on copies and writes nothing else; needs `ruff`. Prints every file in which more than the
 layout changes, with the difference; exits with 1 if there is any.
 """
 
@@ -39,7 +39,7 @@ _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is found in a text, and what program its fixes make."""
+    """The findings in a text, and the program that its fixes make."""
 
     found: Counter[str]
     program: str
@@ -55,12 +55,12 @@ def outcome(text: str, name: str) -> Outcome:
     return Outcome(
         Counter(each.code for each in checked.findings),
         program(fixed.after.text),
-        (*checked.errors, *fixed.errors),
+        (*checked.errors, *checked.warnings, *fixed.errors, *fixed.warnings),
     )
 
 
 def program(text: str) -> str:
-    """Write a text as CPython does, without docstrings, in which a formatter changes blanks."""
+    """Return a text as CPython unparses it, without docstrings, whose blanks formatters change."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         first = node.body[0] if isinstance(node, _BLOCKS) and node.body else None
@@ -70,14 +70,14 @@ def program(text: str) -> str:
 
 
 def formatted(text: str, width: int) -> str:
-    """Lay a text out for a width; raises `CalledProcessError` for one that is no Python."""
+    """Format a text for a width; raises `CalledProcessError` where it is not Python."""
     command = ["ruff", "format", "--isolated", f"--line-length={width}", "-"]
     made = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
     return made.stdout.decode()
 
 
 def differences(text: str, name: str, width: int) -> Iterator[str]:
-    """Say what another width changes besides the layout."""
+    """Return the changes of another width, apart from the layout."""
     before, after = outcome(text, name), outcome(formatted(text, width), name)
     yield from after.errors
     lost, new = before.found - after.found, after.found - before.found
@@ -91,38 +91,38 @@ def differences(text: str, name: str, width: int) -> Iterator[str]:
 
 
 def examine(path: Path, widths: Sequence[int]) -> tuple[Path, bool, list[str]]:
-    """Examine a file in which something is found; say whether it is one."""
+    """Check one file at all widths, and report whether it has findings."""
     try:
         text = Source.from_bytes(path.read_bytes(), path.name).text
         if not outcome(text, path.name).found:
             return path, False, []
         return path, True, [
-            f"width {width}: {said}"
+            f"width {width}: {change}"
             for width in widths
-            for said in differences(text, path.name, width)
+            for change in differences(text, path.name, width)
         ]  # fmt: skip
     except (SourceError, SyntaxError, UnicodeError, subprocess.CalledProcessError):
         return path, False, []
 
 
 def main() -> None:
-    """Read the options, go through the trees and print what was seen."""
+    """Parse the options, check every file and print the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("trees", type=Path, nargs="+", help="folders with Python files, or files")
     parser.add_argument("--widths", type=int, nargs="+", default=[60])
     options = parser.parse_args()
-    examined = told = 0
+    examined = differing = 0
     with ProcessPoolExecutor() as pool:
         work = partial(examine, widths=options.widths)
-        for path, counts, said in pool.map(work, python_files(options.trees), chunksize=20):
+        for path, counts, found in pool.map(work, python_files(options.trees), chunksize=20):
             examined += counts
-            told += bool(said)
-            for each in said:
+            differing += bool(found)
+            for each in found:
                 print(f"{path}: {each}", flush=True)
-    print(f"{examined} files with findings, {told} that another layout changes")
-    sys.exit(1 if told else 0)
+    print(f"{examined} files with findings, {differing} that another layout changes")
+    sys.exit(1 if differing else 0)
 
 
 if __name__ == "__main__":

@@ -38,11 +38,11 @@ class Shell:
         return path
 
     def read(self, name: str) -> str:
-        """Give the text of a file, line ends as they are."""
+        """Return the text of a file, line ends as they are."""
         return (self.folder / name).read_bytes().decode()
 
     def environment(self, **extra: str) -> dict[str, str]:
-        """Give the environment of a run."""
+        """Return the environment of a run."""
         python_path = os.pathsep.join(filter(None, [str(PACK), os.environ.get("PYTHONPATH")]))
         kept = {
             key: value

@@ -106,7 +106,7 @@ class Editor:
                 return published
 
     def is_quiet(self, uri: str, seconds: float = 1) -> bool:
-        """Whether nothing is published of a document for a while."""
+        """Return whether nothing is published of a document for a while."""
         try:
             while self.published.get(timeout=seconds).uri != uri:
                 pass
@@ -183,7 +183,7 @@ def editor(
     settings: Mapping[str | None, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Editor]:
-    """Give an editor with a server that it has not spoken to yet, and end both."""
+    """Return an editor with a server that it has not spoken to yet, and end both."""
     made = Editor(settings)
     try:
         made.start(environment)

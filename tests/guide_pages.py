@@ -45,13 +45,13 @@ class Step:
 
 
 def page_as_run(text: str) -> str:
-    """Give a page with what its commands print now."""
+    """Return a page with what its commands print now."""
     with tempfile.TemporaryDirectory() as folder:
         return "".join(_pieces(text, Path(folder)))
 
 
 def without_measurements(text: str) -> str:
-    """Give a page with nothing but what is no matter of time left of measured output."""
+    """Return a page with nothing but what is no matter of time left of measured output."""
     return re.sub(
         rf"(?<={re.escape(_MEASURED)})```console\n.*?^```$",
         lambda found: "\n".join(_STEADY.findall(found.group())),

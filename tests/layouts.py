@@ -177,7 +177,7 @@ def _on_one_line(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
 
 
 def _is_plain(line: cst.BaseStatement) -> bool:
-    """Whether a line is of simple statements, with no comment and no import."""
+    """Return whether a line is of simple statements, with no comment and no import."""
     return (
         isinstance(line, cst.SimpleStatementLine)
         and not line.leading_lines

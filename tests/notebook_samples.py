@@ -5,7 +5,7 @@ from typing import Any
 
 
 def code(source: str, **members: Any) -> dict[str, Any]:
-    """Give a code cell as Jupyter writes it."""
+    """Return a code cell as Jupyter writes it."""
     cell: dict[str, Any] = {
         "cell_type": "code",
         "execution_count": None,
@@ -16,12 +16,12 @@ def code(source: str, **members: Any) -> dict[str, Any]:
 
 
 def markdown(source: str) -> dict[str, Any]:
-    """Give a cell of text."""
+    """Return a cell of text."""
     return {"cell_type": "markdown", "metadata": {}, "source": source.splitlines(keepends=True)}
 
 
 def notebook(*cells: dict[str, Any], language: str = "python", indent: int | None = 1) -> str:
-    """Give the JSON of a notebook of format 4 as Jupyter writes it."""
+    """Return the JSON of a notebook of format 4 as Jupyter writes it."""
     whole = {
         "cells": list(cells),
         "metadata": {

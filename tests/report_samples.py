@@ -35,7 +35,7 @@ print(total)
 
 
 def span_of(text: str, part: str, start: int = 0) -> Span:
-    """Give the place of `part` in `text`."""
+    """Return the place of `part` in `text`."""
     at = text.index(part, start)
     return Span(at, at + len(part))
 

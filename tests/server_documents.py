@@ -8,10 +8,10 @@ from lsprotocol import types
 
 TRAIN = """\
 import torch
-from torch import nn
+from torch import nn; from torchvision import datasets
 from torch.utils.data import DataLoader
 
-device = "cuda"
+device, data = "cuda", {"😀": datasets.FakeData()}
 model = nn.Linear(4, 1).to(device)
 loader = DataLoader(data["😀"], batch_size=4)
 for batch in loader:
@@ -26,18 +26,18 @@ EVERYTHING = types.Range(START, types.Position(1000, 0))
 
 
 def codes(published: types.PublishDiagnosticsParams) -> list[str]:
-    """Give the codes of what was published."""
+    """Return the codes of what was published."""
     return [str(each.code) for each in published.diagnostics]
 
 
 def find(published: types.PublishDiagnosticsParams, code: str) -> types.Diagnostic:
-    """Give the one diagnostic of a code."""
+    """Return the one diagnostic of a code."""
     (found,) = (each for each in published.diagnostics if each.code == code)
     return found
 
 
 def offset(text: str, position: types.Position, encoding: str = "utf-16-le") -> int:
-    """Give the character offset of a position, whose column counts units of an encoding."""
+    """Return the character offset of a position, whose column counts units of an encoding."""
     unit = {"utf-8": 1, "utf-16-le": 2, "utf-32-le": 4}[encoding]
     lines = text.replace("\r\n", "\n\n").replace("\r", "\n").split("\n")
     if "\r\n" in text:
@@ -48,7 +48,7 @@ def offset(text: str, position: types.Position, encoding: str = "utf-16-le") -> 
 
 
 def applied(text: str, edits: Iterable[types.TextEdit], encoding: str = "utf-16-le") -> str:
-    """Give a text with edits made from its end to its beginning."""
+    """Return a text with edits made from its end to its beginning."""
     places = [
         (
             offset(text, edit.range.start, encoding),
@@ -63,7 +63,7 @@ def applied(text: str, edits: Iterable[types.TextEdit], encoding: str = "utf-16-
 
 
 def edits_of(action: types.CodeAction, uri: str, version: int) -> list[types.TextEdit]:
-    """Give the edits of an action, which must be for this version of the document."""
+    """Return the edits of an action, which must be for this version of the document."""
     assert action.edit is not None
     (change,) = action.edit.document_changes or ()
     assert isinstance(change, types.TextDocumentEdit)

@@ -34,7 +34,7 @@ def rule_of(
     its_needs: tuple[str, ...],
     **parts: Any,
 ) -> type[Rule]:
-    """Give a rule that looks at nothing but the text."""
+    """Return a rule that looks at nothing but the text."""
 
     def check(self: Rule, script: Script) -> Iterator[Finding]:
         return found(self, script.source.text)
@@ -56,7 +56,7 @@ def rule_of(
 
 
 def finding(word: str) -> type[Rule]:
-    """Give TL901, which reports a word and has no fix."""
+    """Return TL901, which reports a word and has no fix."""
 
     def found(rule: Rule, text: str) -> Iterator[Finding]:
         for match in re.finditer(rf"\b{word}\b", text):
@@ -72,7 +72,7 @@ def replacing(
     name: str = "replacing",
     safety: Safety = Safety.EXACT,
 ) -> type[Rule]:
-    """Give a rule that replaces every match of a pattern."""
+    """Return a rule that replaces every match of a pattern."""
 
     def found(rule: Rule, text: str) -> Iterator[Finding]:
         for match in re.finditer(old, text):
@@ -84,7 +84,7 @@ def replacing(
 
 
 def broken(word: str = "x") -> type[Rule]:
-    """Give TL903, which fails on whatever it is asked about."""
+    """Return TL903, which fails on whatever it is asked about."""
 
     def found(rule: Rule, text: str) -> Iterator[Finding]:
         raise KeyError("no such thing")

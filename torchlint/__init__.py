@@ -45,7 +45,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the Python API when it is first asked for: `import torchlint` alone stays cheap."""
+    """Import the Python API on first use, so that `import torchlint` stays fast."""
     if name in __all__:
         return getattr(import_module(_HOMES.get(name, "torchlint.engine.diagnostics")), name)
     raise AttributeError(f"module 'torchlint' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Let `python -m torchlint` do what `torchlint` does."""
+"""The entry point of `python -m torchlint`."""
 
 from torchlint.cli import main
 

@@ -1,41 +1,41 @@
-"""The one door for rules: everything that a rule may use."""
+"""The public API for rules: everything that a rule may import."""
 
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Note, Safety
-from torchlint.record import Record
-from torchlint.regex import regex
 from torchlint.rule import Rule
-from torchlint.semantic.accumulators import Accumulation, Accumulator, Adding
-from torchlint.semantic.arrays import Array
-from torchlint.semantic.attention import Attention, ScoreMask
-from torchlint.semantic.batching import Layout
-from torchlint.semantic.datasets import Trait, Traits
-from torchlint.semantic.evaluations import Evaluation
-from torchlint.semantic.gradient import Grad
-from torchlint.semantic.heat import Heat
-from torchlint.semantic.items import ItemCode, Per
-from torchlint.semantic.kind import Kind
-from torchlint.semantic.layers import Layer, LayerPair
-from torchlint.semantic.loops import Loop, Role
-from torchlint.semantic.modes import Mode
-from torchlint.semantic.moves import Move
-from torchlint.semantic.outflow import Fate
-from torchlint.semantic.parts import Part
-from torchlint.semantic.processes import Wrapped
-from torchlint.semantic.program import Start, Total
-from torchlint.semantic.readings import Form, Reading
-from torchlint.semantic.rewrite import Edits
-from torchlint.semantic.rounds import Stuck
-from torchlint.semantic.sameness import Sameness
-from torchlint.semantic.scaling import ScalerCall
-from torchlint.semantic.schedulers import Schedule, SchedulerStep
-from torchlint.semantic.scopes import Binding, How
+from torchlint.semantic.data.batching import Layout
+from torchlint.semantic.data.datasets import Trait, Traits
+from torchlint.semantic.data.items import ItemCode, Per
+from torchlint.semantic.data.parts import Part
+from torchlint.semantic.edits.rewrite import Edits
+from torchlint.semantic.loops.frequency import Frequency
+from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
+from torchlint.semantic.loops.loops import Loop, Role
+from torchlint.semantic.loops.modes import Mode
+from torchlint.semantic.loops.stuckmodes import StuckMode
+from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
-from torchlint.semantic.steps import Step
-from torchlint.semantic.updates import Act, Update
-from torchlint.semantic.values import State, Value
-from torchlint.semantic.waits import End, Wait
-from torchlint.semantic.windows import Window
+from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Adding
+from torchlint.semantic.training.escapes import GraphUse
+from torchlint.semantic.training.evaluations import Evaluation
+from torchlint.semantic.training.invariance import Invariance
+from torchlint.semantic.training.layers import Layer, LayerPair
+from torchlint.semantic.training.moves import Move
+from torchlint.semantic.training.processes import Wrapped
+from torchlint.semantic.training.program import Start
+from torchlint.semantic.training.readings import Form, Reading
+from torchlint.semantic.training.scaling import ScalerCall
+from torchlint.semantic.training.schedulers import Schedule, SchedulerStep
+from torchlint.semantic.training.share import Share
+from torchlint.semantic.training.shares import Shares
+from torchlint.semantic.training.steps import Step
+from torchlint.semantic.training.updates import Act, Update
+from torchlint.semantic.training.waits import End, Wait
+from torchlint.semantic.values.arrays import Array
+from torchlint.semantic.values.attention import Attention, ScoreMask
+from torchlint.semantic.values.gradient import Grad
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.values import State, Value
 
 __all__ = [
     "Accumulation",
@@ -50,13 +50,15 @@ __all__ = [
     "Edits",
     "End",
     "Evaluation",
-    "Fate",
     "Finding",
     "Fix",
     "Form",
+    "Frequency",
     "Grad",
-    "Heat",
+    "GradientAccumulation",
+    "GraphUse",
     "How",
+    "Invariance",
     "ItemCode",
     "Kind",
     "Layer",
@@ -69,28 +71,25 @@ __all__ = [
     "Part",
     "Per",
     "Reading",
-    "Record",
     "Role",
     "Rule",
     "Safety",
-    "Sameness",
     "ScalerCall",
     "Schedule",
     "SchedulerStep",
     "ScoreMask",
     "Script",
+    "Share",
+    "Shares",
     "Span",
     "Start",
     "State",
     "Step",
-    "Stuck",
-    "Total",
+    "StuckMode",
     "Trait",
     "Traits",
     "Update",
     "Value",
     "Wait",
-    "Window",
     "Wrapped",
-    "regex",
 ]

@@ -1,14 +1,12 @@
-"""Text edits: what a fix is made of, and how several become one text."""
+"""Text edits: what a fix consists of, and how several edits are applied to one text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from torchlint.record import Record
-
-__all__ = ["Edit", "Span", "apply_edits", "clash", "joined", "touch"]
+__all__ = ["Edit", "Span", "apply_edits", "clash", "in_order", "joined", "touch"]
 
 _LINE_ENDS: Final = ("\n", "\r")
 
@@ -28,7 +26,7 @@ class Span:
         return self.start <= other.start and other.end <= self.end
 
 
-class Edit(Record):
+class Edit(NamedTuple):
     """One replacement: `text` takes the place of `span` (an empty span inserts)."""
 
     span: Span
@@ -36,7 +34,7 @@ class Edit(Record):
 
 
 def _stack(first: Edit, second: Edit) -> bool:
-    """Whether two insertions at one place may stand one after the other."""
+    """Return whether both of two insertions at one offset can be made, one after the other."""
     ending = first.text.endswith(_LINE_ENDS) and second.text.endswith(_LINE_ENDS)
     arguments = first.text.startswith(",") and second.text.startswith(",")
     stacking = ending or arguments or _adds_line(first) is not _adds_line(second)
@@ -44,12 +42,12 @@ def _stack(first: Edit, second: Edit) -> bool:
 
 
 def _adds_line(edit: Edit) -> bool:
-    """Whether an edit begins a new line, behind all else that is put at the end of the last."""
+    """Return whether an edit starts a new line, after other text added to the end of the last."""
     return edit.text.startswith(_LINE_ENDS)
 
 
 def clash(first: Edit, second: Edit) -> bool:
-    """Whether two edits of one text cannot both be made: they overlap and are not the same."""
+    """Return whether two distinct edits of one text overlap, so that only one can be made."""
     if first == second:
         return False
     if first.span == second.span:
@@ -58,7 +56,7 @@ def clash(first: Edit, second: Edit) -> bool:
 
 
 def touch(first: Edit, second: Edit) -> bool:
-    """Whether edits of two fixes must not be made in one pass: they clash or share a border."""
+    """Return whether edits of two fixes must wait for separate passes: they clash or adjoin."""
     if first == second:
         return False
     if first.span == second.span:
@@ -66,12 +64,24 @@ def touch(first: Edit, second: Edit) -> bool:
     return first.span.start <= second.span.end and second.span.start <= first.span.end
 
 
+def _imports(edit: Edit) -> bool:
+    """Return whether an edit adds an import line, which goes before other text at its offset."""
+    return edit.text.startswith(("import ", "from ")) and edit.text.endswith(_LINE_ENDS)
+
+
+def in_order(edits: Iterable[Edit]) -> list[Edit]:
+    """Return the distinct edits, sorted by the position of their new text."""
+    return sorted(
+        dict.fromkeys(edits), key=lambda edit: (edit.span, not _imports(edit), _adds_line(edit))
+    )
+
+
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Make every edit once, in the order of their places; raises `ValueError` when two clash."""
+    """Apply the distinct edits to `text`; raise `ValueError` if two clash."""
     parts: list[str] = []
     at = 0
     last: Edit | None = None
-    for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.span, _adds_line(edit))):
+    for edit in in_order(edits):
         if last is not None and clash(last, edit):
             raise ValueError(f"edits clash: {last} and {edit}")
         parts += [text[at : edit.span.start], edit.text]
@@ -82,7 +92,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def joined(text: str, edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Make one edit of several, so that in one pass no other fix gets in between."""
+    """Combine several edits into one, so that no other fix in the pass can come between them."""
     several = tuple(edits)
     if not several:
         return ()

@@ -1,20 +1,19 @@
-"""Findings and fixes: what a rule says of a script, free of any syntax tree."""
+"""Findings and fixes: what a rule reports about a script, without any syntax tree."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.edit import Edit, Span
-from torchlint.record import Record
 
 __all__ = ["Finding", "Fix", "Note", "Safety"]
 
 
 class Safety(IntEnum):
-    """How far a fix can be trusted; a higher one promises more."""
+    """How safe a fix is to apply; a higher value promises more."""
 
     SHOW = 0
     UNSAFE = 1
@@ -28,7 +27,7 @@ class Safety(IntEnum):
 
     @property
     def applicability(self) -> str:
-        """Ruff's word for it: `safe`, `unsafe` or `display`."""
+        """The applicability that Ruff would give the fix: `safe`, `unsafe` or `display`."""
         return _APPLICABILITY[self]
 
 
@@ -42,7 +41,7 @@ _APPLICABILITY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that are made together or not at all; `because` says why not exact."""
+    """Edits that are made together or not at all; `because` says why the fix is not exact."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -54,27 +53,27 @@ class Fix:
 
     @classmethod
     def exact(cls, title: str, *edits: tuple[Edit, ...]) -> Fix:
-        """Give a fix after which losses and parameters are bit for bit what they were."""
+        """Return a fix that leaves losses and parameters bit-identical."""
         return cls(title, tuple(chain(*edits)), Safety.EXACT)
 
     @classmethod
     def close(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
-        """Give a fix that keeps the mathematics and rounds otherwise."""
+        """Return a fix that computes the same up to rounding."""
         return cls(title, tuple(chain(*edits)), Safety.CLOSE, because)
 
     @classmethod
     def unsafe(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
-        """Give a fix that changes what `because` names."""
+        """Return a fix that changes what `because` names."""
         return cls(title, tuple(chain(*edits)), Safety.UNSAFE, because)
 
 
 def _on_one_line(said: str) -> str:
-    """Give what is said without the line ends of the code that it quotes."""
+    """Return a message without the line ends of code that it quotes."""
     return said if said.isprintable() else " ".join(said.split())
 
 
-class Note(Record):
-    """A second place that a finding speaks of ("loader made here")."""
+class Note(NamedTuple):
+    """A second place that belongs to a finding ("loader made here")."""
 
     span: Span
     message: str
@@ -82,7 +81,7 @@ class Note(Record):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place where a rule has something to say."""
+    """One problem that a rule reports, with its place and perhaps a fix."""
 
     code: str
     span: Span

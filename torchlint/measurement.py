@@ -1,4 +1,4 @@
-"""What the fix of a rule gained where it was measured."""
+"""Measured speed-ups of the fixes of rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNCHANGED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One comparison of a script with what the fix makes of it, on one device."""
+    """One comparison of a script before and after a fix, on one device."""
 
     device: str
     torch: str
@@ -37,22 +37,19 @@ class Measurement:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it says nothing of an accelerator."""
+        """Whether it was measured on a CPU, so it says nothing about accelerators."""
         return self.device.upper().startswith("CPU")
 
     @property
     def words(self) -> str:
-        """The result in a line, with its device."""
+        """The result in one line, with its device."""
         times = f"{self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
         result = _UNCHANGED.get(self.verdict, times)
         return f"{result} on {self.device}, torch {self.torch}"
 
 
 def measurements(written: Sequence[Mapping[str, Any]]) -> tuple[Measurement, ...]:
-    """Read measurements as JSON has them, with the field names of `verify --json`.
-
-    Those of accelerators come first: a CPU never stands for one.
-    """
+    """Read measurements from JSON with the field names of `verify --json`, accelerators first."""
     read = [
         Measurement(
             device=each["device"],
@@ -68,13 +65,13 @@ def measurements(written: Sequence[Mapping[str, Any]]) -> tuple[Measurement, ...
 
 
 def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
-    """Give what the pack of a rule says of it, nothing where it has no evidence."""
+    """Return the measurements that the pack of a rule ships for it; empty if there are none."""
     module = getattr(sys.modules.get(rule.__module__), "__file__", None)
     return measurements_beside(module, rule.code) if module else ()
 
 
 def measurements_beside(file: str, code: str) -> tuple[Measurement, ...]:
-    """Give what the pack says of a rule by the file of its module."""
+    """Return the measurements of a rule, looked up by the file of its module."""
     evidence = Path(file).with_name(EVIDENCE)
     if not evidence.is_file():
         return ()

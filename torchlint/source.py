@@ -1,32 +1,29 @@
-"""A source file as text that can be written back byte for byte."""
+"""The text of a source file, which can be written back byte for byte."""
 
 from __future__ import annotations
 
 import bisect
 import codecs
 import io
+import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
-from torchlint.record import Record
-from torchlint.regex import regex
-
-if TYPE_CHECKING:
-    from torchlint.edit import Edit, Span
+from torchlint.edit import Edit, Span, apply_edits
 
 __all__ = ["Part", "Position", "Source", "SourceError"]
 
-_LINE_END: Final = regex(r"\r\n?|\n")
+_LINE_END: Final = re.compile(r"\r\n?|\n")
 _OF_HOSTS: Final = frozenset({"idna", "punycode"})
 """Encodings whose decoders take the square of the time that a text is long."""
 
 
 class SourceError(Exception):
-    """Bytes that are no Python source text: the message says why, `position` where."""
+    """Bytes that are not Python source text; the message says why, `position` where."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         super().__init__(message)
@@ -34,15 +31,15 @@ class SourceError(Exception):
         self.position = position or Position(1, 1)
 
 
-class Position(Record):
-    """A place in a text: both numbers count from 1, columns count characters."""
+class Position(NamedTuple):
+    """A row and column in a text, both counted from 1; columns count characters."""
 
     row: int
     column: int
 
 
-class Part(Record):
-    """A span in the part of its file that people look at: a cell of a notebook, else the file."""
+class Part(NamedTuple):
+    """A span within the text that a user sees: a notebook cell, or the whole of a script."""
 
     source: Source
     span: Span
@@ -51,17 +48,17 @@ class Part(Record):
 
     @property
     def start(self) -> Position:
-        """Where the span begins."""
+        """The place where the span begins."""
         return self.source.position(self.span.start)
 
     @property
     def end(self) -> Position:
-        """Where the span ends: the place after its last character."""
+        """The place after the last character of the span."""
         return self.source.position(self.span.end)
 
     @property
     def place(self) -> str:
-        """Row and column as a report says them: `4:1`, in a notebook `cell 3:4:1`."""
+        """Row and column as printed in reports: `4:1`, in a notebook `cell 3:4:1`."""
         place = f"{self.start.row}:{self.start.column}"
         return place if self.cell is None else f"cell {self.cell}:{place}"
 
@@ -77,7 +74,7 @@ class Source:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Source:
-        """Decode `data` as Python does, keeping its line ends; raises `SourceError`."""
+        """Decode `data` as Python does and keep its line ends; raise `SourceError` on failure."""
         if b"\0" in data:
             before = data[: data.index(b"\0")]
             row = before.count(b"\n") + 1
@@ -107,7 +104,7 @@ class Source:
         return cls(path, text, encoding, bom)
 
     def to_bytes(self) -> bytes:
-        """Give the bytes of the file; raises `SourceError` for text its encoding lacks."""
+        """Encode the text; raise `SourceError` if the file's encoding lacks a character."""
         try:
             return self.bom + self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -116,31 +113,33 @@ class Source:
             ) from None
 
     def with_text(self, text: str) -> Source:
-        """Give the same file with another text."""
+        """Return a copy of the file with another text."""
         return Source(self.path, text, self.encoding, self.bom)
 
     def edited(self, edits: Iterable[Edit]) -> Source:
-        """Give the same file with edits made; raises `ValueError` when two of them clash."""
-        from torchlint.edit import apply_edits
-
+        """Return a copy of the file with edits applied; raise `ValueError` if two clash."""
         return self.with_text(apply_edits(self.text, edits))
 
     def takes(self, edits: Iterable[Edit]) -> bool:
-        """Whether edits of the text can be made in the file: those of a script can."""
+        """Return whether edits of the text can be made in the file; always true for scripts."""
         return True
 
     def part(self, span: Span) -> Part:
-        """Give a span as people look at it."""
+        """Return a span as a user sees it."""
         return Part(self, span)
 
     def parts(self) -> list[tuple[int | None, Source]]:
-        """Give what people look at, one after the other: the number of a cell, and its text."""
+        """Return the number and the text of each part that a user sees, such as a cell."""
         return [(None, self)]
+
+    def part_start(self, offset: int) -> int:
+        """Return the offset at which the part that contains `offset` begins."""
+        return 0
 
     def edits_by_part(
         self, edits: Iterable[Edit]
     ) -> list[tuple[int | None, Source, tuple[Edit, ...]]]:
-        """Give edits as edits of the parts that they are in."""
+        """Return edits grouped by the part of the file they are in."""
         return [(None, self, tuple(edits))]
 
     @property
@@ -150,12 +149,17 @@ class Source:
 
     @property
     def is_notebook(self) -> bool:
-        """Whether the text is that of the cells of a notebook."""
+        """Whether the text comes from the cells of a notebook."""
         return False
+
+    @property
+    def hidden_words(self) -> frozenset[str]:
+        """Words of the file that are missing from its text, such as those of notebook magics."""
+        return frozenset()
 
     @cached_property
     def newline(self) -> str:
-        """The line end that the file uses first, a line feed for a file of one line."""
+        """The first line end of the file; a line feed if it has a single line."""
         for line in self.text.splitlines(keepends=True):
             for end in ("\r\n", "\n", "\r"):
                 if line.endswith(end):
@@ -164,23 +168,23 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        """The offset at which each line begins, as CPython counts lines."""
+        """The offset at which each line begins, with lines split as CPython does."""
         if "\r" in self.text:
             return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
         lines = self.text.split("\n")
         return list(accumulate([len(line) + 1 for line in lines[:-1]], initial=0))
 
     def position(self, offset: int) -> Position:
-        """Give the row and column of a character offset."""
+        """Return the row and column of a character offset."""
         row = bisect.bisect_right(self.line_starts, offset)
         return Position(row, offset - self.line_starts[row - 1] + 1)
 
     def offset(self, position: Position) -> int:
-        """Give the character offset of a row and column."""
+        """Return the character offset of a row and column."""
         return self.line_starts[position.row - 1] + position.column - 1
 
     def line(self, row: int) -> str:
-        """Give the text of a line, counted from 1, without its end."""
+        """Return the text of a line, counted from 1, without its end."""
         start = self.line_starts[row - 1]
         end = self.line_starts[row] if row < len(self.line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""Suppression comments: finding them, what each silences, and which silence nothing."""
+"""Suppression comments: finding them, applying them, and reporting unused ones."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from torchlint.edit import Edit, Span
-from torchlint.mention import mentions_suppression
-
-if TYPE_CHECKING:
-    from torchlint.finding import Finding
-    from torchlint.source import Source
+from torchlint.finding import Finding
+from torchlint.source import Source
+from torchlint.suppressionwords import has_suppression_word
 
 __all__ = [
     "Comment",
@@ -24,8 +22,8 @@ __all__ = [
     "comments_of",
     "find_suppressions",
     "is_suppression",
+    "names_our_rules",
     "silences_unparsed",
-    "speaks_of_rules",
 ]
 
 _MARK: Final = re.compile(
@@ -45,7 +43,7 @@ Kind = Literal["noqa", "ignore", "ignore-file"]
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment: its text, where it is, and the rows of the statement around it."""
+    """A comment: its text, its span, and the rows of the statement around it."""
 
     span: Span
     text: str
@@ -55,17 +53,17 @@ class Comment:
 
 @dataclass(frozen=True)
 class Word:
-    """One code or name in the list of a suppression."""
+    """One code or rule name in the list of a suppression."""
 
     span: Span
     text: str
     codes: frozenset[str]
-    """The codes of the catalogue that it speaks of; none for another tool's."""
+    """The codes of the catalogue that it covers; empty for a code of another tool."""
 
 
 @dataclass(frozen=True)
 class Suppression:
-    """One mark in a comment: what it silences, and on which rows (None: in the whole file)."""
+    """A suppression: what it silences, and on which rows (None: in the whole file)."""
 
     kind: Kind
     span: Span
@@ -74,7 +72,7 @@ class Suppression:
     rows: range | None
 
     def silences(self, code: str) -> bool:
-        """Whether it speaks of a code: a bare one does of all but TL002, which judges it."""
+        """Return whether it covers `code`; a bare one covers every code except TL002."""
         if self.bare:
             return code != "TL002"
         return any(code in word.codes for word in self.words)
@@ -82,7 +80,7 @@ class Suppression:
 
 @dataclass
 class Suppressions:
-    """All suppressions of a file; remembers which of them were of use."""
+    """All suppressions of a file; records which of them silenced a finding."""
 
     source: Source
     all: tuple[Suppression, ...]
@@ -91,7 +89,7 @@ class Suppressions:
     """The codes that a mark silenced, by its place."""
 
     def silence(self, finding: Finding) -> bool:
-        """Whether a comment silences a finding; the comments that do count as used."""
+        """Return whether a comment silences `finding`, and mark such comments as used."""
         if not self.all:
             return False
         row = self.source.position(finding.span.start).row
@@ -101,7 +99,7 @@ class Suppressions:
         return bool(found)
 
     def _about(self, row: int) -> Iterator[Suppression]:
-        """Yield the marks that speak of a row: those of the file and those of one statement."""
+        """Yield the suppressions that cover a row: of the file, and of the statement there."""
         yield from self._by_rows.get(None, ())
         before = bisect.bisect_right(self._starts, row)
         if before:
@@ -110,7 +108,7 @@ class Suppressions:
 
     @cached_property
     def _by_rows(self) -> dict[int | None, list[Suppression]]:
-        """The marks by the first row of the statement that they stand in, None for the file's."""
+        """The suppressions by the first row of their statement; None holds those of the file."""
         found: dict[int | None, list[Suppression]] = {}
         for each in self.all:
             if each.rows is None:
@@ -124,10 +122,10 @@ class Suppressions:
         return sorted(row for row in self._by_rows if row is not None)
 
     def unused(self, ran: Iterable[str], complete: bool) -> Iterator[Unused]:
-        """Yield what silenced nothing, judging by the codes that `ran` alone.
+        """Yield the suppressions of rules in `ran` that silenced nothing.
 
-        A bare mark speaks of every rule, so it is judged only where the run was `complete`. A
-        bare `# noqa` may be meant for another tool.
+        A bare suppression covers every rule, so it is judged only if the run was `complete`. A
+        bare `# noqa` is never reported: it may be meant for another tool.
         """
         ran = frozenset(ran)
         for each in self.all:
@@ -148,7 +146,7 @@ class Suppressions:
 
 @dataclass(frozen=True)
 class Unused:
-    """A suppression, or some of its words, that silenced nothing."""
+    """A suppression, or some of its codes, that silenced nothing."""
 
     source: Source
     mark: Suppression
@@ -156,21 +154,21 @@ class Unused:
 
     @property
     def span(self) -> Span:
-        """The place to show: the words, or the whole mark."""
+        """The span to report: the unused codes, or the whole suppression."""
         if len(self.words) in (0, len(self.mark.words)):
             return self.mark.span
         return Span(self.words[0].span.start, self.words[-1].span.end)
 
     @property
     def what(self) -> str:
-        """The suppression in the user's own words."""
+        """The suppression as the user wrote it."""
         if self.words:
             return ", ".join(f"`{word.text}`" for word in self.words)
         return f"`{self.source.text[self.mark.span.start : self.mark.span.end]}`"
 
     @property
     def edit(self) -> Edit:
-        """The edit that takes it away, and with it a comment that says nothing else."""
+        """The edit that removes it, with the whole comment if nothing else is left of that."""
         if self.words and len(self.words) < len(self.mark.words):
             return self._without_words()
         return self._without_mark()
@@ -198,12 +196,12 @@ class Unused:
 
 
 def is_suppression(comment: str) -> bool:
-    """Whether a comment holds a suppression, ours or another tool's."""
-    return mentions_suppression(comment) and _MARK.search(comment) is not None
+    """Return whether a comment holds a suppression, ours or another tool's."""
+    return has_suppression_word(comment) and _MARK.search(comment) is not None
 
 
-def speaks_of_rules(text: str, known: Mapping[str, str]) -> bool:
-    """Whether a text may hold a suppression that is surely meant for torchlint."""
+def names_our_rules(text: str, known: Mapping[str, str]) -> bool:
+    """Return whether a text may contain a suppression that is clearly meant for torchlint."""
     if not is_suppression(text):
         return False
     comment = Comment(Span(0, len(text)), text, 1, range(0))
@@ -214,7 +212,7 @@ def speaks_of_rules(text: str, known: Mapping[str, str]) -> bool:
 
 
 def silences_unparsed(text: str, code: str, known: Mapping[str, str]) -> bool:
-    """Whether a comment line of a text that does not parse silences `code` for the whole file."""
+    """Return whether a comment line silences `code` for the whole of an unparsable file."""
     return any(
         mark.kind == "ignore-file" and mark.silences(code)
         for line in re.findall(r"^[ \t]*(#.*)", text, re.MULTILINE)
@@ -223,7 +221,7 @@ def silences_unparsed(text: str, code: str, known: Mapping[str, str]) -> bool:
 
 
 def find_suppressions(source: Source, known: Mapping[str, str]) -> Suppressions:
-    """Find the suppressions in the comments of a text that parses."""
+    """Return the suppressions in the comments of a text that parses."""
     if not is_suppression(source.text):
         return Suppressions(source, (), known)
     found = tuple(mark for comment in comments_of(source) for mark in _marks(comment, known))
@@ -259,7 +257,7 @@ def _placed(
 
 
 def _lines(source: Source) -> Callable[[], str]:
-    """Give the lines of a source as CPython counts them, all with the same end."""
+    """Return the lines of a source as CPython splits them, all with the same line end."""
     rows = range(1, len(source.line_starts) + 1)
     lines = (source.line(row) + ("\n" if row < len(rows) else "") for row in rows)
     return lambda: next(lines, "")
@@ -290,13 +288,13 @@ def _marks(comment: Comment, known: Mapping[str, str]) -> Iterator[Suppression]:
 
 
 def _listed(comment: Comment, start: int, end: int, known: Mapping[str, str]) -> Iterator[Word]:
-    """Read the words between brackets."""
+    """Return the codes and names between brackets."""
     for match in _WORD.finditer(comment.text, start, end):
         yield _word(comment, match, known)
 
 
 def _after_noqa(comment: Comment, start: int, known: Mapping[str, str]) -> Iterator[Word]:
-    """Read codes, and names at the start or after commas, until the prose begins."""
+    """Return the codes and names that follow `noqa`, up to the first word of prose."""
     at = start
     while (match := _NOQA_WORD.match(comment.text, at)) is not None:
         may_be_name = at == start or match["gap"].strip() == ","
@@ -320,7 +318,7 @@ def _word(comment: Comment, match: re.Match[str], known: Mapping[str, str]) -> W
 
 
 def _is_ours(text: str, known: Mapping[str, str]) -> bool:
-    """Whether a word is a rule's name, or looks like one of our codes."""
+    """Return whether a word is a rule's name, or looks like one of our codes."""
     if text.lower() in known.values():
         return True
     letters = {code.rstrip("0123456789") for code in known}

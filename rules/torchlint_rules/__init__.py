@@ -1,4 +1,4 @@
-"""The rules that come with torchlint: each file beside this one is one, by being there.
+"""The rules that come with torchlint: one module per rule, with its page beside it.
 
-The name of a file is the code and the name of its rule: `tl101_loader_without_workers.py`.
+The file name is the code and the name of the rule: `tl101_loader_without_workers.py`.
 """

@@ -1,4 +1,4 @@
-"""How attention that is written out becomes one call."""
+"""Rewriting handwritten attention as one call of `F.scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS: Final = (
 
 
 def kept_where(script: Script, mask: ScoreMask) -> str:
-    """Write the condition under which a mask keeps a score."""
+    """Return the condition under which a mask keeps a score, as source text."""
     node = mask.condition
     code = script.code(node)
     if mask.keeps:
@@ -45,7 +45,7 @@ def kept_where(script: Script, mask: ScoreMask) -> str:
 
 
 class Rewriting:
-    """Turns one attention into a call; every check that fails makes it None."""
+    """Builds the fix for one attention; a failed check makes it None."""
 
     def __init__(self, script: Script, attention: Attention) -> None:
         self.script = script
@@ -54,10 +54,10 @@ class Rewriting:
         self.unsafe = ""
 
     def fix(self) -> Fix | None:
-        """Give the fix."""
+        """Return the fix, None if a check fails."""
         script, attention = self.script, self.attention
         arguments = self._arguments()
-        found = script.rewrite.importing("torch.nn.functional", alias="F")
+        found = script.rewrite.importing("torch.nn.functional", alias="F", at=attention.product)
         if arguments is None or found is None or not self._is_tidy():
             return None
         word, importing = found
@@ -106,6 +106,8 @@ class Rewriting:
         if not script.scores.is_usual(attention):
             if not script.target.has((2, 1)):
                 return None
+            doubt = script.target.doubt((2, 1))
+            self.unsafe = self.unsafe or (f"`scale=` {doubt}" if doubt else "")
             texts.append(f"scale={self._scale()}")
         return texts
 
@@ -130,7 +132,7 @@ class Rewriting:
         return self.script.argument(factor)
 
     def _dropout(self, call: cst.Call) -> str | None:
-        """Write the share that is dropped, nothing where it is none."""
+        """Return the dropout probability as source text, empty if there is no dropout."""
         script = self.script
         layer = script.dropout_layer(call.func)
         if layer is not None:
@@ -157,7 +159,7 @@ class Rewriting:
     # -- whether lines can go -------------------------------------------------
 
     def _is_tidy(self) -> bool:
-        """Whether no comment is lost and all that is copied means the same at the product."""
+        """Return whether no comment is lost and copied code means the same at the product."""
         script, attention = self.script, self.attention
         if any("#" in script.code(node) for node in (*attention.steps, attention.product)):
             return False
@@ -171,7 +173,7 @@ class Rewriting:
         return [name for name in self.script.within(node, cst.Name) if name.value != "self"]
 
     def _changes(self, name: cst.Name, node: cst.CSTNode) -> bool:
-        """Whether a line between a copied expression and the product changes what a name is."""
+        """Return whether a line before the product rebinds a name of a copied expression."""
         script = self.script
         first, last = script.tree.order(node), script.tree.order(self.attention.product)
         scope = script.scopes.lookup(name.value, script.scopes.scope(name))
@@ -199,7 +201,7 @@ class Rewriting:
         return found is not None and found is not scopes.module
 
     def _spare_lines(self, kept: str) -> list[cst.BaseStatement]:
-        """Give the lines that make what nothing but the dropped lines used."""
+        """Return the lines that compute values which only the removed lines used."""
         script, attention = self.script, self.attention
         regions = (*attention.steps, attention.product)
         home = script.parent(script.statement(attention.product))
@@ -236,12 +238,12 @@ class Rewriting:
 
 
 def _words(text: str) -> list[str]:
-    """Give the identifiers in a text."""
+    """Return the identifiers in a source text."""
     return "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
 
 
 def _is_pure(binding: Binding) -> bool:
-    """Whether a binding only looks at shapes, or makes a triangle of ones."""
+    """Return whether a binding only reads shapes or builds a triangle of ones."""
     if binding.how is not How.ASSIGN or not isinstance(binding.node, cst.Assign):
         return False
     stack: list[cst.CSTNode] = [binding.node.value]

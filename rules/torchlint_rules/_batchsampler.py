@@ -1,4 +1,4 @@
-"""Whole batches: a loader that takes them by indices instead of stacking items up."""
+"""Fixes that make a loader index whole batches instead of collating single items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_WORKERS: Final = (
 
 
 def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -> Edits | None:
-    """Give the edits that make a loader take whole batches, None where they cannot be made."""
+    """Return the edits that make a loader index whole batches, None if they are not possible."""
     size = site.given("batch_size", 1)
     if size is None or site.has_splat or any(True for _ in script.calls("torch.nn.DataParallel")):
         return None
@@ -39,7 +39,7 @@ def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -
 
 
 def _workers(site: CallSite) -> list[cst.Arg]:
-    """Give the number of workers where it is written down and nothing else speaks of them."""
+    """Return the literal number of workers if no other argument depends on workers."""
     given = site.given(*_WORKERS)
     if given is None or not isinstance(given.value, cst.Integer):
         return []
@@ -47,7 +47,7 @@ def _workers(site: CallSite) -> list[cst.Arg]:
 
 
 def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple[str, Edits] | None:
-    """Give a name for a dataset, and the edits that give it one where it has none."""
+    """Return a name for a dataset, and the edits that define it if it has none."""
     if isinstance(dataset, (cst.Name, cst.Attribute)):
         return script.code(dataset), ()
     statement = script.statement(site.node)
@@ -70,7 +70,7 @@ def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple
 
 
 def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | None:
-    """Give how to write BatchSampler and the sampler in it (`{}` is the dataset)."""
+    """Return the code for a BatchSampler and its sampler (`{}` is the dataset)."""
     own = site.given("sampler", 3)
     has_own = own is not None and not site.argument("sampler", 3).equals(None)
     shuffle = site.given("shuffle", 2)
@@ -88,7 +88,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
             (),
         )
     else:
-        found = script.rewrite.importing_names(_MODULE, *names)
+        found = script.rewrite.importing_names(_MODULE, *names, at=site.node)
     if found is None:
         return None
     word = dict(zip(names, found[0], strict=True))
@@ -98,7 +98,8 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
         order = script.code(own.value).replace("{", "{{").replace("}", "}}")
     elif len(names) == 3 and shuffle is not None:
         test = script.code(shuffle.value)
-        order = f"{word['RandomSampler']}({{0}}{passed}) if {test} else {word['SequentialSampler']}({{0}})"
+        shuffled = f"{word['RandomSampler']}({{0}}{passed})"
+        order = f"{shuffled} if {test} else {word['SequentialSampler']}({{0}})"
     elif "RandomSampler" in word:
         order = f"{word['RandomSampler']}({{0}}{passed})"
     else:
@@ -109,7 +110,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
 def _arguments(
     script: Script, site: CallSite, size: cst.Arg, sampler: str, gone: list[cst.Arg]
 ) -> Edits:
-    """Give the edits of a call's arguments: no batch size, a sampler, some of them gone."""
+    """Return the edits of the arguments: add a sampler, drop the ones it replaces."""
     shuffle, own = site.given("shuffle", 2), site.given("sampler", 3)
     place = own or shuffle
     if own is not None and shuffle is not None:
@@ -141,7 +142,7 @@ def _arguments(
 
 
 def _next_line(script: Script, arguments: list[cst.Arg], place: cst.Arg, column: str) -> Edits:
-    """Begin the line behind a sampler that has lines of its own with what follows it."""
+    """Start the line after a multi-line sampler with the following text."""
     at = arguments.index(place) + 1
     if at == len(arguments):
         return ()
@@ -165,7 +166,7 @@ def _without(script: Script, call: cst.Call, arg: cst.Arg) -> Edits:
 def _column(
     script: Script, site: CallSite, place: cst.Arg, sampler: str, gone: list[cst.Arg]
 ) -> str:
-    """Give the line break before the sampler where the line of `place` would get too long."""
+    """Return a line break before the sampler if the line of `place` would become too long."""
     rewrite = script.rewrite
     starts = [script.span(arg).start for arg in site.node.args]
     line = rewrite.line_start(script.span(place).start)
@@ -185,7 +186,7 @@ def _column(
 
 
 def _folded(column: str, sampler: str) -> str:
-    """Break a sampler behind its first argument where it is too long for one line."""
+    """Break a sampler after its first argument if it is too long for one line."""
     if not column or len(column) + len(sampler) <= _WIDTH or "\t" in column:
         return sampler
     head, _, tail = sampler.rpartition(", drop_last=")

@@ -1,17 +1,19 @@
-"""Where gradients are clipped among the backward passes and the steps of a loop."""
+"""The position of gradient clipping among the backward passes and steps of a loop."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import libcst as cst
 
-from torchlint.api import Act, Edits, Kind, Record, Role, Script, Update
+from torchlint.api import Act, Edits, Kind, Role, Script, Update
 from torchlint_rules._steporder import line_of, whole
 
 __all__ = ["Clip", "into_closing", "misplaced", "without_effect"]
 
 
-class Clip(Record):
-    """A clipping that has no effect: it comes before `backward()`, or after the step."""
+class Clip(NamedTuple):
+    """A clipping without effect: it runs before `backward()` or after the step."""
 
     call: cst.Call
     early: bool
@@ -19,7 +21,7 @@ class Clip(Record):
 
 
 def without_effect(script: Script, call: cst.Call) -> Clip | None:
-    """Give a clipping between which and the next step the gradients are cleared or not yet made."""
+    """Return a clipping whose gradients are cleared, or not yet computed, before the next step."""
     region = _region(script, call)
     if region is None:
         return None
@@ -41,7 +43,7 @@ def without_effect(script: Script, call: cst.Call) -> Clip | None:
 
 
 def _region(script: Script, call: cst.Call) -> cst.BaseSuite | None:
-    """Give what runs again and again around a call: its training loop, or its function."""
+    """Return the repeated code around a call: its training loop, or its function."""
     for loop in script.loops_around(call):
         if loop.role is Role.TRAIN_BATCH:
             return loop.node.body
@@ -50,20 +52,20 @@ def _region(script: Script, call: cst.Call) -> cst.BaseSuite | None:
 
 
 def _elsewhere(script: Script, update: Update, call: cst.Call) -> bool:
-    """Whether an act need not happen when a clipping does: another branch, another loop."""
+    """Return whether an action may be skipped although a clipping runs, by a branch or loop."""
     around = {id(block) for block in script.scopes.blocks(call)}
     return id(script.scopes.blocks(update.at)[0]) not in around
 
 
 def _comes_first(acts: list[Act], one: Act, other: Act) -> bool:
-    """Whether the first of an act and another, in this order, is the one, and both are there."""
+    """Return whether both actions occur and the first of them comes first."""
     if one not in acts or other not in acts:
         return False
     return acts.index(one) < acts.index(other)
 
 
 def misplaced(script: Script, clip: Clip) -> Edits | None:
-    """Move a clipping between the backward pass and the step, None where that is not sure."""
+    """Move a clipping between the backward pass and the step, None if that may be wrong."""
     step = clip.step
     if step.at is not step.call or not isinstance(step.call.func, cst.Attribute):
         return None
@@ -78,7 +80,7 @@ def misplaced(script: Script, clip: Clip) -> Edits | None:
 
 
 def into_closing(script: Script, call: cst.Call, closing: cst.If) -> Edits | None:
-    """Move a clipping into the `if` that steps, right before the step."""
+    """Move a clipping into the `if` that steps, directly before the step."""
     line = line_of(script, call)
     steps = [
         each

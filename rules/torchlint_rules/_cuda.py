@@ -1,4 +1,4 @@
-"""What the rules for programs that train on NVIDIA GPUs share."""
+"""Shared checks of the rules for programs that train on NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, How, Kind, Move, Role, Script, regex
+from torchlint.api import Edits, How, Kind, Move, Role, Script
 
 __all__ = [
     "imported",
@@ -26,20 +26,20 @@ __all__ = [
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
 )
-_CLASSIFIERS: Final = regex(
+_CLASSIFIERS: Final = re.compile(
     r"torchvision\.models\.(?:\w+\.)?(?:alexnet|convnext|densenet|efficientnet|googlenet|inception|"
     r"mnasnet|mobilenet|regnet|resnet|resnext|shufflenet|squeezenet|vgg|wide_resnet)\w*"
 )
-_BY_NAME: Final = regex(
+_BY_NAME: Final = re.compile(
     r"(?:wide_?|pre_?act_?)?resne[xs]?t\w*|vgg\w*|densenet\w*|mobilenet\w*|efficientnet\w*|alexnet\w*|"
     r"(?:res)?u_?net\w*|generator(?:u_?|res)net|lenet\w*|\w*convnet\w*|\w*cnn",
     re.IGNORECASE,
 )
-_SETTINGS: Final = regex(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
+_SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
 
 
 def may_be_cuda(script: Script) -> bool:
-    """Whether the script owns its loop and some run of it can be on an NVIDIA GPU."""
+    """Return whether the script owns its loop and may run on an NVIDIA GPU."""
     return script.once(_may_be_cuda)
 
 
@@ -56,7 +56,7 @@ def _may_be_cuda(script: Script) -> bool:
 
 
 def imported(script: Script) -> list[str]:
-    """Give the qualified names that the module imports."""
+    """Return the qualified names that the module imports."""
     return [
         binding.qualified
         for bindings in script.scopes.module.bindings.values()
@@ -66,7 +66,7 @@ def imported(script: Script) -> list[str]:
 
 
 def in_environment(script: Script) -> bool:
-    """Whether the loop is one of reinforcement learning: small networks, actions on the host."""
+    """Return whether a loop does reinforcement learning: small networks, actions on the host."""
     return script.once(_in_environment)
 
 
@@ -83,7 +83,7 @@ def _in_environment(script: Script) -> bool:
 
 
 def named_convolutional(script: Script) -> bool:
-    """Whether a network is made whose name says that it is convolutional."""
+    """Return whether the script builds a network whose name says that it is convolutional."""
     return script.once(_named_convolutional)
 
 
@@ -104,7 +104,7 @@ def _is_convolutional(name: str) -> bool:
 
 
 def trains(script: Script) -> bool:
-    """Whether the file is a program of its own that trains a network."""
+    """Return whether the file is a program that trains a network."""
     return script.once(_trains)
 
 
@@ -124,7 +124,7 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 
 def place(script: Script) -> cst.CSTNode | None:
-    """Give the call that moves a network to its device, else what the first training loop draws."""
+    """Return the call that moves a network, else the iterable of the first training loop."""
     for move in moved_networks(script):
         return move.call
     for loop in script.loops(Role.TRAIN_BATCH):
@@ -133,7 +133,7 @@ def place(script: Script) -> cst.CSTNode | None:
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:
-    """Whether what moves is a network, or becomes one by the name that it is given."""
+    """Return whether a moved value is a network, or is assigned to a name for one."""
     if script.kind(moved) is Kind.MODULE:
         return True
     if not isinstance(holder, cst.Assign) or not isinstance(moved, cst.Call):
@@ -153,14 +153,14 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
 
 
 def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
-    """Give the calls that make a network; nothing where some are out of sight."""
+    """Return the calls that build a network, empty if some are unknown."""
     origin = script.origins.of(node)
     calls = [_unmoved(each) for each in origin.values if isinstance(each, cst.Call)]
     return tuple(calls) if origin.complete and len(calls) == len(origin.values) else ()
 
 
 def _unmoved(call: cst.Call) -> cst.Call:
-    """Look through `Net().to(device)`."""
+    """Return the network of `Net().to(device)`."""
     while (
         isinstance(call.func, cst.Attribute)
         and call.func.attr.value in ("to", "cuda", "train", "float")
@@ -171,7 +171,7 @@ def _unmoved(call: cst.Call) -> cst.Call:
 
 
 def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
-    """Give the code that makes a network: the call itself, and what of the file it leads to."""
+    """Return the code that builds a network: the call itself and the code of this file it runs."""
     found: list[cst.CSTNode] = [made]
     for region in found:
         for named in script.within(region, cst.Name):
@@ -182,22 +182,24 @@ def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
 
 
 def setting(script: Script, line: str) -> Edits | None:
-    """Put a line of settings behind the imports of the module; `{torch}` in it is torch's name."""
-    written = script.rewrite.importing("torch")
-    if written is None or written[1]:
-        return None
+    """Insert a settings line after the imports of the module; `{torch}` in it is torch's name."""
     last: cst.CSTNode | None = None
+    below: cst.CSTNode | None = None
     settled = False
     for statement in script.tree.module.body:
+        below = below or statement
         if not isinstance(statement, cst.SimpleStatementLine):
             if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or last is not None:
                 break
             continue
         if isinstance(statement.body[0], (cst.Import, cst.ImportFrom)):
-            last, settled = statement, False
+            last, below, settled = statement, None, False
         elif _SETTINGS.match(script.code(statement)):
-            last, settled = statement, True
-    if last is None or not script.rewrite.stands_alone(last):
+            last, below, settled = statement, None, True
+    if last is None or below is None or not script.rewrite.stands_alone(last):
+        return None
+    written = script.rewrite.importing("torch", at=below)
+    if written is None or written[1]:
         return None
     text = line.format(torch=written[0])
     return script.rewrite.after(last, text) if settled else script.rewrite.after(last, "", text)

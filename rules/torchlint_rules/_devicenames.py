@@ -8,13 +8,13 @@ import libcst as cst
 
 from torchlint.api import Script
 
-__all__ = ["device_in_sight"]
+__all__ = ["visible_device"]
 
 _MAKERS: Final = ("torch.device", "torch.accelerator.current_accelerator")
 
 
-def device_in_sight(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str:
-    """Give the name of a `torch.device` that is in sight at a line, nothing without one."""
+def visible_device(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str:
+    """Return the name of a `torch.device` that is visible at a line, empty without one."""
     scope = script.scopes.scope(place)
     named = script.once(_named_devices)
     for name in (*scope.bindings, *script.scopes.module.bindings):
@@ -27,7 +27,7 @@ def device_in_sight(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> st
 
 
 def _named_devices(script: Script) -> frozenset[str]:
-    """Give the names that hold a device somewhere."""
+    """Return the names that hold a device anywhere in the script."""
     made = {id(site.node) for site in script.calls(*_MAKERS)}
     bound = (each for each in script.scopes.bindings() if id(each.value) in made)
     return frozenset(each.name for each in bound if "." not in each.name)

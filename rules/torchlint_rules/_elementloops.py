@@ -1,4 +1,4 @@
-"""Loops of Python that read or write a tensor one element at a time."""
+"""Python loops that read or write a tensor element by element."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Heat, How, Kind, Role, Script
+from torchlint.api import Frequency, How, Kind, Role, Script
 from torchlint_rules._elements import elementwise, is_surely_tensor, walk
 
 __all__ = ["element_reads", "sole_line", "written_by_element", "written_by_row"]
@@ -20,9 +20,9 @@ _FEW: Final = 3
 
 
 def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseExpression]]:
-    """Yield the loops of every step that wait for elements of a tensor, with a call that waits.
+    """Yield the loops in every step that sync for elements of a tensor, with a call that syncs.
 
-    The tensor comes last. Elements that are only added up are another rule's.
+    The tensor comes last. Elements that are only summed belong to another rule.
     """
     said: set[int] = set()
     added: list[cst.CSTNode] | None = None
@@ -46,7 +46,7 @@ def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseE
 def _element_of(
     script: Script, node: cst.BaseExpression
 ) -> tuple[cst.For, cst.BaseExpression] | None:
-    """Give the loop and the tensor that a loop-borne index, or a target, takes an element of."""
+    """Return the loop and the tensor from which an index or a target takes an element."""
     words: set[str] = set()
     root = node
     while isinstance(root, cst.Subscript):
@@ -68,7 +68,7 @@ def _element_of(
 
 
 def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
-    """Give what a loop hands out one by one under a name."""
+    """Return the iterated expression that assigns a name its items."""
     bindings = script.scopes.reaching(target)
     if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
         return None
@@ -77,7 +77,7 @@ def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
 
 
 def _is_short(script: Script, loop: cst.For) -> bool:
-    """Whether a loop has a handful of passes, or goes through no tensor's places."""
+    """Return whether a loop has few iterations, or does not index a tensor."""
     drawn = loop.iter
     if isinstance(drawn, (cst.List, cst.Tuple)):
         return True
@@ -88,7 +88,7 @@ def _is_short(script: Script, loop: cst.For) -> bool:
 
 
 def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
-    """Whether a tensor is there before the loop that goes through it."""
+    """Return whether a tensor exists before the loop over it."""
     name: cst.BaseExpression = root
     while isinstance(name, cst.Attribute):
         name = name.value
@@ -98,7 +98,7 @@ def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
 
 
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Whether a tensor may lie on a device: one of the script, or an argument of a network."""
+    """Return whether a tensor may be on a device: one of the script, or a network's argument."""
     if script.kind(tensor) in _TENSORS:
         made = script.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
         return not (made and all(map(script.on_host, made))) and not script.on_host(tensor)
@@ -120,7 +120,7 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
 
 
 def sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
-    """Give the one small statement that a loop repeats."""
+    """Return the only small statement in the body of a loop."""
     if loop.orelse is not None or loop.asynchronous is not None:
         return None
     suite: cst.CSTNode = loop.body
@@ -132,7 +132,7 @@ def sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
 
 
 def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
-    """Give the element that two nested loops over places write in each pass."""
+    """Return the element that two nested loops over indices write in each iteration."""
     counter = _counter(script, loop)
     if counter is None:
         return None
@@ -154,19 +154,19 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
         if not is_surely_tensor(script, root) or _feeds(script, root, loop):
             continue
         if _takes_of_tensor(script, line.value):
-            return target if script.heat(loop) is not Heat.COLD else None
+            return target if script.frequency(loop) is not Frequency.RARE else None
     return None
 
 
 def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
-    """Whether a value is one of tensors, not of places alone as a table that is made once."""
+    """Return whether a value depends on tensors, not only on indices as a constant table does."""
     if any(script.kind(item.value) in _TENSORS for item in script.within(value, cst.Subscript)):
         return True
     return script.kind(value) in _TENSORS
 
 
 def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
-    """Give the name that holds the place in what a loop goes through."""
+    """Return the name of the index in the iterated expression of a loop."""
     if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Call):
         return None
     name = script.name(loop.iter.func)
@@ -180,7 +180,7 @@ def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
 
 
 def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
-    """Give what `t[i][j]` and `t[i, j]` take an element of, and the names of its indices."""
+    """Return the tensor and the index names of `t[i][j]` and `t[i, j]`."""
     indices: list[str] = []
     at: cst.BaseExpression = node
     while isinstance(at, cst.Subscript):
@@ -193,7 +193,7 @@ def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
 
 
 def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
-    """Whether passes read what others wrote, as dynamic programming and generators do."""
+    """Return whether iterations read what others wrote, as in dynamic programming."""
     code = script.code(root)
     for node in script.within(loop, type(root)):
         if script.code(node) != code:
@@ -208,7 +208,7 @@ def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
 
 
 def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> str | None:
-    """Give the tensor of which a loop's only line writes an element or a row in each pass."""
+    """Return the tensor of which a loop's only line writes one element or row at a time."""
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
     target = line.targets[0].target
@@ -223,4 +223,4 @@ def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) 
     plain = isinstance(line.value, cst.Name) and line.value.value == word
     if len(uses) != 1 or not (plain or elementwise(script, found, line.value) is not None):
         return None
-    return script.code(root) if script.heat(loop) is not Heat.COLD else None
+    return script.code(root) if script.frequency(loop) is not Frequency.RARE else None

@@ -1,12 +1,12 @@
-"""Loops that go through a tensor element by element, and what they do with one."""
+"""Loops over the elements of a tensor, and the operations in them."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Record, Script
+from torchlint.api import How, Kind, Script
 
 __all__ = ["Walk", "elementwise", "is_surely_tensor", "outermost_item", "walk"]
 
@@ -27,7 +27,7 @@ _OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 _DEPTH: Final = 8
 
 
-class Walk(Record):
+class Walk(NamedTuple):
     """A loop over a dimension of a tensor, by element or by index."""
 
     tensor: cst.BaseExpression
@@ -37,7 +37,7 @@ class Walk(Record):
 
 
 def walk(script: Script, target: cst.CSTNode, iterated: cst.BaseExpression) -> Walk | None:
-    """Give the tensor that a loop walks through, None where it is no tensor for sure."""
+    """Return the tensor that a loop iterates over, None if it may not be a tensor."""
     if not isinstance(target, cst.Name):
         return None
     if isinstance(iterated, cst.Call) and script.name(iterated.func) == "builtins.range":
@@ -49,7 +49,7 @@ def walk(script: Script, target: cst.CSTNode, iterated: cst.BaseExpression) -> W
 
 
 def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpression, int] | None:
-    """Give the tensor whose length an expression is, and the dimension."""
+    """Return the tensor whose length an expression is, and the dimension."""
     if isinstance(node, cst.Call) and len(node.args) == 1:
         given = node.args[0].value
         if script.name(node.func) == "builtins.len":
@@ -67,9 +67,9 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
 
 
 def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether an expression is a tensor by what is done with it, not by where it comes from.
+    """Return whether an expression is used as a tensor, whatever its origin.
 
-    What a network returns, a batch holds or a caller passes may be a list.
+    The result of a network, an item of a batch or an argument may be a list.
     """
     if depth > _DEPTH or script.kind(node) not in _TENSORS:
         return False
@@ -106,7 +106,7 @@ def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -
 
 
 def outermost_item(script: Script, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Give what a number is taken of: `e` of `e.item()` and `float(e)`."""
+    """Return `e` of `e.item()` and `float(e)`."""
     if not isinstance(node, cst.Call):
         return None
     if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
@@ -117,7 +117,7 @@ def outermost_item(script: Script, node: cst.BaseExpression) -> cst.BaseExpressi
 
 
 def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | None:
-    """Write an expression of one element as one of the whole tensor; None where that differs."""
+    """Return an expression of one element rewritten for the whole tensor, None if it differs."""
     if _is_element(script, found, node):
         code = script.code(found.tensor)
         atom = isinstance(found.tensor, (cst.Name, cst.Attribute, cst.Subscript, cst.Call))
@@ -136,7 +136,7 @@ def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | 
 
 
 def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Give the operands of an operation that works element by element, none for any other."""
+    """Return the operands of an element-wise operation, empty for any other."""
     if isinstance(node, cst.BinaryOperation):
         return [node.left, node.right] if isinstance(node.operator, _OPERATORS) else []
     if isinstance(node, cst.UnaryOperation):
@@ -171,5 +171,5 @@ def _is_element(script: Script, found: Walk, node: cst.BaseExpression) -> bool:
 
 
 def _is_whole(part: cst.Slice) -> bool:
-    """Whether a slice is `:`."""
+    """Return whether a slice is `:`."""
     return part.lower is None and part.upper is None and part.step is None

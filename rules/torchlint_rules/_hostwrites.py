@@ -1,4 +1,4 @@
-"""Writes on the host to a tensor whose copy to the device may still be under way."""
+"""Writes to a host tensor whose copy to the device may still be running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["is_written_after"]
 
 
 def is_written_after(script: Script, move: Move) -> bool:
-    """Whether the tensor on the host is written to behind the place where it is copied."""
+    """Return whether the host tensor is written to after the line that copies it."""
     root: cst.BaseExpression = move.moved
     while isinstance(root, (cst.Subscript, cst.Attribute, cst.Call)):
         root = root.func if isinstance(root, cst.Call) else root.value
@@ -30,7 +30,7 @@ def is_written_after(script: Script, move: Move) -> bool:
 
 
 def _changed(script: Script) -> dict[str, list[cst.Name]]:
-    """Give the names at which something is changed in place, however deep, by their word."""
+    """Return the names whose value is modified in place at any depth, by name."""
     changed: list[cst.CSTNode] = [each.target for each in script.all(cst.AugAssign)]
     targets = (each.target for each in script.all(cst.AssignTarget))
     changed += [target for target in targets if type(target) is cst.Subscript]
@@ -44,20 +44,20 @@ def _changed(script: Script) -> dict[str, list[cst.Name]]:
 
 
 def _changed_name(node: cst.CSTNode) -> cst.Name | None:
-    """Give the name of which an item, however deep, is changed."""
+    """Return the name of a container of which an item at any depth is modified."""
     while type(node) is cst.Subscript:
         node = node.value
     return node if type(node) is cst.Name else None
 
 
 def _depth(script: Script, root: cst.Name, moved: cst.BaseExpression) -> int:
-    """Give how many keys lead from a container to the tensor that moves."""
+    """Return the number of keys between a container and the moved tensor."""
     outer, inner = script.parts.of(root), script.parts.of(moved)
     return len(inner[0].steps) - len(outer[0].steps) if outer and inner else 0
 
 
 def _is_written(script: Script, use: cst.Name, deep: int) -> bool:
-    """Whether a tensor, so many keys deep, is changed in place where the name stands."""
+    """Return whether a tensor at a given depth is modified in place at a use of the name."""
     at: cst.CSTNode = use
     holder = script.parent(at)
     keys = 0

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Evaluation, Fate, Fix, Mode, Script
+from torchlint.api import Edits, Evaluation, Fix, GraphUse, Mode, Script
 
 __all__ = ["ENTRIES", "evaluation_fix", "without_graph", "wrapped"]
 
@@ -21,8 +21,8 @@ _OTHER_KERNELS: Final = (
 )
 
 
-def evaluation_fix(script: Script, evaluation: Evaluation, fate: Fate) -> Fix | None:
-    """Give the fix that evaluates without gradients, None where it is not surely right."""
+def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix | None:
+    """Return the fix that evaluates without gradients, None if it may be wrong."""
     function = evaluation.function
     if _passes_network_on(script, evaluation):
         return None
@@ -34,13 +34,23 @@ def evaluation_fix(script: Script, evaluation: Evaluation, fate: Fate) -> Fix | 
         title, edits = "Evaluate under `torch.no_grad()`", wrapped(script, evaluation.node)
     if edits is None:
         return None
-    if fate is Fate.HIDDEN:
+    if use is GraphUse.ESCAPED:
         return Fix.unsafe(title, edits, because="a result could be sent backward out of sight")
-    return without_graph(script, title, edits)
+    decorated = title.startswith("Decorate") and function is not None
+    region = function.body if decorated and function is not None else evaluation.node
+    return without_graph(script, title, edits, region)
 
 
-def without_graph(script: Script, title: str, edits: Edits) -> Fix:
-    """Give a fix that leaves a graph out: exact, unless layers then take other kernels."""
+def without_graph(script: Script, title: str, edits: Edits, region: cst.CSTNode) -> Fix:
+    """Return a fix that runs a region without recording a graph.
+
+    It is exact if all code in the region is known and the layers use the same kernels.
+    """
+    unseen = script.visibility.unseen_call(region)
+    if unseen is not None:
+        word = script.brief(unseen.func)
+        because = f"`{word}` is not in sight and might need gradients itself"
+        return Fix.unsafe(title, edits, because=because)
     layer = next(script.calls(*_OTHER_KERNELS), None)
     if layer is None:
         return Fix.exact(title, edits)
@@ -50,7 +60,7 @@ def without_graph(script: Script, title: str, edits: Edits) -> Fix:
 
 
 def _passes_network_on(script: Script, evaluation: Evaluation) -> bool:
-    """Whether a function out of sight, which may want gradients, is handed a network."""
+    """Return whether a function of another module, which may need gradients, gets a network."""
     networks = {script.code(network) for network in evaluation.networks}
     return any(
         script.definition(call.func) is None
@@ -62,7 +72,7 @@ def _passes_network_on(script: Script, evaluation: Evaluation) -> bool:
 
 
 def _only_evaluates(script: Script, evaluation: Evaluation, function: cst.FunctionDef) -> bool:
-    """Whether a function does nothing that needs gradients, so that all of it can be decorated."""
+    """Return whether a function needs no gradients, so that all of it can be decorated."""
     if function.name.value in ENTRIES or function.asynchronous is not None:
         return False
     if any(script.name(each.decorator) not in _BELOW for each in function.decorators):
@@ -76,25 +86,25 @@ def _switches_to_eval(script: Script, function: cst.FunctionDef) -> bool:
     return any(each.mode is Mode.EVAL for each in script.modes.switches(function))
 
 
-def _context(script: Script) -> tuple[str, Edits] | None:
-    """Give how this file writes `torch.no_grad()`."""
-    imported = script.rewrite.importing("torch", "no_grad")
+def _context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:
+    """Return the code for `torch.no_grad()` at a place of this file."""
+    imported = script.rewrite.importing("torch", "no_grad", at=at)
     if imported is not None and not imported[1]:
         return f"{imported[0]}()", ()
-    found = script.rewrite.importing("torch")
+    found = script.rewrite.importing("torch", at=at)
     return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
 
 
 def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
-    context = _context(script)
+    context = _context(script, function)
     if context is None or not script.rewrite.stands_alone(function):
         return None
-    return (*script.rewrite.before(function, f"@{context[0]}"), *context[1])
+    return (*script.rewrite.decorate(function, context[0]), *context[1])
 
 
 def wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
-    """Give the edits that put a statement under `torch.no_grad()`, None where it shares a line."""
-    context = _context(script)
+    """Return the edits that put a statement under `torch.no_grad()`, None if it shares a line."""
+    context = _context(script, statement)
     if context is None or not script.rewrite.stands_alone(statement):
         return None
     if isinstance(statement, cst.For) and statement.asynchronous is not None:

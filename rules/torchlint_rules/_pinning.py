@@ -1,4 +1,4 @@
-"""Loaders and page-locked memory: which loaders pin, and which ought to."""
+"""Loaders and pinned memory: which loaders pin, and which should."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.api import CallSite, Kind, Part, Script, State, Trait
 
-__all__ = ["Held", "available", "held", "may_pin", "unpinned"]
+__all__ = ["Held", "available", "held", "may_pin", "unpinned", "unseen"]
 
 _PIN: Final = ("pin_memory", 7)
 _COLLATE: Final = ("collate_fn", 6)
@@ -33,12 +33,12 @@ class Held(Enum):
 
     TENSOR = 1
     UNSHOWN = 2
-    """A tensor, unless a function out of sight makes objects of a class of its own."""
+    """A tensor, unless a function of another module makes objects of its own class."""
     OTHER = 3
 
 
 def unpinned(script: Script) -> list[CallSite]:
-    """Give the loaders that do not pin what they surely could, and whose batches are moved."""
+    """Return the loaders that could pin, do not, and whose batches are moved."""
     return script.once(_unpinned)
 
 
@@ -55,7 +55,7 @@ def _unpinned(script: Script) -> list[CallSite]:
 
 
 def available(script: Script) -> str | None:
-    """Give how to ask for a device that reads page-locked memory, None where there is none."""
+    """Return the code that checks for a device that uses pinned memory, None without one."""
     return script.once(_available)
 
 
@@ -83,7 +83,7 @@ def _names_cuda(script: Script) -> bool:
 
 
 def _can_pin(script: Script, site: CallSite) -> bool:
-    """Whether torch can pin what the loader hands out: tensors of the host, in plain containers."""
+    """Return whether torch can pin the loader's batches: host tensors in plain containers."""
     dataset = site.given("dataset", 0)
     if dataset is None or Trait.ON_DEVICE in script.datasets.traits(dataset.value):
         return False
@@ -101,8 +101,20 @@ def _can_pin(script: Script, site: CallSite) -> bool:
     )
 
 
+def unseen(script: Script, site: CallSite) -> str:
+    """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
+    dataset, collate = site.given("dataset", 0), site.given(*_COLLATE)
+    makers = [collate.value] if collate is not None else _collate(script, site) or ()
+    found = [script.provenance.unseen_tensors(dataset.value)] if dataset is not None else []
+    found += [script.provenance.unseen_batches(maker) for maker in makers]
+    named = next(filter(None, found), "")
+    if not named:
+        return ""
+    return f"{named} was not looked at: it may hold tensors of the device, which cannot be pinned"
+
+
 def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] | None:
-    """Give what makes the batches, where the call or a dictionary behind `**` says it."""
+    """Return the collate function, from the call or from a dictionary behind `**`."""
     given = site.given(*_COLLATE)
     if given is not None:
         return script.origins.of(given.value).values
@@ -117,7 +129,7 @@ def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] |
 
 
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
-    """Whether a collate function is one of those that are known to hand out tensors."""
+    """Return whether a collate function is known to return tensors."""
     return isinstance(collate, cst.Lambda) or (
         script.name(collate.func if isinstance(collate, cst.Call) else collate) in _DICTS
     )
@@ -137,7 +149,7 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
 
 
 def _function(script: Script, collate: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Give the function of this file that makes the batches."""
+    """Return the function of this file that collates the batches."""
     function = script.definition(collate)
     if isinstance(collate, cst.Call):
         owner = script.definition(collate.func)
@@ -154,7 +166,7 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
 
 
 def may_pin(loader: CallSite) -> bool:
-    """Whether a loader is told to pin, by a literal or by what somebody decides elsewhere."""
+    """Return whether a loader pins, by a literal or by a decision elsewhere."""
     given = loader.argument(*_PIN)
     if given.state in (State.ABSENT, State.UNKNOWN):
         return False
@@ -162,24 +174,33 @@ def may_pin(loader: CallSite) -> bool:
 
 
 def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
-    """Say what a part of a batch that has `to` or `cuda`, moved here, is."""
+    """Return what a part of a batch is on which `to` or `cuda` is called here."""
     loader = script.call(part.loader)
     makers = _collate(script, loader)
     if makers is None:
         if loader.argument(*_COLLATE).state is not State.ABSENT:
             return Held.UNSHOWN if part.steps else Held.OTHER
         collated = not loader.argument("batch_size", 1).equals(None)
-        sure = bool(part.steps) or (collated and not script.imports("transformers"))
-        return Held.TENSOR if sure else Held.OTHER
+        if not part.steps and (not collated or script.imports("transformers")):
+            return Held.OTHER
+        return Held.TENSOR if _is_shown(script, loader, part, moved) else Held.UNSHOWN
     found = {_held_by(script, one, part, moved) for one in makers}
     found = found or {_held_unseen(script, part, moved)}
     return max(found, key=lambda each: each.value)
 
 
+def _is_shown(script: Script, loader: CallSite, part: Part, moved: cst.BaseExpression) -> bool:
+    """Return whether this file shows that the default collate function makes a part a tensor."""
+    dataset = loader.given("dataset", 0)
+    if dataset is not None and not script.provenance.unseen_items(dataset.value):
+        return True
+    return isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
+
+
 def _held_by(
     script: Script, collate: cst.BaseExpression, part: Part, moved: cst.BaseExpression
 ) -> Held:
-    """Say what a collate function puts where a part is taken from."""
+    """Return the value from which a collate function fills a part."""
     if not _function(script, collate) and not _is_torchs(script, collate):
         if _is_own_class(script, collate):
             return Held.OTHER
@@ -188,7 +209,7 @@ def _held_by(
 
 
 def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
-    """Say what is a part of what a function out of sight makes."""
+    """Return what a part of a batch is that a function of another module collates."""
     if not part.steps:
         return Held.OTHER
     shown = isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
@@ -200,7 +221,7 @@ def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
-    """Say what a collate function that is in sight, or known, puts where a part is taken from."""
+    """Return the value from which a known collate function, or one of this file, fills a part."""
     name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
     if name in _DICTS:
         return Held.TENSOR if part.steps else Held.OTHER
@@ -220,7 +241,7 @@ def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Hel
 
 
 def _is_other(script: Script, value: cst.BaseExpression) -> bool:
-    """Whether a value is surely no tensor: an object of a class of this file, a list, a number."""
+    """Return whether a value certainly is no tensor: an object of this file, a list, a number."""
     if script.functions.instance_of(value) is not None:
         return True
     return script.kind(value) not in (*_TENSORS, Kind.UNKNOWN)

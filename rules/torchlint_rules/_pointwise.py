@@ -1,14 +1,14 @@
-"""Formulas of activations and norms, recognised in their many spellings."""
+"""Formulas of activations and norms, recognized in many spellings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Kind, Record, Script
+from torchlint.api import Kind, Script
 
 __all__ = ["Formula", "formulas"]
 
@@ -21,10 +21,10 @@ _ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
 _CLIMB: Final = 6
 
 
-class Formula(Record):
+class Formula(NamedTuple):
     """One formula: the whole expression, the function that computes it, and its arguments.
 
-    `fixed` is False where the call needs more than this expression shows.
+    `fixed` is False if the call needs more than this expression shows.
     """
 
     node: cst.BaseExpression
@@ -36,8 +36,8 @@ class Formula(Record):
     fixed: bool = True
 
 
-class _Product(Record):
-    """A product: a number, what is multiplied and what is divided by."""
+class _Product(NamedTuple):
+    """A product: a constant, the factors and the divisors."""
 
     number: float = 1.0
     tops: Sequence[cst.BaseExpression] = ()
@@ -45,7 +45,7 @@ class _Product(Record):
 
 
 def formulas(script: Script) -> Iterator[Formula]:
-    """Yield every formula that one function of torch computes."""
+    """Yield every formula that one torch function computes."""
     reader = _Reader(script)
     for call in script.all(cst.Call):
         if _last(call.func) in _STARTS:
@@ -67,7 +67,7 @@ class _Reader:
         self.script = script
 
     def read(self, call: cst.Call) -> Formula | None:
-        """Give the formula around a call that is the heart of one."""
+        """Return the formula around its characteristic call."""
         made = self._of(call)
         if made is None:
             return None
@@ -81,7 +81,7 @@ class _Reader:
         return self._norm(call, word, operand)
 
     def _of(self, node: cst.CSTNode | None) -> tuple[str, cst.BaseExpression] | None:
-        """Give the word and the one operand of a function or method of tensors."""
+        """Return the name and the only operand of a tensor function or method."""
         if not isinstance(node, cst.Call) or any(arg.star or arg.keyword for arg in node.args):
             return None
         name = self.script.name(node.func)
@@ -116,7 +116,7 @@ class _Reader:
         return None
 
     def _mish(self, call: cst.Call, operand: cst.BaseExpression) -> Formula | None:
-        """Read `x * tanh(softplus(x))`."""
+        """Return the formula of `x * tanh(softplus(x))`."""
         inner = self._of(operand)
         if inner is None or inner[0] != "softplus" or not self._is_plain(inner[1]):
             return None
@@ -124,7 +124,7 @@ class _Reader:
         return Formula(outer, _FUNCTIONAL, "mish", inner[1], (), (1, 9)) if outer else None
 
     def _times(self, call: cst.Call, x: cst.BaseExpression) -> cst.BaseExpression | None:
-        """Give the product of a call and an expression, and of nothing else."""
+        """Return the product of a call and an expression, and of nothing else."""
         for outer in self._products_around(call):
             product = self.product(outer)
             others = [top for top in product.tops if top is not call]
@@ -146,7 +146,7 @@ class _Reader:
         return Formula(outer, _FUNCTIONAL, "silu", x, (), (1, 7)) if outer else None
 
     def _logarithm_of_name(self, call: cst.Call) -> cst.Call | None:
-        """Give the logarithm of what a line of the same block named after a sigmoid."""
+        """Return the logarithm of a sigmoid that a line of the same block named."""
         assign = self.script.parent(call)
         if not isinstance(assign, cst.Assign):
             return None
@@ -173,7 +173,7 @@ class _Reader:
         return self._normalised(call, x)
 
     def _logistic(self, bracket: cst.BaseExpression, negated: cst.BaseExpression) -> Formula | None:
-        """Read `1 / (1 + exp(-x))` and `x / (1 + exp(-x))`."""
+        """Return the formula of `1 / (1 + exp(-x))` and `x / (1 + exp(-x))`."""
         inner = self.product(negated)
         if inner.number != -1 or len(inner.tops) != 1 or inner.bottoms:
             return None
@@ -189,7 +189,7 @@ class _Reader:
         return None
 
     def _normalised(self, call: cst.Call, x: cst.BaseExpression) -> Formula | None:
-        """Read `log(exp(x).sum(dim))` and `exp(x) / exp(x).sum(dim, keepdim=True)`."""
+        """Return `log(exp(x).sum(dim))` or `exp(x) / exp(x).sum(dim, keepdim=True)`."""
         total = self._summed(call)
         if total is None:
             return None
@@ -206,7 +206,7 @@ class _Reader:
         return None
 
     def _summed(self, value: cst.BaseExpression) -> tuple[cst.Call, str, bool] | None:
-        """Give the sum of a tensor along one dimension, and whether the dimension is kept."""
+        """Return the sum of a tensor along one dimension, and whether the dimension is kept."""
         holder = self.script.parent(value)
         call = self.script.parent(holder) if holder is not None else None
         if not isinstance(call, cst.Call) or _last(call.func) != "sum":
@@ -225,7 +225,7 @@ class _Reader:
         return call, self.script.code(dim.value), kept.equals(True)
 
     def _norm(self, call: cst.Call, word: str, operand: cst.BaseExpression) -> Formula | None:
-        """Read norms over the last dimension: `x * rsqrt(mean(x ** 2) + eps)` and its like."""
+        """Return norms over the last dimension, such as `x * rsqrt(mean(x ** 2) + eps)`."""
         if not isinstance(operand, cst.BinaryOperation):
             return None
         if not isinstance(operand.operator, cst.Add):
@@ -254,7 +254,7 @@ class _Reader:
         return Formula(outer, _FUNCTIONAL, "rms_norm", x, rest, (2, 4), fixed)
 
     def _is_standardised(self, centred: cst.BaseExpression, spread: cst.Call) -> bool:
-        """Whether `x - mean` has the variance that layer norm divides by."""
+        """Return whether the variance of `x - mean` is the one that layer norm divides by."""
         centred = self._followed(centred)
         if not isinstance(centred, cst.BinaryOperation):
             return False
@@ -273,12 +273,12 @@ class _Reader:
         return site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
 
     def _along_last(self, node: cst.BaseExpression, word: str, x: cst.BaseExpression) -> bool:
-        """Whether a node is `x.word(-1, keepdim=True)` or `torch.word(x, -1, keepdim=True)`."""
+        """Return whether a node is `x.word(-1, keepdim=True)`, as a method or a function."""
         found = self._reduced(node, word)
         return found is not None and self._same(found, x)
 
     def _reduced(self, node: cst.BaseExpression, word: str) -> cst.BaseExpression | None:
-        """Give what is reduced along its last dimension, which is kept."""
+        """Return the operand of a reduction over the last dimension with `keepdim=True`."""
         if not isinstance(node, cst.Call) or _last(node.func) != word:
             return None
         whole = self.script.name(node.func) == f"torch.{word}"
@@ -310,7 +310,7 @@ class _Reader:
     # -- parts ----------------------------------------------------------------
 
     def _one_plus(self, node: cst.BaseExpression) -> cst.BinaryOperation | None:
-        """Give the sum of a node and one."""
+        """Return the other operand of an addition of one."""
         outer = self.script.parent(node)
         if not isinstance(outer, cst.BinaryOperation) or not isinstance(outer.operator, cst.Add):
             return None
@@ -318,7 +318,7 @@ class _Reader:
         return outer if self.constant(other) == 1 else None
 
     def _applied(self, node: cst.BaseExpression, word: str) -> cst.Call | None:
-        """Give the call that applies a function or method to a node and nothing else."""
+        """Return the call that applies a function or method to a node and nothing else."""
         holder = self.script.parent(node)
         call = self.script.parent(holder) if holder is not None else None
         made = self._of(call)
@@ -341,7 +341,7 @@ class _Reader:
             at = outer
 
     def product(self, node: cst.BaseExpression) -> _Product:
-        """Take a product apart."""
+        """Return the factors of a product."""
         number = self.constant(node)
         if number is not None:
             return _Product(number)
@@ -379,7 +379,7 @@ class _Reader:
         return _Product(1.0, [base] * int(times)) if times in (2, 3) else _Product(1.0, [node])
 
     def constant(self, node: cst.BaseExpression, depth: int = 0) -> float | None:
-        """Compute a constant: numbers, roots, pi, and names for them."""
+        """Return the value of a constant: numbers, roots, pi, and names for them."""
         value = self.script.value_of(node)
         literal = value.literal
         if isinstance(literal, (int, float)) and not isinstance(literal, bool):
@@ -420,7 +420,7 @@ class _Reader:
         return alone and self._same(product.tops[0], x) and _near(product.number, by)
 
     def _is_cubic(self, node: cst.BaseExpression, x: cst.BaseExpression) -> bool:
-        """Whether a node is `sqrt(2 / pi) * (x + 0.044715 * x ** 3)`, also with `x` outside."""
+        """Return whether a node is `sqrt(2 / pi) * (x + 0.044715 * x ** 3)` or equivalent."""
         product = self.product(node)
         if not _near(product.number, math.sqrt(2 / math.pi)) or product.bottoms:
             return False
@@ -446,13 +446,13 @@ class _Reader:
         return _bare(self.script.code(node))
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression may be computed once instead of twice: it calls nothing."""
+        """Return whether an expression may be evaluated once instead of twice: it calls nothing."""
         called = next(self.script.within(node, cst.Call), None)
         return called is None and self.constant(node) is None
 
 
 def _bare(code: str) -> str:
-    """Give code without blanks and without one pair of parentheses around all of it."""
+    """Return code without blanks and without outer parentheses."""
     code = "".join(code.split())
     while code.startswith("(") and code.endswith(")"):
         depth = 0

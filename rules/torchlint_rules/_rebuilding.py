@@ -1,13 +1,13 @@
-"""What the passes of a training loop make anew out of the same things."""
+"""Objects that the iterations of a training loop rebuild from the same arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Loop, Record, Role, Sameness, Script
+from torchlint.api import Edits, Invariance, Loop, Role, Script
 
 __all__ = ["Rebuilt", "hoisted", "loss_loops", "rebuilt", "training_loops"]
 
@@ -28,10 +28,10 @@ _COLLECTING: Final = frozenset({
 _DEPTH: Final = 2
 
 
-class Rebuilt(Record):
-    """A thing that each pass of `often` makes, through `runs` perhaps; `whole` is all of it.
+class Rebuilt(NamedTuple):
+    """An object that each iteration of `often` builds, maybe through `runs`; `whole` is its code.
 
-    `loop` is the outermost one in which it stays the same.
+    `loop` is the outermost loop in which it stays the same.
     """
 
     call: cst.Call
@@ -42,12 +42,12 @@ class Rebuilt(Record):
 
     @property
     def unit(self) -> str:
-        """What one pass is that makes it."""
+        """The kind of iteration that rebuilds it."""
         return "batch" if self.often.is_batch else "epoch"
 
 
 def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | None:
-    """Give the outermost of some loops whose passes make a thing out of the same things."""
+    """Return the outermost loop whose iterations build an object from the same arguments."""
     whole = _moved(script, call)
     found: Rebuilt | None = None
     for loop, runs in _ways(script, call, _DEPTH):
@@ -64,7 +64,7 @@ def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | 
 
 
 def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
-    """Give a module with the moves that follow its making (`nn.MSELoss().to(device)`)."""
+    """Return a module with the moves chained to its construction (`nn.MSELoss().to(device)`)."""
     node: cst.BaseExpression = call
     while True:
         outer = script.parent(node)
@@ -79,7 +79,7 @@ def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
 def _ways(
     script: Script, node: cst.CSTNode, depth: int
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
-    """Yield the loops around a node, the nearest first, else those that call its function."""
+    """Yield the loops around a node, innermost first, else the loops that call its function."""
     near = list(script.loops_around(node))
     for loop in near:
         yield loop, ()
@@ -93,7 +93,7 @@ def _ways(
 
 
 def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
-    """Whether only some passes of a loop come to a node."""
+    """Return whether only some iterations of a loop reach a node."""
     child: cst.CSTNode = node
     while child is not loop.node:
         parent = script.parent(child)
@@ -106,7 +106,7 @@ def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
 
 
 def _is_another_run(script: Script, loop: Loop) -> bool:
-    """Whether each pass of a loop trains from the start: folds, seeds, settings."""
+    """Return whether each iteration of a loop trains from the start: folds, seeds, settings."""
     node = loop.node
     head = (
         f"{script.code(node.target)} {script.code(node.iter)}" if isinstance(node, cst.For) else ""
@@ -121,7 +121,7 @@ def _is_another_run(script: Script, loop: Loop) -> bool:
     return False
 
 
-# -- sameness ------------------------------------------------------------------------------
+# -- invariance ------------------------------------------------------------------------------
 
 
 def _is_same(
@@ -142,7 +142,7 @@ def _is_same(
 def _stays(
     script: Script, value: cst.BaseExpression, loop: Loop, runs: tuple[cst.Call, ...]
 ) -> bool:
-    """Whether a value, the parameters of a network among them, is the same in all passes."""
+    """Return whether a value, such as a network's parameters, is the same in all iterations."""
     if isinstance(value, cst.Call):
         func = value.func
         if isinstance(func, cst.Attribute) and func.attr.value in (
@@ -150,7 +150,7 @@ def _stays(
             "named_parameters",
         ):
             return _keeps_parts(script, func.value, loop) and (
-                script.sameness(func.value, loop.node, runs) is Sameness.SAME
+                script.invariance(func.value, loop.node, runs) is Invariance.INVARIANT
             )
         if script.name(func) in _COLLECTING:
             return all(
@@ -165,11 +165,11 @@ def _stays(
         return all(_stays(script, each.value, loop, runs) for each in value.elements)
     if isinstance(value, cst.BinaryOperation):
         return all(_stays(script, side, loop, runs) for side in (value.left, value.right))
-    return script.sameness(value, loop.node, runs) is Sameness.SAME
+    return script.invariance(value, loop.node, runs) is Invariance.INVARIANT
 
 
 def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> bool:
-    """Whether no pass gives a network other parts, or freezes and thaws some."""
+    """Return whether no iteration replaces, freezes or unfreezes parts of a network."""
     path = script.code(network)
     for line in script.within(loop.node.body, cst.Assign):
         target = script.code(line.targets[0].target)
@@ -185,7 +185,7 @@ def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> boo
 
 
 def hoisted(script: Script, found: Rebuilt) -> Edits | None:
-    """Move the making of a thing before the loop, None where its name has other values."""
+    """Move the construction of an object before the loop, None if its name has other values."""
     statement = script.statement(found.call)
     loop = found.loop.node
     if found.runs or not script.rewrite.stands_alone(loop):
@@ -204,7 +204,7 @@ def hoisted(script: Script, found: Rebuilt) -> Edits | None:
 def _is_bound_once(
     script: Script, target: cst.Name, line: cst.Assign, loop: cst.For | cst.While
 ) -> bool:
-    """Whether a function gives a name one value, and reads it behind that line only."""
+    """Return whether a function assigns a name once and only reads it after that line."""
     scope = script.scopes.scope(target)
     if target.value in scope.outward or len(scope.bindings.get(target.value, [])) != 1:
         return False
@@ -217,7 +217,7 @@ def _is_bound_once(
 
 
 def _named(script: Script, found: Rebuilt) -> Edits | None:
-    """Give a name to a loss that is made where it is called (`nn.MSELoss()(a, b)`)."""
+    """Return the edits that name a loss built where it is called (`nn.MSELoss()(a, b)`)."""
     outer = script.parent(found.whole)
     if not isinstance(outer, cst.Call) or outer.func is not found.whole:
         return None
@@ -234,7 +234,7 @@ def _named(script: Script, found: Rebuilt) -> Edits | None:
 
 
 def training_loops(script: Script) -> list[Loop]:
-    """Give the loops of which each pass is an epoch or a batch."""
+    """Return the loops whose iterations are epochs or batches."""
     found: dict[int, Loop] = {}
     for batches in script.loops(Role.TRAIN_BATCH):
         if batches.loader is not None:
@@ -246,7 +246,7 @@ def training_loops(script: Script) -> list[Loop]:
 
 
 def loss_loops(script: Script) -> list[Loop]:
-    """Give the loops of which each pass is an epoch, or a batch of training or evaluation."""
+    """Return the loops whose iterations are epochs, or batches of training or evaluation."""
     found = {id(loop.node): loop for loop in training_loops(script)}
     for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         found[id(loop.node)] = loop

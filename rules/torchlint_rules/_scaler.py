@@ -1,13 +1,13 @@
-"""Misuses of a gradient scaler: each is a call, what to say of it, and perhaps a fix."""
+"""Misuses of a gradient scaler: each is a call, a message and an optional fix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Fix, Kind, Loop, Record, Role, Safety, ScalerCall, Script
+from torchlint.api import Fix, Kind, Loop, Role, Safety, ScalerCall, Script
 
 __all__ = ["Misuse", "misuses"]
 
@@ -15,8 +15,8 @@ _NETWORKS: Final = frozenset(("model", "net", "network"))
 _BUG: Final = "the step it repairs fails or goes wrong today"
 
 
-class Misuse(Record):
-    """One place where a scaler is not used as it has to be."""
+class Misuse(NamedTuple):
+    """One place where a scaler is used incorrectly."""
 
     node: cst.CSTNode
     message: str
@@ -24,7 +24,7 @@ class Misuse(Record):
 
 
 def misuses(script: Script) -> Iterator[Misuse]:
-    """Yield what is wrong with the scalers of a file."""
+    """Yield the misuses of the scalers of a file."""
     for find in (
         _unscaled_backward,
         _unscaled_step,
@@ -42,7 +42,7 @@ def misuses(script: Script) -> Iterator[Misuse]:
 
 
 def _shown(title: str, edits: object) -> Fix:
-    """Give a fix that is shown and left to the user to make."""
+    """Return a fix that is shown but never applied."""
     return Fix(title, edits, Safety.SHOW, _BUG)  # type: ignore[arg-type]
 
 
@@ -51,7 +51,7 @@ def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the calls of the function around a node."""
+    """Yield the calls in the function around a node."""
     return script.functions.own(_home(script, node), cst.Call)
 
 
@@ -123,7 +123,7 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
 
 
 def _in_step_of(script: Script, step: cst.Call, backward: cst.Call) -> bool:
-    """Whether an optimizer steps after a backward pass, whatever the branches around them say."""
+    """Return whether an optimizer steps after a backward pass, ignoring branches around them."""
     scaling = script.scaling
     if script.tree.order(step) < script.tree.order(backward):
         return False
@@ -198,7 +198,7 @@ def _twice(script: Script, call: ScalerCall) -> str:
 
 
 def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
-    """Whether two calls surely run one after the other with no update in between."""
+    """Return whether two calls certainly run one after the other without an update in between."""
     order = script.tree.order
     if script.function(first.node) is not script.function(second.node):
         return False
@@ -212,7 +212,7 @@ def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
 
 
 def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
-    """Whether gradients are unscaled in each pass and stepped in some."""
+    """Return whether gradients are unscaled in each iteration but stepped in some."""
     scaling = script.scaling
     if scaling.boundary(unscale.node) is not None or _cleared_each_pass(script, unscale):
         return False
@@ -229,7 +229,7 @@ def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
 
 
 def _cleared_each_pass(script: Script, call: ScalerCall) -> bool:
-    """Whether an update of the scaler, too, happens in each pass of the loop around a call."""
+    """Return whether each iteration of the loop around a call also updates the scaler."""
     loop = next(script.loops_around(call.node), None)
     return loop is not None and any(
         script.tree.inside(update.node, loop.node) and script.scaling.boundary(update.node) is None
@@ -238,7 +238,7 @@ def _cleared_each_pass(script: Script, call: ScalerCall) -> bool:
 
 
 def _every_micro_batch(script: Script) -> Iterator[Misuse]:
-    """Flag what happens in every pass though the gradients of several are one step."""
+    """Flag a call in every iteration of an accumulation that belongs at the boundary."""
     scaling = script.scaling
     steps = scaling.of("step")
     for update in scaling.of("update"):
@@ -267,7 +267,7 @@ def _every_micro_batch(script: Script) -> Iterator[Misuse]:
 
 
 def _clears(script: Script, loop: Loop, optimizer: cst.BaseExpression) -> list[cst.Call]:
-    """Give the calls in a loop that clear an optimizer's gradients, all of them or none."""
+    """Return the calls in a loop that clear an optimizer's gradients, all of them or none."""
     found = [
         call
         for call in script.within(loop.node.body, cst.Call)
@@ -295,8 +295,8 @@ def _half_network(script: Script) -> Iterator[Misuse]:
             for step in script.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
             message = (
-                f"`{script.code(call)}` makes gradients float16, which {scaler} refuses to unscale: "
-                "keep the network float32 and run it under autocast"
+                f"`{script.code(call)}` makes gradients float16, which {scaler} refuses to unscale"
+                ": keep the network float32 and run it under autocast"
             )
             yield Misuse(call, message)
 
@@ -310,7 +310,7 @@ def _is_optimized(script: Script, parameters: cst.Call) -> bool:
 
 
 def _halves(script: Script, call: cst.Call) -> str:
-    """Give the name of the network that a call leaves in float16."""
+    """Return the name of the network that a call converts to float16."""
     assert isinstance(call.func, cst.Attribute)
     holder = script.parent(call)
     if isinstance(holder, cst.Expr) and script.kind(call.func.value) is Kind.MODULE:
@@ -350,7 +350,7 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
 
 
 def _with_bfloat16(script: Script) -> Iterator[Misuse]:
-    """Flag a scaler beside autocast that is bfloat16 everywhere."""
+    """Flag a scaler if autocast uses bfloat16 everywhere."""
     makers = [call for call in script.scaling.makers if script.scaling.is_always_on(call)]
     if not makers:
         return
@@ -371,7 +371,7 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
         if loop is not None:
             named, fix = _before_loop(script, call, loop)
             message = (
-                f"{named} is made anew in each pass of a loop and forgets the scale that it had "
+                f"{named} is rebuilt in each pass of a loop and loses the scale that it had "
                 "found: make it once, before the loop"
             )
             yield Misuse(call, message, fix)
@@ -394,7 +394,7 @@ def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
 
 
 def _resetting(script: Script, call: cst.Call) -> Loop | None:
-    """Give the outermost loop that makes a scaler but trains with one optimizer."""
+    """Return the outermost loop that builds a scaler but trains with one optimizer."""
     found = None
     for loop in script.loops_around(call):
         if loop.role is Role.OTHER or _makes_optimizer(script, loop.node.body):
@@ -421,7 +421,7 @@ def _made_each_epoch(script: Script, call: cst.Call) -> bool:
 
 
 def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix | None]:
-    """Name the scaler, and give the fix that makes it before the loop."""
+    """Return a name for the scaler, and the fix that builds it before the loop."""
     assign = script.parent(call)
     line = script.parent(assign) if isinstance(assign, cst.Assign) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
@@ -443,7 +443,7 @@ def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix |
 
 
 def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Whether an argument is something that the loop changes."""
+    """Return whether the loop changes an argument."""
     return any(
         script.tree.inside(binding.node, loop.node)
         for name in script.within(call, cst.Name)
@@ -472,7 +472,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
 
 
 def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
-    """Give the dictionary or call that an optimizer's state is put into, a network with it."""
+    """Return the dictionary or call that holds the state of an optimizer and of a network."""
     holder: cst.CSTNode | None = None
     for outer in script.tree.ancestors(call):
         if isinstance(outer, (cst.Dict, cst.Call, cst.Tuple, cst.List)):
@@ -498,14 +498,14 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
 
 
 def _is_optimizer(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether something is an optimizer, by its name where nothing shows what it is."""
+    """Return whether a value is an optimizer, judged by its name if unknown."""
     kind = script.kind(node)
     named = {"optimizer", "optimiser", "optim"} & set(script.words(script.code(node)))
     return kind is Kind.OPTIMIZER or (kind is Kind.UNKNOWN and bool(named))
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether something is a network, by its name where nothing shows what it is."""
+    """Return whether a value is a network, judged by its name if unknown."""
     kind = script.kind(node)
     return kind is Kind.MODULE or (
         kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.words(script.code(node))))

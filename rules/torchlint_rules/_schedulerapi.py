@@ -1,4 +1,4 @@
-"""How schedulers are called: what their steps are given, who only shows their rates."""
+"""Calls of schedulers: the arguments of their steps, and rates that are only shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 from torchlint.api import Edits, Fix, Kind, Role, SchedulerStep, Script
 from torchlint_rules._steporder import early, is_now_and_then, put_behind
 
-__all__ = ["is_only_shown", "misuse"]
+__all__ = ["is_only_shown", "misuse", "sets_rates"]
 
 _OWN_STEP: Final = frozenset({
     "CosineAnnealingWarmRestarts", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler",
@@ -69,7 +69,7 @@ def _counted_plateau(
 
 
 def _recounted(script: Script, step: SchedulerStep, given: cst.BaseExpression) -> Fix | None:
-    """Give the fix that lets a scheduler count, where the loop counts as it would."""
+    """Return the fix that lets a scheduler count if the loop counts the same way."""
     loop = next(script.loops_around(step.call), None)
     if loop is None or not _counts_from_start(script, loop.node, given):
         return None
@@ -90,7 +90,7 @@ def _recounted(script: Script, step: SchedulerStep, given: cst.BaseExpression) -
 def _counts_from_start(
     script: Script, loop: cst.For | cst.While, given: cst.BaseExpression
 ) -> bool:
-    """Whether a value is the target of a loop over a range from 0 or 1."""
+    """Return whether a value is the target of a loop over a range from 0 or 1."""
     if not isinstance(loop, cst.For) or not isinstance(given, cst.Name):
         return False
     if not isinstance(loop.target, cst.Name) or loop.target.value != given.value:
@@ -102,11 +102,39 @@ def _counts_from_start(
     return False
 
 
+# -- rates that a script sets itself ---------------------------------------------------------
+
+
+def sets_rates(script: Script, call: cst.Call) -> bool:
+    """Return whether a function reads the rate because it sets the rate or the epoch by hand."""
+    assert isinstance(call.func, cst.Attribute)
+    scheduler = call.func.value
+    if script.schedulers.is_set_by_hand(scheduler):
+        return True
+    home = script.function(call) or script.tree.module
+    return any(_is_rate(script, each) for each in script.within(home, cst.Subscript)) or any(
+        step.call.args
+        and script.function(step.call) is script.function(call)
+        and script.code(step.scheduler) == script.code(scheduler)
+        for step in script.schedulers.steps
+    )
+
+
+def _is_rate(script: Script, node: cst.Subscript) -> bool:
+    """Return whether a node is an assigned group rate (`group["lr"] = …`)."""
+    index = node.slice[0].slice
+    return (
+        isinstance(script.parent(node), cst.AssignTarget)
+        and isinstance(index, cst.Index)
+        and script.value_of(index.value).equals("lr")
+    )
+
+
 # -- what is only shown ---------------------------------------------------------------------
 
 
 def is_only_shown(script: Script, call: cst.Call) -> bool:
-    """Whether a value is printed, logged or kept in a list, and nothing is computed with it."""
+    """Return whether a value is only printed, logged or stored in a list."""
     node = _subscripted(script, call)
     holder = script.parent(node)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
@@ -125,7 +153,7 @@ def is_only_shown(script: Script, call: cst.Call) -> bool:
 
 
 def _subscripted(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    """Give a value with the index behind it (`get_lr()[0]`)."""
+    """Return a value with its subscript (`get_lr()[0]`)."""
     outer = script.parent(node)
     return outer if isinstance(outer, cst.Subscript) and outer.value is node else node
 

@@ -1,13 +1,13 @@
-"""Whether a scheduler is stepped before its optimizer, and how to put the two in order."""
+"""Schedulers that are stepped before their optimizer, and fixes that reorder the two."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Loop, Record, Role, SchedulerStep, Script, Update
+from torchlint.api import Act, Edits, Loop, Role, SchedulerStep, Script, Update
 
 __all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps", "whole"]
 
@@ -17,8 +17,8 @@ _COUNTERS: Final = frozenset("epoch step i it iteration n_iter global_step".spli
 _SAVES: Final = ("state_dict", "save", "checkpoint")
 
 
-class Early(Record):
-    """A step of a scheduler with the steps of its optimizer that follow in the same passes."""
+class Early(NamedTuple):
+    """A step of a scheduler, and the steps of its optimizer that follow in the same iteration."""
 
     region: cst.BaseSuite
     updates: tuple[Update, ...]
@@ -26,7 +26,7 @@ class Early(Record):
 
 
 def early(script: Script, step: SchedulerStep) -> Early | None:
-    """Give what follows a step of a scheduler that comes before any step of its optimizer."""
+    """Return the steps after a scheduler's step if it precedes all steps of its optimizer."""
     for region, unit in _regions(script, step.call):
         updates = sure_steps(script, step, region)
         if updates is None:
@@ -46,7 +46,7 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
 def _shared(
     script: Script, call: cst.Call, updates: Sequence[Update], region: cst.BaseSuite
 ) -> cst.BaseSuite:
-    """Give the innermost block around a step of a scheduler that holds its optimizer's, too."""
+    """Return the innermost block around a scheduler's step that also holds its optimizer's."""
     for outer in script.tree.ancestors(call):
         if outer is region:
             break
@@ -57,7 +57,7 @@ def _shared(
 
 
 def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, str]]:
-    """Yield what runs again and again around a call: loops, then the function if loops call it."""
+    """Yield the repeated code around a call: loops, then its function if loops call it."""
     for loop in script.loops_around(call):
         yield loop.node.body, "step" if _counts_steps(script, loop) else "epoch"
     function = script.function(call)
@@ -74,7 +74,7 @@ def _counts_steps(script: Script, loop: Loop) -> bool:
 def sure_steps(
     script: Script, step: SchedulerStep, region: cst.CSTNode
 ) -> tuple[Update, ...] | None:
-    """Give the steps of a scheduler's own optimizer in a region, None where one may be another's."""
+    """Return the steps of a scheduler's optimizer in a region, None if one may be another's."""
     found = [each for each in script.updates.within(region) if each.act is Act.STEP]
     known = [(each, _is_own(script, step, each)) for each in found]
     maybe = [each for each, own in known if own is None]
@@ -95,7 +95,7 @@ def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
 
 
 def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> bool:
-    """Whether a test that may come out otherwise in the next pass stands around a node."""
+    """Return whether a node is behind a test whose result may change with the iteration."""
     at = script.parent(node)
     child = node
     while at is not None and at is not region:
@@ -126,7 +126,7 @@ def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> b
 
 
 def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
-    """Whether the optimizer has stepped before the loop is entered, as torch asks."""
+    """Return whether the optimizer has stepped before the loop, as torch requires."""
     home = script.function(step.call)
     if home is not None and home.body is region:
         return False
@@ -144,7 +144,7 @@ def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) 
 
 
 def line_of(script: Script, call: cst.Call) -> cst.SimpleStatementLine | None:
-    """Give the line that is nothing but a call, None where it shares it."""
+    """Return the line that consists of a call, None if it shares the line."""
     line = script.statement(call)
     if not isinstance(line, cst.SimpleStatementLine) or not script.rewrite.stands_alone(line):
         return None
@@ -155,7 +155,7 @@ def line_of(script: Script, call: cst.Call) -> cst.SimpleStatementLine | None:
 def put_behind(
     script: Script, step: SchedulerStep, found: Early, text: str | None = None
 ) -> Edits | None:
-    """Move a step of a scheduler behind the steps of its optimizer, None where that is not sure."""
+    """Move a scheduler's step after the steps of its optimizer, None if that may be wrong."""
     block = found.region
     if not isinstance(block, cst.IndentedBlock):
         return None
@@ -177,7 +177,7 @@ def put_behind(
 def whole(
     script: Script, call: cst.Call, block: cst.IndentedBlock
 ) -> cst.SimpleStatementLine | cst.If | None:
-    """Give the statement of a block that holds a call and nothing else: its line, or an `if`."""
+    """Return the statement of a block that consists of a call: its line, or an `if`."""
     line = line_of(script, call)
     if line is None or script.parent(line) is block:
         return line
@@ -194,7 +194,7 @@ def _index(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> int:
 
 
 def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> bool:
-    """Whether a pass may end before the rest of the block runs."""
+    """Return whether an iteration may end before the rest of the block runs."""
     start = script.tree.order(statement)
     if isinstance(script.parent(block), cst.FunctionDef):
         return any(script.tree.order(each) > start for each in script.within(block, cst.Return))

@@ -1,4 +1,4 @@
-"""Additions for which the host waits in every batch: what TL201 and TL202 have in common."""
+"""Additions that force a sync in every batch: the common part of TL201 and TL202."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from torchlint.api import (
     End,
     Finding,
     Form,
-    Heat,
+    Frequency,
     Kind,
     Reading,
     Role,
     Script,
     Wait,
-    regex,
 )
-from torchlint_rules._deferral import Deferral
-from torchlint_rules._early import early_reads
+from torchlint_rules._deferredsums import DeferredSum
+from torchlint_rules._occasionalreads import occasional_reads
 
 __all__ = ["syncs"]
 
-_LARGE: Final = regex(
+_LARGE: Final = re.compile(
     r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
@@ -42,7 +41,7 @@ _WRITERS: Final = frozenset(
 
 
 def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
-    """Yield a finding for every needless wait in the batch loops with a role."""
+    """Yield a finding for every avoidable sync in the batch loops with a role."""
     if not script.loops(role) or not script.can_use_accelerator:
         return
     waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
@@ -65,9 +64,9 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             code,
             script.span(found[0].node),
             _message(script, accumulation, found),
-            Deferral(script, accumulation).fix() if fixable else None,
+            DeferredSum(script, accumulation).fix() if fixable else None,
         )
-    early = list(early_reads(script, code, role))
+    early = list(occasional_reads(script, code, role))
     yield from early
     spans = {each.span for each in early}
     for wait in _indirect(script, role):
@@ -79,7 +78,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
 
 
 def _indirect(script: Script, role: Role) -> Iterator[Wait]:
-    """Yield the readings that go through functions, tuples and texts, and are not needed."""
+    """Yield the avoidable reads that go through functions, tuples and texts."""
     elsewhere: set[int] = set()
     waits = script.once(_in_training)
     if role is Role.EVAL_BATCH:
@@ -101,7 +100,7 @@ def _in_training(script: Script) -> list[Wait]:
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:
-    """Whether a batch of it may be too much to keep on the device, or has its place on the host."""
+    """Return whether values of a batch may be too large for the device, or must be on the host."""
     if isinstance(wait.target, cst.Subscript) and End.KEPT in wait.ends:
         return True
     named = [wait.reading.tensor] + ([wait.target] if wait.target is not None else [])
@@ -127,7 +126,7 @@ def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
 
 
 def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
-    """Give the readings behind a name (`value = loss.item()`) that only additions use."""
+    """Return the reads behind a name (`value = loss.item()`) that is only added up."""
     loop = accumulation.loop.node
     return [
         reading
@@ -137,7 +136,7 @@ def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode
 
 
 def _is_shown(script: Script, reading: Reading) -> bool:
-    """Whether the file shows that what is read is a tensor."""
+    """Return whether the file shows that a read value is a tensor."""
     if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
         return True
     return any(_last(call.func) in _TENSORS_ONLY for call in script.within(reading.node, cst.Call))
@@ -146,7 +145,7 @@ def _is_shown(script: Script, reading: Reading) -> bool:
 def _needed(
     script: Script, accumulation: Accumulation, reading: Reading, besides: list[cst.CSTNode]
 ) -> bool:
-    """Whether the host has to have the value, or should, in the same pass."""
+    """Return whether the host needs the value in the same iteration."""
     loop = accumulation.loop.node
     if script.needed_in(loop, reading, besides):
         return True
@@ -157,7 +156,7 @@ def _needed(
 
 
 def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:
-    """Whether every batch also leaves results on the disk or in a picture."""
+    """Return whether every batch also writes results to disk or plots them."""
     if all(each.form is Form.NUMBER for each in found):
         return False
     loop = accumulation.loop.node
@@ -165,11 +164,11 @@ def _writes_results(script: Script, accumulation: Accumulation, found: list[Read
 
 
 def _hot_writes(script: Script) -> list[cst.Call]:
-    """Give the calls of every batch that leave results on the disk or in a picture."""
+    """Return the calls in every batch that write results to disk or plot them."""
     return [
         call
         for call in script.all(cst.Call)
-        if _last(call.func) in _WRITERS and script.heat(call) is Heat.HOT
+        if _last(call.func) in _WRITERS and script.frequency(call) is Frequency.EVERY_PASS
     ]
 
 
@@ -180,26 +179,26 @@ def _last(func: cst.BaseExpression) -> str:
 
 
 def _is_large(script: Script, accumulation: Accumulation, reading: Reading) -> bool:
-    """Whether names say that a batch of it is too much to keep on the device."""
+    """Return whether names suggest that values of a batch are too large for the device."""
     if script.is_integral(reading.tensor) or script.kind(reading.tensor) is Kind.LOSS:
         return False
     return any(_LARGE.fullmatch(_root(node)) for node in (reading.tensor, accumulation.target))
 
 
 def _root(node: cst.BaseExpression) -> str:
-    """Give the name at the left end of an expression."""
+    """Return the leftmost name of an expression."""
     while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
         node = node.func if isinstance(node, cst.Call) else node.value
     return node.value if isinstance(node, cst.Name) else ""
 
 
 def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
-    """Whether a loop acts in an environment, which needs the action on the host."""
+    """Return whether a loop steps an environment, which needs the action on the host."""
     return bool(script.tree.among(script.once(_actions), loop))
 
 
 def _actions(script: Script) -> list[cst.Call]:
-    """Give the calls that act in an environment."""
+    """Return the calls that step an environment."""
     return [
         call
         for call in script.method_calls("step")

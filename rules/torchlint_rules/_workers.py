@@ -14,7 +14,7 @@ GUARD: Final = '`if __name__ == "__main__":`'
 
 
 def keeps_on_device(script: Script, site: CallSite) -> bool:
-    """Whether a dataset was told the device and no pass over its loader moves a batch."""
+    """Return whether a dataset gets the device and no loop over its loader moves a batch."""
     dataset = site.given("dataset", 0)
     return (
         dataset is not None
@@ -23,8 +23,8 @@ def keeps_on_device(script: Script, site: CallSite) -> bool:
     )
 
 
-def doubt(script: Script, traits: Traits) -> str:
-    """Say why workers may change what the script computes, nothing where they do not."""
+def doubt(script: Script, site: CallSite, traits: Traits) -> str:
+    """Return why workers may change what the script computes, empty if they do not."""
     if Trait.RANDOM in traits:
         word = traits[Trait.RANDOM]
         return f"`{word}` draws random numbers, and workers have random streams of their own"
@@ -33,9 +33,12 @@ def doubt(script: Script, traits: Traits) -> str:
     if Trait.LOCAL in traits:
         word = traits[Trait.LOCAL]
         return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
-    if Trait.UNSEEN in traits:
-        word = " ".join(traits[Trait.UNSEEN].split())
-        return f"`{word}` is out of sight: if it draws random numbers, they change with workers"
+    unseen = _unseen(script, site, traits)
+    if unseen:
+        return (
+            f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
+            "workers do not share"
+        )
     if script.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
     if not script.guard.guards():
@@ -43,14 +46,23 @@ def doubt(script: Script, traits: Traits) -> str:
     return ""
 
 
+def _unseen(script: Script, site: CallSite, traits: Traits) -> str:
+    """Return the name of an unknown part of a loader's dataset."""
+    dataset = site.given("dataset", 0)
+    found = script.provenance.unseen_source(dataset.value) if dataset is not None else ""
+    if not found and Trait.UNSEEN in traits:
+        found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
+    return found
+
+
 def in_shell(script: Script) -> bool:
-    """Whether a file asks for the IPython shell that it runs in."""
+    """Return whether a file uses the IPython shell that it runs in."""
     return bool(script.tree.spelled("get_ipython"))
 
 
 def runs_unguarded(script: Script, made: cst.Call) -> bool:
-    """Whether importing the file would begin a pass over a loader."""
-    places = [*script.loaders.passes(made), *script.loaders.handed(made)]
+    """Return whether importing the file would start a loop over a loader."""
+    places = [*script.loaders.passes(made), *script.loaders.receivers(made)]
     if not places:
         return script.guard.at_import(made) and not script.guard.guards()
     return any(script.guard.at_import(place) for place in places)

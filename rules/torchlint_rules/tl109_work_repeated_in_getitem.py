@@ -1,15 +1,16 @@
-"""TL109: work that a dataset does again for every item."""
+"""TL109: work that a dataset repeats for every item."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, ItemCode, Per, Rule, Script, regex
+from torchlint.api import Binding, Finding, ItemCode, Per, Rule, Script
 
-_READS: Final = regex(
+_READS: Final = re.compile(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
     r"numpy\.(?:load|loadtxt|genfromtxt)|pandas\.read_\w+|scipy\.io\.loadmat|librosa\.load|"
     r"PIL\.Image\.open|cv2\.imread|nibabel\.load|soundfile\.read|torchaudio\.load|"
@@ -18,267 +19,19 @@ _READS: Final = regex(
 )
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
-_BUILDS: Final = regex(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
+_BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
 _TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
-    "transform transforms augment augmentation aug normalize resize criterion encoder decoder".split()
+    (
+        "transform transforms augment augmentation aug normalize resize criterion encoder decoder"
+    ).split()
 )
 
 
 class WorkRepeatedInGetitem(Rule):
-    """
-    ## What it does
-    Flags what a dataset's `__getitem__` (or a collate function) does for every item though it comes
-    out the same every time: reading a file whose name does not depend on the item, listing a
-    directory, loading a network, running a tokenizer or a network on the item itself.
-
-    ## Why it is slow
-    A loader asks for every item in every epoch. A table that is read for one row of it is read as
-    often as it has rows, times the epochs, and a directory is listed as often as it has files.
-
-    ## When not to
-    Work on what is random must not be kept, and what does not fit into memory cannot be: the rule
-    says nothing of reading and decoding the item's own file. What is read on first use and kept is
-    fine. Remember that each worker has a memory of its own: what one keeps the others do not see.
-
-    ## Fix safety
-    There is no fix: what to keep, in memory or on disk, depends on its size.
-    """
-
-    code = "TL109"
-    name = "work-repeated-in-getitem"
-    summary = "every item does the same work again"
-    impact = "high"
-    safety = None
-    articles = ("S1",)
-    needs = ("__getitem__", "collate")
-
-    invalid = {
-        "a table is read for one row": """
-              import pandas as pd
-              import torch
-              from torch.utils.data import Dataset
-              class Rows(Dataset):
-                  def __init__(self, path):
-                      self.path = path
-                  def __getitem__(self, i):
-            !         table = pd.read_csv(self.path)
-                      return torch.tensor(table.iloc[i].values)
-            """,
-        "annotations, through an open file": """
-              import json
-              import torch.utils.data as td
-              LABELS = "labels.json"
-              class Labels(td.Dataset):
-                  def __getitem__(self, i):
-                      with open(LABELS) as file:
-            !             labels = json.load(file)
-                      return labels[i]
-            """,
-        "one array of many": """
-              import numpy as np
-              import torch
-              from torch.utils.data import Dataset
-              class Rows(Dataset):
-                  def __getitem__(self, i):
-            !         return torch.from_numpy(np.load(self.root + "/x.npy")[i])
-            """,
-        "the lines of a list": """
-              import torch
-              from torch.utils.data import Dataset
-              class Lines(Dataset):
-                  def __getitem__(self, i):
-            !         return open(self.path).readlines()[i]
-            """,
-        "a directory is listed": """
-              import os
-              from PIL import Image
-              from torch.utils.data import Dataset
-              class Images(Dataset):
-                  def __init__(self, root):
-                      self.root = root
-                  def __getitem__(self, i):
-            !         name = sorted(os.listdir(self.root))[i]
-                      return Image.open(os.path.join(self.root, name))
-            """,
-        "a directory is searched for one name": """
-              from pathlib import Path
-              from PIL import Image
-              from torch.utils.data import Dataset
-              class Images(Dataset):
-                  def __init__(self, root, names):
-                      self.root, self.names = Path(root), names
-                  def __getitem__(self, i):
-                      name = self.names[i]
-            !         files = list(self.root.glob(name + ".*"))
-                      return Image.open(files[0])
-            """,
-        "in a method that it calls": """
-              import pandas as pd
-              import torch
-              from torch.utils.data import Dataset
-              class Rows(Dataset):
-                  def _table(self, path):
-            !         return pd.read_parquet(path)
-                  def __getitem__(self, i):
-                      return torch.tensor(self._table(self.path).iloc[i].values)
-            """,
-        "a tokenizer is loaded, and run": """
-              import torch
-              from torch.utils.data import Dataset
-              from transformers import AutoTokenizer
-              class Texts(Dataset):
-                  def __getitem__(self, i):
-            !         tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
-            !         return torch.tensor(tokenizer.encode(self.texts[i]))
-            """,
-        "texts are tokenised in every epoch": """
-              import torch
-              from torch.utils.data import Dataset
-              class Texts(Dataset):
-                  def __init__(self, texts, tokenizer):
-                      self.texts, self.tokenizer = texts, tokenizer
-                  def __getitem__(self, i):
-            !         found = self.tokenizer(self.texts[i], truncation=True)
-                      return torch.tensor(found["input_ids"])
-            """,
-        "a network runs on single items": """
-              import torch
-              from torch.utils.data import Dataset
-              class Features(Dataset):
-                  def __init__(self, images, model):
-                      self.images, self.model = images, model.eval()
-                  def __getitem__(self, i):
-                      with torch.no_grad():
-            !             return self.model(self.images[i])
-            """,
-        "in a collate function": """
-              import pickle
-              import torch
-              def collate_fn(rows):
-            !     vocabulary = pickle.load(open("vocabulary.pkl", "rb"))
-                  return torch.tensor([vocabulary[row] for row in rows])
-            """,
-    }
-    valid = {
-        "the item's own file": """
-            import numpy as np
-            from PIL import Image
-            from torch.utils.data import Dataset
-            class Images(Dataset):
-                def __getitem__(self, i):
-                    path, label = self.rows[i]
-                    with open(path, "rb") as file:
-                        image = Image.open(file).convert("RGB")
-                    return image, np.load(path.replace("jpg", "npy")), label
-            """,
-        "read once": """
-            import pandas as pd
-            from torch.utils.data import Dataset
-            class Rows(Dataset):
-                def __init__(self, path):
-                    self.table = pd.read_csv(path)
-                def __getitem__(self, i):
-                    return self.table.iloc[i].values
-            """,
-        "read on first use": """
-            import h5py
-            from torch.utils.data import Dataset
-            class Rows(Dataset):
-                def __getitem__(self, i):
-                    if self.file is None:
-                        self.file = h5py.File(self.path, "r")
-                    return self.file["x"][i]
-            """,
-        "kept by a cache": """
-            import functools
-            import numpy as np
-            from torch.utils.data import Dataset
-            @functools.lru_cache(maxsize=None)
-            def table(path):
-                return np.load(path)
-            class Rows(Dataset):
-                def __getitem__(self, i):
-                    return table(self.path)[i]
-            """,
-        "mapped, which reads nothing but the row": """
-            import numpy as np
-            from torch.utils.data import Dataset
-            class Rows(Dataset):
-                def __getitem__(self, i):
-                    return np.load(self.path, mmap_mode="r")[i]
-            """,
-        "only the lines that the item needs": """
-            import pandas as pd
-            from torch.utils.data import Dataset
-            class Rows(Dataset):
-                def __getitem__(self, i):
-                    return pd.read_csv(self.path, skiprows=i * 10, nrows=10).values
-            """,
-        "a part of the file, found by its place": """
-            from torch.utils.data import Dataset
-            class Rows(Dataset):
-                def __getitem__(self, i):
-                    with open(self.path, "rb") as file:
-                        file.seek(i * 100)
-                        return file.read(100)
-            """,
-        "a search for the item's own files": """
-            import glob
-            from torch.utils.data import Dataset
-            class Scans(Dataset):
-                def __getitem__(self, i):
-                    uid = self.rows[i].uid
-                    return glob.glob("data/*/{}.mhd".format(uid))[0]
-            """,
-        "the frames of the item's own folder": """
-            import os
-            from torch.utils.data import Dataset
-            class Videos(Dataset):
-                def __getitem__(self, i):
-                    folder = os.path.join(self.root, self.names[i])
-                    return sorted(os.listdir(folder))
-            """,
-        "another item of the own choice is read for every item": """
-            import random
-            from PIL import Image
-            from torch.utils.data import Dataset
-            class Pairs(Dataset):
-                def __getitem__(self, i):
-                    other = random.choice(self.paths)
-                    return Image.open(self.paths[i]), Image.open(other)
-            """,
-        "texts that are drawn at random are other texts each time": """
-            import random
-            import torch
-            from torch.utils.data import Dataset
-            class Texts(Dataset):
-                def __getitem__(self, i):
-                    words = self.texts[i].split()
-                    random.shuffle(words)
-                    return torch.tensor(self.tokenizer.encode(" ".join(words)))
-            """,
-        "transforms, also as a network": """
-            import torch
-            from torch import nn
-            from torch.utils.data import Dataset
-            class Images(Dataset):
-                def __init__(self, images, *steps):
-                    self.images, self.transform = images, nn.Sequential(*steps)
-                def __getitem__(self, i):
-                    return self.transform(self.images[i])
-            """,
-        "a list of networks is no dataset": """
-            import torch
-            class Checkpoints:
-                def __getitem__(self, i):
-                    return torch.load(self.path)[i]
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag what every item, or every batch, does again."""
+        """Flag the work that every item, or every batch, repeats."""
         seen: set[int] = set()
         for code in script.items():
             if code.per is Per.STREAM:
@@ -290,7 +43,7 @@ class WorkRepeatedInGetitem(Rule):
 
 
 def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str]]:
-    """Yield the calls that do the same for each item, with what there is to say."""
+    """Yield the calls that do the same for each item, with their messages."""
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
     drawn = any(script.datasets.work.drawn(body) for body in bodies)
@@ -309,7 +62,7 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str]]:
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
-    """Say what dear work a call does if what it works on is the same each time."""
+    """Return the expensive work of a call if its input is the same each time."""
     func = call.func
     name = script.name(func) or ""
     word = script.code(func)
@@ -329,7 +82,7 @@ def _constant_work(script: Script, call: cst.Call) -> str:
 
 
 def _worked_on(script: Script, call: cst.Call) -> cst.BaseExpression:
-    """Give what a call works on: of a search in a directory the directory."""
+    """Return the input of a call: the directory of a directory search."""
     func = call.func
     if isinstance(func, cst.Attribute) and func.attr.value in _LIST_METHODS:
         return func.value if script.name(func) is None else call
@@ -337,7 +90,7 @@ def _worked_on(script: Script, call: cst.Call) -> cst.BaseExpression:
 
 
 def _opens(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether an expression is a file that is opened to be read as a whole."""
+    """Return whether an expression is a file that is opened to be read completely."""
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         value = bindings[0].value if len(bindings) == 1 else None
@@ -349,7 +102,7 @@ def _opens(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _item_work(script: Script, call: cst.Call) -> str:
-    """Say what a call works out of one item that could be worked out before."""
+    """Return the result that a call computes from one item and that could be cached."""
     func = call.func
     said = func.value if isinstance(func, cst.Attribute) else func
     method = func.attr.value if isinstance(func, cst.Attribute) else ""
@@ -378,7 +131,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
 
 
 def _varies(script: Script, node: cst.CSTNode, seen: set[int]) -> bool:
-    """Whether an expression depends on the item, or is drawn at random."""
+    """Return whether an expression depends on the item, or is random."""
     for call in script.within(node, cst.Call):
         if script.datasets.work.drawn(script.statement(call)):
             return True
@@ -410,13 +163,13 @@ def _binding_varies(script: Script, binding: Binding, seen: set[int]) -> bool:
 
 
 def _is_cached(script: Script, body: cst.CSTNode) -> bool:
-    """Whether a decorator keeps what a function returns."""
+    """Return whether a decorator caches the result of a function."""
     decorators = body.decorators if isinstance(body, cst.FunctionDef) else ()
     return any("cache" in script.code(each.decorator) for each in decorators)
 
 
 def _is_kept(script: Script, call: cst.Call) -> bool:
-    """Whether a call stands in a branch that keeps its result in the object, or runs rarely."""
+    """Return whether a call is in a branch that caches its result in the object or runs rarely."""
     branch: cst.CSTNode | None = script.parent(call)
     while branch is not None and not isinstance(branch, (cst.FunctionDef, cst.Lambda)):
         if isinstance(branch, (cst.If, cst.ExceptHandler, cst.IfExp)):

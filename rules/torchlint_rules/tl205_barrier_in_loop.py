@@ -1,17 +1,17 @@
-"""TL205: every step waits for the device, empties the allocator or collects garbage."""
+"""TL205: every step syncs with the device, empties the allocator or collects garbage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Heat, Record, Rule, Safety, Script
+from torchlint.api import CallSite, Edits, Finding, Fix, Frequency, Rule, Script
 
 
-class _Barrier(Record):
-    """What a call does to every step, and what may be missed without it."""
+class _Barrier(NamedTuple):
+    """The cost of a call in every step, and the risk of removing it."""
 
     cost: str
     because: str
@@ -59,277 +59,12 @@ _STREAMS: Final = (
 
 
 class BarrierInLoop(Rule):
-    """
-    ## What it does
-    Flags `torch.cuda.synchronize()`, `torch.cuda.empty_cache()`, `gc.collect()` and their like in
-    every step of a training or evaluation loop.
-
-    ## Why it is slow
-    The host waits until the device is idle, and the device then waits for the host. An emptied
-    cache is filled again at once, by slow calls of the driver. A full garbage collection can
-    take longer than the step of a small network.
-
-    ## When not to
-    Beside a clock `synchronize()` is right: without it one times how work is queued. The rule is
-    silent there, for copies to the host that do not block, for several streams or threads, behind
-    `if step % n == 0:`, after running out of memory, and once an epoch.
-
-    ## Fix safety
-    Unsafe: the numbers stay what they are, but a script that only just fits into memory may not.
-    """
-
-    code = "TL205"
-    name = "barrier-in-loop"
-    summary = "every step waits for the device or for the garbage collector"
-    impact = "medium"
-    safety = Safety.UNSAFE
-    articles = ("S2",)
-    needs = (
-        "synchronize",
-        "empty_cache",
-        "gc.collect",
-        "ipc_collect",
-        "reset_peak_memory_stats",
-        "reset_max_memory_allocated",
-    )
-
-    invalid = {
-        "each of them": """
-              import gc
-              import torch
-              model = torch.nn.Linear(4, 4).cuda()
-              for x, y in loader:
-                  loss = model(x.cuda()).mean()
-                  loss.backward()
-                  optimizer.step()
-            -     torch.cuda.synchronize()
-            -     torch.cuda.empty_cache()
-            -     gc.collect()
-            -     torch.cuda.ipc_collect()
-            -     torch.cuda.reset_peak_memory_stats()
-              gc.collect()
-            """,
-        "a test that only asks for the device goes as well": """
-              import torch
-              model = torch.nn.Linear(4, 4).cuda()
-              def train(loader, optimizer, args):
-                  for x, y in loader:
-                      loss = model(x.cuda()).mean()
-                      loss.backward()
-                      optimizer.step()
-            -         if args.device == "cuda":
-            -             torch.cuda.synchronize()
-            -         if torch.cuda.is_available():
-            -             torch.cuda.empty_cache()
-            """,
-        "the import goes with the last use": """
-            - import gc
-              import torch
-            - from torch import cuda
-              model = torch.nn.Linear(4, 4).cuda()
-              for x, y in loader:
-                  loss = model(x.cuda()).mean()
-                  loss.backward()
-                  optimizer.step()
-            -     cuda.empty_cache()  # room for the next
-            -     gc.collect()
-            +     # room for the next
-            """,
-        "garbage is collected on the CPU just as slowly": """
-            - import gc
-              import torch
-              model = torch.nn.Linear(4, 4)
-              for x, y in loader:
-                  loss = model(x).mean()
-                  loss.backward()
-                  optimizer.step()
-            -     gc.collect()
-            """,
-        "in an evaluation, and in a function that it calls": """
-              import torch
-              model = torch.nn.Linear(4, 4).cuda()
-              def answer(x):
-                  out = model(x)
-            -     torch.cuda.synchronize()
-                  return out
-              @torch.no_grad()
-              def evaluate(loader):
-                  for x, y in loader:
-                      answer(x.cuda())
-            -         torch.cuda.empty_cache()
-            """,
-        "a block that it leaves empty": """
-              import torch
-              model = torch.nn.Linear(4, 4).cuda()
-              for x, y in loader:
-                  loss = model(x.cuda()).mean()
-                  loss.backward()
-                  optimizer.step()
-                  if crowded():
-            -         torch.cuda.empty_cache()
-            +         pass
-            """,
-        "whichever accelerator there is": """
-              import torch
-              model = torch.nn.Linear(4, 4).cuda()
-              for x, y in loader:
-                  loss = model(x.cuda()).mean()
-                  loss.backward()
-                  optimizer.step()
-            -     torch.accelerator.synchronize()
-            """,
-        "a line that it shares with others": """
-              import torch
-              for x, y in loader:
-                  loss = model(x.cuda()).mean()
-            !     loss.backward(); torch.cuda.synchronize()
-            """,
-    }
-    valid = {
-        "beside a clock": """
-            import time
-            import torch
-            for x, y in loader:
-                torch.cuda.synchronize()
-                start = time.time()
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                torch.cuda.synchronize()
-                print(time.time() - start)
-            """,
-        "the loop times its steps a few lines on": """
-            import time
-            import torch
-            end = time.perf_counter()
-            for x, y in loader:
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                torch.cuda.synchronize()
-                meter.update(loss.detach())
-                step_time.update(time.perf_counter() - end)
-                end = time.perf_counter()
-            """,
-        "events of the device": """
-            import torch
-            start = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            for x, y in loader:
-                start.record()
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                end.record()
-                torch.cuda.synchronize()
-                times.append(start.elapsed_time(end))
-            """,
-        "a copy to the host that does not block": """
-            import torch
-            for x, y in loader:
-                out = model(x.cuda())
-                out.mean().backward()
-                kept = out.detach().to("cpu", non_blocking=True)
-                torch.cuda.synchronize()
-                results.append(kept)
-            """,
-        "several streams": """
-            import torch
-            side = torch.cuda.Stream()
-            for x, y in loader:
-                with torch.cuda.stream(side):
-                    out = model(x.cuda())
-                torch.cuda.synchronize()
-                out.mean().backward()
-            """,
-        "a CUDA graph is captured": """
-            import torch
-            graph = torch.cuda.CUDAGraph()
-            for x, y in loader:
-                torch.cuda.synchronize()
-                with torch.cuda.graph(graph):
-                    out = model(x.cuda())
-                out.mean().backward()
-            """,
-        "once an epoch, between training and evaluation": """
-            import gc
-            import torch
-            for epoch in range(10):
-                for x, y in loader:
-                    loss = model(x.cuda()).mean()
-                    loss.backward()
-                    optimizer.step()
-                torch.cuda.empty_cache()
-                gc.collect()
-                evaluate(model)
-            """,
-        "one step is one epoch": """
-            import torch
-            for epoch in range(10):
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                optimizer.step()
-                torch.cuda.empty_cache()
-            """,
-        "now and then": """
-            import gc
-            import torch
-            for i, (x, y) in enumerate(loader):
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                optimizer.step()
-                if i % 100 == 0:
-                    gc.collect()
-                    torch.cuda.empty_cache()
-            """,
-        "after running out of memory": """
-            import torch
-            for x, y in loader:
-                try:
-                    loss = model(x.cuda()).mean()
-                    loss.backward()
-                    optimizer.step()
-                except torch.cuda.OutOfMemoryError:
-                    torch.cuda.empty_cache()
-            """,
-        "when memory is short": """
-            import torch
-            for x, y in loader:
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                optimizer.step()
-                if torch.cuda.memory_reserved() > limit:
-                    torch.cuda.empty_cache()
-            """,
-        "in code that is there to time": """
-            import torch
-            def benchmark_step(model, loader):
-                for x, y in loader:
-                    loss = model(x.cuda()).mean()
-                    loss.backward()
-                    torch.cuda.synchronize()
-            """,
-        "the peak of each step is looked at": """
-            import torch
-            for x, y in loader:
-                torch.cuda.reset_peak_memory_stats()
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                peaks.append(torch.cuda.max_memory_allocated())
-            """,
-        "another library's": """
-            import torch
-            from mine import gc
-            for x, y in loader:
-                loss = model(x.cuda()).mean()
-                loss.backward()
-                gc.collect()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every barrier that stands in each step."""
+        """Flag every barrier in each step."""
         hot = [
             site
             for site in script.calls(*_BARRIERS)
-            if script.heat(site.node) is Heat.HOT and not _is_meant(script, site)
+            if script.frequency(site.node) is Frequency.EVERY_PASS and not _is_meant(script, site)
         ]
         for site in hot:
             barrier = _BARRIERS[str(site.name)]
@@ -339,7 +74,7 @@ class BarrierInLoop(Rule):
 
 
 def _is_meant(script: Script, site: CallSite) -> bool:
-    """Whether something around a barrier needs it, or makes it rare."""
+    """Return whether code around a barrier needs it, or makes it rare."""
     loop = script.batch_loop(site.node)
     if loop is not None and script.is_round(loop):
         return True
@@ -360,7 +95,7 @@ def _is_meant(script: Script, site: CallSite) -> bool:
 
 
 def _copies_to_host(script: Script, call: cst.Call) -> bool:
-    """Whether a call copies without blocking, and not to a device."""
+    """Return whether a call is a non-blocking copy to the host."""
     if not any(
         arg.keyword is not None and arg.keyword.value == "non_blocking" for arg in call.args
     ):
@@ -385,7 +120,7 @@ def _fix(script: Script, site: CallSite, hot: list[CallSite]) -> Fix | None:
 
 
 def _gone(script: Script, site: CallSite) -> cst.BaseStatement:
-    """Give the line of a call, or the `if` that holds nothing else and only asks for a device."""
+    """Return the line of a call, or the `if` around it that only checks for a device."""
     line = script.statement(site.node)
     block = script.parent(line)
     test = script.parent(block) if block is not None else None
@@ -399,7 +134,7 @@ def _gone(script: Script, site: CallSite) -> cst.BaseStatement:
 
 
 def _can_go(script: Script, site: CallSite) -> bool:
-    """Whether a call is a statement with a line of its own."""
+    """Return whether a call is a statement on its own line."""
     line = script.statement(site.node)
     return isinstance(script.parent(site.node), cst.Expr) and (
         isinstance(line, cst.SimpleStatementLine) and script.rewrite.stands_alone(line)

@@ -1,13 +1,13 @@
-"""TL206: a network is moved, or put into its mode, in every step."""
+"""TL206: every step moves a network or sets its mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Heat, Kind, Loop, Record, Rule, Safety, Script
+from torchlint.api import Finding, Fix, Frequency, Kind, Loop, Rule, Script
 
 _MOVING: Final = ("to", "cuda")
 _MODES: Final = ("train", "eval")
@@ -15,8 +15,8 @@ _LEAVING: Final = frozenset("to cuda cpu xpu half float double bfloat16 to_empty
 _KINDS: Final = (Kind.MODULE, Kind.CRITERION)
 
 
-class _Call(Record):
-    """A statement of a loop that calls `method` of a network: `net = net.to(device)`, `net.train()`."""
+class _Call(NamedTuple):
+    """A statement that calls `method` of a network: `net = net.to(device)`, `net.train()`."""
 
     line: cst.SimpleStatementLine
     call: cst.Call
@@ -26,237 +26,8 @@ class _Call(Record):
 
 
 class ModuleMovedInLoop(Rule):
-    """
-    ## What it does
-    Flags `model.to(device)`, `criterion.cuda()`, `model.train()` and `model.eval()` in every step
-    of a training or evaluation loop, where once before the loop is enough.
-
-    ## Why it is slow
-    Each goes through every module and every parameter of the network in Python. For a network of
-    fifty layers that takes longer than its forward pass on a small batch.
-
-    ## When not to
-    Where the loop itself moves the network away or changes its mode (an evaluation every thousand
-    steps), the call must stay; the rule is silent there.
-
-    ## Fix safety
-    Exact: nothing in the loop undoes the call, so it does the same before the loop.
-    """
-
-    code = "TL206"
-    name = "module-moved-in-loop"
-    summary = "a network is moved, or put into its mode, in every step"
-    impact = "low"
-    safety = Safety.EXACT
-    after = ("TL601",)
-    articles = ("S2",)
-    needs = (".to", ".cuda", ".train", ".eval")
-
-    invalid = {
-        "a network and its criterion": """
-              import torch
-              from torch import nn
-              device = torch.device("cuda")
-              model, criterion = nn.Linear(4, 4), nn.CrossEntropyLoss()
-            + model.to(device)
-            + model.train()
-            + criterion = criterion.cuda()
-              for x, y in loader:
-            -     model.to(device)
-                  x = x.to(device)
-            -     model.train()
-                  y = y.to(device)
-            -     criterion = criterion.cuda()
-                  loss = criterion(model(x), y)
-                  loss.backward()
-                  optimizer.step()
-            """,
-        "comments stay": """
-              import torch
-              def train(model, loader, optimizer, criterion, device):
-                  for epoch in range(10):
-                      # one epoch
-            +         model.train()
-                      for x, y in loader:
-            -             model.train()  # dropout
-            +             # dropout
-                          loss = criterion(model(x.to(device)), y.to(device))
-                          loss.backward()
-                          optimizer.step()
-            """,
-        "it was called before the loop": """
-              import torch
-              def train(model, loader, optimizer, criterion):
-                  model.train()
-                  total = 0
-                  for x, y in loader:
-            -         model.train()
-                      loss = criterion(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "an evaluation, behind an attribute": """
-              import torch
-              class Trainer:
-                  def evaluate(self, loader):
-            +         self.model.eval()
-                      for x, y in loader:
-            -             self.model.eval()
-                          self.model(x)
-            """,
-        "batches by next()": """
-              from torch.utils.data import DataLoader
-              from mine import Images
-              def train(model, optimizer, criterion):
-                  batches = iter(DataLoader(Images()))
-            +     model.train(True)
-                  while True:
-            -         model.train(True)
-                      x, y = next(batches)
-                      loss = criterion(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "behind an `if`, to the device of the batch, and on a line with others": """
-              import torch
-              def train(model, loader, optimizer, criterion, args):
-                  for x, y in loader:
-                      if args.cuda:
-            !             model.cuda()
-            !         criterion.to(x.device)
-            !         optimizer.zero_grad(); model.train()
-                      loss = criterion(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            """,
-    }
-    valid = {
-        "before the loop": """
-            import torch
-            def train(model, loader, optimizer, criterion, device):
-                model.to(device)
-                model.train()
-                for x, y in loader:
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "the loop evaluates now and then": """
-            import torch
-            def train(model, loader, optimizer, criterion):
-                for i, (x, y) in enumerate(loader):
-                    model.train()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i % 100 == 0:
-                        model.eval()
-                        print(model(x))
-            """,
-        "a function that the loop calls evaluates": """
-            import torch
-            def evaluate(net, loader):
-                net.eval()
-                for x, y in loader:
-                    net(x)
-            def train(model, loader, optimizer, criterion):
-                for i, (x, y) in enumerate(loader):
-                    model.train()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i % 100 == 0:
-                        evaluate(model, loader)
-            """,
-        "a function out of sight is handed the network": """
-            import torch
-            from mine import evaluate
-            def train(model, loader, optimizer, criterion):
-                for i, (x, y) in enumerate(loader):
-                    model.train()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i % 100 == 0:
-                        evaluate(model)
-            """,
-        "a part of the network stays in evaluation mode": """
-            import torch
-            def train(model, loader, optimizer, criterion):
-                for x, y in loader:
-                    model.train()
-                    model.backbone.eval()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "the network is moved away in between": """
-            import torch
-            def train(model, loader, optimizer, criterion):
-                for x, y in loader:
-                    model.cuda()
-                    loss = criterion(model(x.cuda()), y.cuda())
-                    loss.backward()
-                    optimizer.step()
-                    model.cpu()
-            """,
-        "a network of the pass": """
-            from torch import nn
-            def train(model, loader, optimizer, criterion):
-                for x, y in loader:
-                    head = nn.Linear(4, 4)
-                    head.cuda()
-                    loss = criterion(head(model(x)), y)
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "one step is one epoch": """
-            import torch
-            def train(model, x, y, optimizer, criterion):
-                for epoch in range(200):
-                    model.train()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "now and then": """
-            import torch
-            def train(model, loader, optimizer, criterion):
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i == 0:
-                        model.cuda()
-            """,
-        "tensors, and methods of that name that are the file's own": """
-            from torch import nn
-            class Net(nn.Module):
-                def train(self):
-                    self.steps += 1
-            def train(loader, optimizer, criterion):
-                net = Net()
-                for x, y in loader:
-                    net.train()
-                    x = x.cuda()
-                    loss = criterion(net(x.to("cuda")), y)
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "another network of each pass": """
-            import torch
-            def train(models, loader, optimizer, criterion):
-                for x, y in loader:
-                    for model in models:
-                        model.train()
-                        loss = criterion(model(x), y)
-                        loss.backward()
-                    optimizer.step()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every call that a loop makes of a network in each pass and could make once."""
+        """Flag every call on a network that a loop repeats and could make once."""
         for call in script.method_calls(*_MOVING, *_MODES):
             found = _repeated(script, call)
             if found is None or _is_undone(script, found):
@@ -270,7 +41,7 @@ class ModuleMovedInLoop(Rule):
 
 
 def _repeated(script: Script, call: cst.Call) -> _Call | None:
-    """Give the statement that a call makes, where it stands in every pass of a batch loop."""
+    """Return the statement of a call that runs in every iteration of a batch loop."""
     assert isinstance(call.func, cst.Attribute)
     network, method = call.func.value, call.func.attr.value
     small = script.parent(call)
@@ -286,13 +57,15 @@ def _repeated(script: Script, call: cst.Call) -> _Call | None:
         return None
     if script.kind(network) not in _KINDS or script.definition(call.func) is not None:
         return None
-    if script.heat(call) is not Heat.HOT or _bound_within(script, network, loop, small):
+    if script.frequency(call) is not Frequency.EVERY_PASS or _bound_within(
+        script, network, loop, small
+    ):
         return None
     return _Call(line, call, network, method, loop)
 
 
 def _keeps_name(script: Script, small: cst.CSTNode | None, network: cst.BaseExpression) -> bool:
-    """Whether a statement gives what a call returns, the network itself, to its own name."""
+    """Return whether a statement assigns the result of a call, the network, to its own name."""
     return (
         isinstance(small, cst.Assign)
         and len(small.targets) == 1
@@ -303,7 +76,7 @@ def _keeps_name(script: Script, small: cst.CSTNode | None, network: cst.BaseExpr
 def _bound_within(
     script: Script, node: cst.CSTNode, loop: Loop, besides: cst.CSTNode | None = None
 ) -> bool:
-    """Whether a loop gives a name in an expression its value."""
+    """Return whether a loop assigns a name in an expression."""
     return any(
         script.tree.inside(binding.node, loop.node) and binding.node is not besides
         for name in script.within(node, cst.Name)
@@ -312,7 +85,7 @@ def _bound_within(
 
 
 def _is_undone(script: Script, found: _Call) -> bool:
-    """Whether something in the loop may undo what the call does."""
+    """Return whether code in the loop may undo the call."""
     bodies = script.functions.reached(found.loop.node.body)
     root = script.code(found.network)
     for body in bodies:
@@ -334,7 +107,7 @@ def _is_undone(script: Script, found: _Call) -> bool:
 
 
 def _is_part(script: Script, node: cst.BaseExpression, root: str) -> bool:
-    """Whether an expression is a network, a part of it, or what it is a part of."""
+    """Return whether an expression is a network, a part of it, or the whole that it is part of."""
     here, there = f"{script.code(node)}.", f"{root}."
     return here.startswith(there) or there.startswith(here)
 
@@ -349,7 +122,7 @@ def _undoes(script: Script, call: cst.Call, func: cst.Attribute, found: _Call) -
 
 
 def _is_out_of_sight(script: Script, call: cst.Call) -> bool:
-    """Whether a call may do anything to a network that it is handed."""
+    """Return whether a call may change a network that is passed to it."""
     if script.functions.callee(call) is not None or script.module_call(call) is not None:
         return False
     name = script.name(call.func) or ""
@@ -366,13 +139,16 @@ def _fix(script: Script, found: _Call) -> Fix | None:
     text = script.code(found.line)
     dropped = script.rewrite.drop(found.line)
     title = f"Call {script.code(found.call.func)} before the loop"
-    if _comes_before(script, found, text):
-        return Fix.exact(title, dropped)
-    return Fix.exact(title, script.rewrite.before(loop, text), dropped)
+    before = () if _comes_before(script, found, text) else script.rewrite.before(loop, text)
+    unseen = script.provenance.unseen_class(found.network)
+    if unseen:
+        because = f"{unseen} was not looked at: a `{found.method}` of its own may do more"
+        return Fix.unsafe(title, before, dropped, because=because)
+    return Fix.exact(title, before, dropped)
 
 
 def _comes_before(script: Script, found: _Call, text: str) -> bool:
-    """Whether the same statement stands before the loop, with plain statements in between."""
+    """Return whether the same statement precedes the loop, with only simple ones in between."""
     block = script.parent(found.loop.node)
     if not isinstance(block, (cst.IndentedBlock, cst.Module)):
         return False

@@ -1,4 +1,4 @@
-"""TL207: every training step waits for the device to log a number."""
+"""TL207: logging a number every step forces a GPU sync."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Fix, Heat, How, Kind, Loop, Role, Rule, Safety, Script
-from torchlint_rules._shown import shown
+from torchlint.api import (
+    Binding,
+    Finding,
+    Fix,
+    Frequency,
+    How,
+    Kind,
+    Loop,
+    Note,
+    Role,
+    Rule,
+    Script,
+)
+from torchlint_rules._loggedvalues import shown
 
 _METHODS: Final = frozenset(
     (
@@ -26,333 +38,8 @@ _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
 class LoggingEveryStep(Rule):
-    """
-    ## What it does
-    Flags a line that prints or logs the value of a tensor in every batch of a training loop, or of
-    an evaluation loop of the same file.
-
-    ## Why it is slow
-    To show a loss the host must wait until the device has computed it. The device is then idle
-    until the next batch is queued. Progress bars and metric writers add their own time.
-
-    ## When not to
-    While you look for a mistake, or where one step takes seconds. The rule is silent for lines
-    behind `if step % n == 0:` and their like, for scripts that run on the CPU alone, for values
-    that are on the host anyway, and for loops that make one step an epoch.
-
-    ## Fix safety
-    Unsafe: fewer records are written, and a progress bar shows the last one for a while.
-    """
-
-    code = "TL207"
-    name = "logging-every-step"
-    summary = "every step waits for the device to log a number"
-    impact = "medium"
-    safety = Safety.UNSAFE
-    articles = ("S2",)
-    needs = ("backward",)
-    options = {"every": 50}
-
-    invalid = {
-        "sums, lists and meters that every step adds to": """
-              import numpy as np
-              import torch.nn.functional as F
-              from tqdm import tqdm
-              def train(model, loader, meter, bar, sums):
-                  losses = []
-                  for x, y in loader:
-                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                      loss.backward()
-                      losses.append(loss.item())
-                      meter.update(loss.item())
-                      sums["loss"] += loss.item()
-            !         bar.set_description(f"{np.mean(losses):.3f}")
-            !         bar.set_postfix(loss=meter.avg)
-                      seen = len(losses)
-                      bar.set_postfix_str(f"{seen} of {meter.count}")
-            !         bar.write("%.3f" % (sums["loss"] / seen))
-            """,
-        "a dictionary, entry by entry": """
-              import torch.nn.functional as F
-              def train(model, loader, writer):
-                  for i, (x, y) in enumerate(loader):
-                      loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                      loss.backward()
-                      logs = {"loss": loss.item()}
-                      for name, value in logs.items():
-            -             writer.add_scalar(name, value, i)
-            +             if i % 50 == 0:
-            +                 writer.add_scalar(name, value, i)
-            """,
-        "the first process shows every step": """
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-                  if local_rank == 0:
-            -         writer.add_scalar("loss", loss.item(), i)
-            +         if i % 50 == 0:
-            +             writer.add_scalar("loss", loss.item(), i)
-            """,
-        "an evaluation prints its running loss for each batch, beside the training": """
-              import torch
-              def step(model, x, y, criterion):
-                  criterion(model(x.cuda()), y.cuda()).backward()
-              @torch.no_grad()
-              def evaluate(model, loader, criterion):
-                  total = 0.0
-                  for i, (x, y) in enumerate(loader):
-                      loss = criterion(model(x.cuda()), y.cuda())
-                      total += loss.item()
-            -         print(total / (i + 1))
-            +         if i % 50 == 0:
-            +             print(total / (i + 1))
-            """,
-        "a print, with and without item()": """
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     print(i, loss.item())
-            +     if i % 50 == 0:
-            +         print(i, loss.item())
-            """,
-        "a string with a tensor in it reads the tensor": """
-              import torch.nn.functional as F
-              for step, (x, y) in enumerate(loader, 1):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     print(f"{step}: {loss:.3f}")
-            +     if step % 50 == 0:
-            +         print(f"{step}: {loss:.3f}")
-            """,
-        "other ways to make the string, other loggers": """
-              import logging, sys
-              import torch.nn.functional as F
-              logger = logging.getLogger()
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     sys.stdout.write("%d %f" % (i, loss))
-            -     logger.info("loss %f", loss)
-            -     print("{} {}".format(i, float(loss)))
-            +     if i % 50 == 0:
-            +         sys.stdout.write("%d %f" % (i, loss))
-            +         logger.info("loss %f", loss)
-            +         print("{} {}".format(i, float(loss)))
-            """,
-        "a stream that a star import brought along": """
-              import torch.nn.functional as F
-              from utils import *
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     sys.stdout.write("%f" % loss.item())
-            +     if i % 50 == 0:
-            +         sys.stdout.write("%f" % loss.item())
-            """,
-        "a progress bar": """
-              import torch.nn.functional as F
-              from tqdm import tqdm
-              bar = tqdm(enumerate(loader), total=len(loader))
-              for i, (x, y) in bar:
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     bar.set_postfix(loss=loss.item())
-            +     if i % 50 == 0:
-            +         bar.set_postfix(loss=loss.item())
-            """,
-        "TensorBoard and Weights & Biases, apart from each other": """
-              import wandb
-              import torch.nn.functional as F
-              step = 0
-              for x, y in loader:
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     writer.add_scalar("loss", loss.item(), step)
-            +     if step % 50 == 0:
-            +         writer.add_scalar("loss", loss.item(), step)
-                  optimizer.step()
-            -     wandb.log({"loss": loss})
-            +     if step % 50 == 0:
-            +         wandb.log({"loss": loss})
-                  step += 1
-            """,
-        "as often as the project says": """
-              # options: every=100
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     print(loss.item())
-            +     if i % 100 == 0:
-            +         print(loss.item())
-            """,
-        "a mean of all losses so far needs each of them": """
-              import torch.nn.functional as F
-              running = 0.0
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-                  running += loss.item()
-            -     bar.set_description(f"{running / (i + 1):.3f}")
-            +     if i % 50 == 0:
-            +         bar.set_description(f"{running / (i + 1):.3f}")
-            """,
-        "nothing counts the steps": """
-              import torch.nn.functional as F
-              for x, y in loader:
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            !     print(loss.item())
-            """,
-        "a line that it shares with others": """
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-            !     loss.backward(); print(loss.item())
-            """,
-        "a number that was read before": """
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-            -     value = loss.item()
-            -     print(value)
-            +     if i % 50 == 0:
-            +         value = loss.item()
-            +         print(value)
-            """,
-        "a number that was read before and is needed in each step": """
-              import torch.nn.functional as F
-              for i, (x, y) in enumerate(loader):
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                  loss.backward()
-                  value = loss.item()
-            !     print(value)
-                  history.keep(value)
-            """,
-    }
-    valid = {
-        "the first process, every hundred steps": """
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                if local_rank == 0 and i % 100 == 0:
-                    print(loss.item())
-            """,
-        "the end of an episode is no step": """
-            import torch
-            state = env.reset()
-            for step in range(10000):
-                value = model(torch.as_tensor(state).cuda())
-                loss = value.pow(2).mean()
-                loss.backward()
-                optimizer.step()
-                state, reward, done, info = env.step(value.argmax().item())
-                if done:
-                    print(loss.item())
-            """,
-        "now and then": """
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                if i % 100 == 0:
-                    print(i, loss.item())
-            """,
-        "on the first rank, when asked for, at the end": """
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                if args.debug:
-                    print(loss.item())
-                if i == len(loader) - 1:
-                    print(loss.item())
-            """,
-        "the script runs on the CPU": """
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                print(loss.item())
-            """,
-        "numbers of the host": """
-            import time
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                print(i, x.shape, y.size(0), scheduler.get_last_lr(), time.time())
-            """,
-        "tensors of the host": """
-            import torch
-            import torch.nn.functional as F
-            from torch.utils.data import DataLoader
-            loader = DataLoader(images)
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                print(y.sum().item())
-            """,
-        "after the loop": """
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-            print(loss.item())
-            """,
-        "once an epoch": """
-            import torch.nn.functional as F
-            for epoch in range(10):
-                for x, y in loader:
-                    loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                    loss.backward()
-                print(epoch, loss.item())
-            """,
-        "one step is one epoch": """
-            import torch.nn.functional as F
-            model.cuda()
-            for epoch in range(200):
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                print(epoch, loss.item())
-            """,
-        "one step for each of a few things": """
-            import torch.nn.functional as F
-            model.cuda()
-            for i, size in enumerate([16, 32, 64]):
-                loss = F.cross_entropy(model(x[:size]), y[:size])
-                loss.backward()
-                print(size, loss.item())
-            """,
-        "a message on the way out": """
-            import math, sys
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                if not math.isfinite(loss.item()):
-                    print("stopping", loss.item())
-                    sys.exit(1)
-                loss.backward()
-            """,
-        "Lightning gathers what is logged, and reads it when it is due": """
-            import lightning as L
-            import torch.nn.functional as F
-            class Net(L.LightningModule):
-                def fit_batches(self, loader):
-                    for i, (x, y) in enumerate(loader):
-                        loss = F.cross_entropy(self.model(x.cuda()), y.cuda())
-                        loss.backward()
-                        self.log("loss", loss)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag the lines of every batch loop that log a tensor's value in each pass."""
+        """Flag the lines of every batch loop that log a tensor's value in each iteration."""
         if not script.can_use_accelerator:
             return
         found: dict[int, tuple[cst.Expr, Loop, str]] = {}
@@ -364,25 +51,55 @@ class LoggingEveryStep(Rule):
                     continue
                 if script.batch_loop(line) is not loop:
                     continue
-                if script.heat(line) is not Heat.HOT:
-                    if not script.is_hot_in_one_process(line, loop):
+                if script.frequency(line) is not Frequency.EVERY_PASS:
+                    if not script.runs_each_pass_in_one_process(line, loop):
                         continue
                 value = shown(script, line.value, loop)
                 if value is not None and not _reports_episode(script, line, loop):
                     found[id(line)] = (line, loop, value)
         every = self.settings["every"]
-        fixes = _fixes(script, found, every)
-        for line, _, value in found.values():
+        staying = {id(loop.node): _staying(script, found, loop) for _, loop, _ in found.values()}
+        freed = {key: one for key, one in found.items() if staying[id(one[1].node)] is None}
+        fixes = _fixes(script, freed, every)
+        for line, loop, value in found.values():
             assert isinstance(line.value, cst.Call)
             message = (
                 f"every step waits for the device so that `{script.code(line.value.func)}` can "
                 f"show `{value}`; log every {every}th step"
             )
-            yield Finding(self.code, script.span(line), message, fixes.get(id(line)))
+            wait = staying[id(loop.node)]
+            notes = (Note(script.span(wait), "every step waits here as well"),) if wait else ()
+            yield Finding(self.code, script.span(line), message, fixes.get(id(line)), notes)
+
+
+def _staying(
+    script: Script, found: Mapping[int, tuple[cst.Expr, Loop, str]], loop: Loop
+) -> cst.CSTNode | None:
+    """Return what forces a sync in each iteration of a loop, apart from logging."""
+    shows: list[cst.CSTNode] = [line for line, _, _ in found.values()]
+    added = [each.node for each in script.accumulations(loop.role, loop.node)]
+    for reading in script.readings(loop.node.body):
+        if script.frequency(reading.node) is not Frequency.EVERY_PASS or script.on_host(
+            reading.tensor
+        ):
+            continue
+        if any(script.tree.inside(reading.node, line) for line in (*shows, *added)):
+            continue
+        if script.needed_in(loop.node, reading, shows):
+            return reading.node
+    return next(
+        (
+            site.node
+            for site in script.calls("torch.cuda.synchronize")
+            if script.tree.inside(site.node, loop.node)
+            and script.frequency(site.node) is Frequency.EVERY_PASS
+        ),
+        None,
+    )
 
 
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
-    """Whether a line tells of an episode that has just ended, not of every step."""
+    """Return whether a line reports a finished episode instead of every step."""
     return any(True for _ in script.tests_around(line)) and any(
         "env" in script.code(call.func).lower()
         for call in script.within(loop.node, cst.Call)
@@ -391,7 +108,7 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
 
 
 def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Whether a call shows or records its arguments."""
+    """Return whether a call shows or records its arguments."""
     func = call.func
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
@@ -416,7 +133,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
 def _fixes(
     script: Script, found: Mapping[int, tuple[cst.Expr, Loop, str]], every: int
 ) -> dict[int, Fix]:
-    """Give the fix of each line by its identity: lines one after the other share theirs."""
+    """Return the fix of each line by its identity; consecutive lines share theirs."""
     holders = [script.parent(line) for line, _, _ in found.values()]
     blocks = {id(block): block for block in map(script.parent, filter(None, holders))}
     fixes: dict[int, Fix] = {}
@@ -432,7 +149,7 @@ def _fixes(
 def _runs(
     block: cst.IndentedBlock, found: Mapping[int, object]
 ) -> Iterator[list[cst.SimpleStatementLine]]:
-    """Yield the statements of a block that log one after the other."""
+    """Yield the consecutive logging statements of a block."""
     run: list[cst.SimpleStatementLine] = []
     for line in block.body:
         if isinstance(line, cst.SimpleStatementLine) and _is_one_of(line, found):
@@ -451,19 +168,34 @@ def _is_one_of(line: cst.SimpleStatementLine, found: Mapping[int, object]) -> bo
 def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -> Fix | None:
     counter = script.counter(loop.node)
     moved = _with_readings(script, lines, loop)
-    if counter is None or moved is None:
+    if counter is None or moved is None or any(_draws(script, line) for line in lines):
         return None
+    last = script.last_pass(loop)
+    gate = f"{counter} % {every} == 0" + (f" or {last}" if last else "")
     return Fix.unsafe(
         f"Log every {every}th step",
-        script.rewrite.wrap(moved, f"if {counter} % {every} == 0:"),
+        script.rewrite.wrap(moved, f"if {gate}:"),
         because="fewer records are written",
     )
+
+
+def _draws(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether each step overwrites the line of the previous one."""
+    return any(
+        arg.keyword is not None and arg.keyword.value == "end"
+        for arg in script.within(line, cst.Arg)
+    ) or any("\\r" in text for text in _texts(script, line))
+
+
+def _texts(script: Script, line: cst.CSTNode) -> Iterator[str]:
+    yield from (each.value for each in script.within(line, cst.SimpleString))
+    yield from (each.value for each in script.within(line, cst.FormattedStringText))
 
 
 def _with_readings(
     script: Script, lines: Sequence[cst.CSTNode], loop: Loop
 ) -> Sequence[cst.CSTNode] | None:
-    """Add the lines above that read what is shown; None where other lines need their numbers."""
+    """Add the lines above that read the shown values, None if other lines need them."""
     readings = _readings(script, lines, loop)
     block = script.parent(lines[0])
     if not isinstance(block, cst.IndentedBlock):
@@ -484,7 +216,7 @@ def _with_readings(
 
 
 def _readings(script: Script, lines: Sequence[cst.CSTNode], loop: Loop) -> dict[int, Binding]:
-    """Give the statements that read a tensor for the names in some lines, by their identity."""
+    """Return the statements that read a tensor for the names in some lines, by their identity."""
     return {
         id(script.tree.statement(binding.node)): binding
         for line in lines

@@ -1,4 +1,4 @@
-"""TL208: tensors are kept together with the graph that made them."""
+"""TL208: tensors are stored together with their autograd graph."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import libcst as cst
 from torchlint.api import (
     Accumulation,
     Adding,
-    Fate,
     Finding,
     Fix,
+    Frequency,
     Grad,
-    Heat,
+    GraphUse,
     How,
     Kind,
     Role,
     Rule,
-    Safety,
     Script,
 )
 
@@ -33,258 +32,8 @@ PASSING: Final = frozenset(
 
 
 class GraphKeptAlive(Rule):
-    """
-    ## What it does
-    Flags losses and outputs that are added up or collected batch by batch without `detach()`:
-    each keeps the graph of its batch alive.
-
-    ## Why it is slow
-    A tensor that came out of a network holds on to every operation that made it, and before the
-    backward pass to every activation. A sum of such tensors holds all batches of the epoch, so
-    memory grows with each one, until the allocator has to search and at last to give up.
-
-    ## When not to
-    Keep the graph where the sum itself is sent backward: several losses of one step, truncated
-    backpropagation through time, gradients accumulated over a window. None of these is flagged.
-
-    ## Fix safety
-    Exact: `detach()` gives the same numbers. Unsafe where the collected values leave the function
-    for code out of sight, which could still send them backward.
-    """
-
-    code = "TL208"
-    name = "graph-kept-alive"
-    summary = "what is kept of each batch keeps the batch's whole graph in memory"
-    impact = "medium"
-    safety = Safety.EXACT
-    articles = ("S2",)
-    after = ("TL601",)
-    needs = ("backward", ".step", "oader", "iter", "_dl", "batch", "queue")
-
-    invalid = {
-        "losses of training batches": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  total, losses = 0, []
-                  for x, y in loader:
-                      loss = F.cross_entropy(model(x), y)
-                      optimizer.zero_grad()
-                      loss.backward()
-                      optimizer.step()
-            -         total += loss
-            -         losses.append(loss)  # for the plot
-            +         total += loss.detach()
-            +         losses.append(loss.detach())  # for the plot
-                  return total / len(loader), losses
-            """,
-        "a loss weighted by the size of the batch, scaled for the backward pass": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer, scaler, steps):
-                  total = 0.0
-                  for x, y in loader:
-                      loss = F.cross_entropy(model(x), y)
-                      scaler.scale(loss / steps).backward()
-                      scaler.step(optimizer)
-            -         total = total + loss * x.size(0)
-            +         total = total + loss.detach() * x.size(0)
-                  return total
-            """,
-        "a dictionary of lists, and an attribute": """
-              import torch.nn.functional as F
-              class Trainer:
-                  def train(self, loader, history):
-                      for x, y in loader:
-                          loss = F.mse_loss(self.model(x), y)
-                          loss.backward()
-                          self.optimizer.step()
-            -             history["loss"].append(loss)
-            -             self.last_loss = loss
-            +             history["loss"].append(loss.detach())
-            +             self.last_loss = loss.detach()
-            """,
-        "two losses that are sent backward as one": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  total = 0
-                  for x, y in loader:
-                      first, second = F.l1_loss(model(x), y), F.mse_loss(model(x), y)
-                      (first + second).backward()
-                      optimizer.step()
-            -         total += first + second
-            +         total += (first + second).detach()
-                  return total
-            """,
-        "a running loss that is read now and then, and starts anew": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer, args):
-                  train_loss = 0
-                  for i, (x, y) in enumerate(loader):
-                      loss = F.nll_loss(model(x), y)
-                      loss.backward()
-                      optimizer.step()
-            -         train_loss += loss
-            +         train_loss += loss.detach()
-                      if i > 0 and i % args.log_interval == 0:
-                          print(train_loss.item() / args.log_interval)
-                          train_loss = 0
-            """,
-        "outputs and losses of an evaluation with gradients": """
-              import torch.nn.functional as F
-              def evaluate(model, loader):
-                  model.eval()
-                  total, outputs = 0, []
-                  for x, y in loader:
-                      out = model(x)
-            -         outputs.append(out)
-            -         total += F.cross_entropy(out, y)
-            +         outputs.append(out.detach())
-            +         total += F.cross_entropy(out, y).detach()
-                  print(total.item(), len(outputs))
-            """,
-        "the output itself is collected": """
-              import torch
-              def predict(model, test_loader):
-                  model.eval()
-                  outputs = []
-                  for x, y in test_loader:
-            -         outputs.append(model(x))
-            +         outputs.append(model(x).detach())
-                  return outputs
-            """,
-    }
-    valid = {
-        "a function that counts right answers returns no graph": """
-            import torch.nn.functional as F
-            def share(output, label):
-                _, pred = output.max(1)
-                return (pred == label).sum().data[0] / output.shape[0]
-            def evaluate(model, loader):
-                model.eval()
-                right = 0
-                for x, y in loader:
-                    right += share(model(x.cuda()), y.cuda())
-                return right
-            """,
-        "a number has no graph": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                total = 0
-                for x, y in loader:
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    total += loss.item()
-                return total
-            """,
-        "a detached tensor has no graph, nor has its data": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                total, losses = 0, []
-                for x, y in loader:
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    total += loss.data
-                    losses.append(loss.detach().cpu())
-                return total, losses
-            """,
-        "the losses of several tasks are sent backward together": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer, heads):
-                for x, targets in loader:
-                    loss = 0
-                    for head in heads:
-                        loss += F.cross_entropy(model(x)[head], targets[head])
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "the losses of a window are sent backward together": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                window = 0
-                for step, (x, y) in enumerate(loader):
-                    loss = F.cross_entropy(model(x), y)
-                    window = window + loss
-                    if step % 4 == 3:
-                        window.backward()
-                        optimizer.step()
-                        window = 0
-            """,
-        "truncated backpropagation through time sends the sum of a list backward": """
-            import torch
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                for x, y in loader:
-                    state, losses = None, []
-                    for t in range(x.size(1)):
-                        out, state = model(x[:, t], state)
-                        losses.append(F.mse_loss(out, y[:, t]))
-                    loss = torch.stack(losses).mean()
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "without gradients there is no graph": """
-            import torch
-            import torch.nn.functional as F
-            @torch.no_grad()
-            def evaluate(model, loader):
-                total, outputs = 0, []
-                for x, y in loader:
-                    outputs.append(model(x))
-                    total += F.cross_entropy(outputs[-1], y)
-                return total, outputs
-            """,
-        "a loss of detached outputs has no graph": """
-            import torch
-            def evaluate(model, loader, criterion):
-                model.eval()
-                losses = []
-                for x, y in loader:
-                    pred = model(x).detach().cpu()
-                    loss = criterion(pred, y)
-                    losses.append(loss)
-                return losses
-            """,
-        "labels have no graph": """
-            import torch
-            def evaluate(model, loader):
-                model.eval()
-                labels, right = [], 0
-                for x, y in loader:
-                    labels.append(y)
-                    right += (model(x).argmax(1) == y).sum()
-                return right, labels
-            """,
-        "the caller sends the sum backward": """
-            import torch.nn.functional as F
-            def full_loss(model, loader):
-                total = 0
-                for x, y in loader:
-                    total += F.mse_loss(model(x), y)
-                return total
-            def fit(model, loader, optimizer):
-                for epoch in range(100):
-                    loss = full_loss(model, loader)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "one batch in a hundred": """
-            import torch.nn.functional as F
-            def train(model, loader, optimizer):
-                losses = []
-                for i, (x, y) in enumerate(loader):
-                    loss = F.cross_entropy(model(x), y)
-                    loss.backward()
-                    optimizer.step()
-                    if i % 100 == 0:
-                        losses.append(loss)
-                return losses
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag what training and evaluation batches add up or keep with its graph."""
+        """Flag values that training and evaluation batches add up or store with their graph."""
         for addition in script.accumulations(Role.TRAIN_BATCH):
             carriers = _carriers(script, addition, _sent)
             if carriers:
@@ -302,7 +51,7 @@ class GraphKeptAlive(Rule):
         carriers: list[cst.BaseExpression],
         hidden: bool = False,
     ) -> Finding:
-        """Say what keeps which graph, and cut it off."""
+        """Return the finding for a kept graph, with the fix that detaches it."""
         kept = _quoted(script, carriers[0])
         message = f"{_quoted(script, target)} keeps the graph of {kept}"
         if not isinstance(target, cst.Attribute) or not script.scopes.stored(target):
@@ -334,7 +83,7 @@ def _carriers(
     addition: Accumulation,
     is_meant: Callable[[Script, cst.BaseExpression], bool],
 ) -> list[cst.BaseExpression]:
-    """Give those operands of an addition that carry a graph, and that a test takes."""
+    """Return the operands of an addition that carry a graph and that a test accepts."""
     if addition.adding is Adding.METER:
         return []
     found = [leaf for leaf in _leaves(script, _value(addition)) if is_meant(script, leaf)]
@@ -342,7 +91,7 @@ def _carriers(
 
 
 def _sent_with_others(script: Script, addition: Accumulation) -> bool:
-    """Whether what is built up, or will be, is itself sent backward."""
+    """Return whether `backward()` is called on the collected value itself."""
     target: cst.BaseExpression = addition.target
     while isinstance(target, (cst.Subscript, cst.Attribute)):
         target = target.value
@@ -371,21 +120,21 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
 
 
 def _sent(script: Script, leaf: cst.BaseExpression) -> bool:
-    """Whether a tensor is sent backward in its own batch, so that nothing else will."""
+    """Return whether `backward()` runs on a tensor in its own batch, the last use of its graph."""
     while isinstance(leaf, cst.Call) and isinstance(leaf.func, cst.Attribute):
         leaf = leaf.func.value
     return isinstance(leaf, cst.Name) and script.sent_backward(leaf)
 
 
 def _made(script: Script, leaf: cst.BaseExpression) -> bool:
-    """Whether a tensor of floats came out of a network, with the graph that made it."""
+    """Return whether a floating-point tensor is computed by a network and carries its graph."""
     if script.kind(leaf) not in TENSORS or script.is_integral(leaf):
         return False
     return _carries(script, leaf, DEPTH)
 
 
 def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
-    """Whether what a function returns can hold the graph of what it is given."""
+    """Return whether the result of a function can carry the graph of its arguments."""
     if not depth:
         return True
     if isinstance(node, cst.Comparison) or script.is_integral(node):
@@ -414,7 +163,7 @@ def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 
 
 def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
-    """Whether a network's graph hangs on an expression."""
+    """Return whether an expression carries a network's graph."""
     if not depth or script.grad(node) is not Grad.ON:
         return False
     if isinstance(node, cst.Call):
@@ -449,7 +198,7 @@ def _evaluated(
 ) -> Iterator[tuple[Accumulation, list[cst.BaseExpression], bool]]:
     """Yield the additions of evaluations, with what carries graphs into them.
 
-    The third part says whether code out of sight may train on them.
+    The third item says whether code of another module may train on them.
     """
     added = [
         (each, _carriers(script, each, _made)) for each in script.accumulations(Role.EVAL_BATCH)
@@ -459,14 +208,14 @@ def _evaluated(
         inside = [pair for pair in added if script.tree.inside(pair[0].node, evaluation.body)]
         if not inside or script.needs_gradients(evaluation.body):
             continue
-        fate = script.fate(evaluation)
-        if fate is not Fate.TRAINED:
-            hidden = fate is Fate.HIDDEN and not evaluation.by_name
+        use = script.graph_use(evaluation)
+        if use is not GraphUse.TRAINED:
+            hidden = use is GraphUse.ESCAPED
             yield from ((each, carriers, hidden) for each, carriers in inside)
 
 
 def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
-    """Yield `self.last = loss` in training batches, where `loss` was sent backward."""
+    """Yield `self.last = loss` in training batches that ran backward on `loss`."""
     sent = {
         each.value.attr.value
         for each in script.functions.attributes("backward")
@@ -481,5 +230,5 @@ def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
         loop = script.batch_loop(assign)
         if loop is None or loop.role is not Role.TRAIN_BATCH:
             continue
-        if script.heat(assign) is Heat.HOT and script.grad(assign) is Grad.ON:
+        if script.frequency(assign) is Frequency.EVERY_PASS and script.grad(assign) is Grad.ON:
             yield target, value

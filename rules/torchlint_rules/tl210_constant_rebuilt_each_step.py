@@ -1,4 +1,4 @@
-"""TL210: the same constant is built in every step and copied to the device anew."""
+"""TL210: every step builds the same constant and copies it to the device again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Rule, Script, State
-from torchlint_rules._tensorfate import TensorFate, tensor_fate
+from torchlint_rules._tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
     "torch.tensor torch.as_tensor torch.FloatTensor torch.LongTensor torch.Tensor".split()
@@ -23,267 +23,8 @@ _VARIABLE: Final = "torch.autograd.Variable"
 
 
 class ConstantRebuiltEachStep(Rule):
-    """
-    ## What it does
-    Reports constants that code of every step builds on the device: `torch.tensor([0.5, 0.5],
-    device=device)`, a mask or a range whose size never changes.
-
-    ## Why it is slow
-    A list of numbers lies on the host: each time it becomes a tensor on the device, the host
-    waits for the copy. A mask or a range costs some kernels in every step for what one would
-    have given for the whole run.
-
-    ## When not to
-    Where the values or the size depend on the batch, where the tensor is written to, and where it
-    has gradients; the rule is silent there.
-
-    ## Fix safety
-    There is no automatic fix. In a network a buffer holds such a constant:
-    `self.register_buffer("mean", torch.tensor([...]), persistent=False)` moves with the network
-    and leaves its checkpoints as they are. In a script a name before the loop does.
-    """
-
-    code = "TL210"
-    name = "constant-rebuilt-each-step"
-    summary = "the same constant is built on the device in every step"
-    impact = "low"
-    safety = None
-    articles = ("S2",)
-    needs = (
-        ".tensor", ".as_tensor", ".arange", ".eye", ".linspace", ".tril", ".triu", "FloatTensor",
-        "LongTensor", "new_tensor",
-    )  # fmt: skip
-
-    invalid = {
-        "a list of numbers goes to the device in every step": """
-              import torch
-              device = torch.device("cuda")
-              for x, y in loader:
-            !     mean = torch.tensor([0.5, 0.5, 0.5]).to(device)
-            !     std = torch.tensor([0.2, 0.2, 0.2], device=device).view(1, 3, 1, 1)
-            !     other = torch.FloatTensor([1, 2]).cuda()
-                  loss = model((x - mean) / std, other)
-                  loss.backward()
-            """,
-        "in the forward of a network": """
-              import torch
-              from torch import nn
-              MEAN = [0.485, 0.456, 0.406]
-              class Net(nn.Module):
-                  def __init__(self, length):
-                      super().__init__()
-                      self.length = length
-                      self.weights = [1.0, 2.0]
-                  def forward(self, x):
-            !         mean = torch.tensor(MEAN).to(x.device)
-            !         weights = x.new_tensor(self.weights)
-            !         places = torch.arange(self.length, device=x.device)
-                      return self.net(x - mean, places) * weights
-              net = Net(8).cuda()
-            """,
-        "a mask of one size": """
-              import torch
-              from torch import nn
-              class Attention(nn.Module):
-                  def __init__(self, block_size):
-                      super().__init__()
-                      self.block_size = block_size
-                  def forward(self, x):
-            !         mask = torch.tril(torch.ones(self.block_size, self.block_size, device=x.device))
-                      return x.masked_fill(mask == 0, 0)
-              net = Attention(8).cuda()
-            """,
-        "in a function that the loop calls, behind a Variable": """
-              import torch
-              from torch.autograd import Variable
-              START = 0
-              def begin():
-            !     return Variable(torch.LongTensor([[START]])).cuda()
-              for x, y in loader:
-                  loss = model(x, begin())
-                  loss.backward()
-            """,
-    }
-    valid = {
-        "made once": """
-            import torch
-            device = torch.device("cuda")
-            mean = torch.tensor([0.5, 0.5, 0.5]).to(device)
-            for x, y in loader:
-                loss = model(x - mean)
-                loss.backward()
-            """,
-        "a buffer": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.register_buffer("mean", torch.tensor([0.5, 0.5], device="cuda"))
-                def forward(self, x):
-                    return x - self.mean
-            """,
-        "the size depends on the batch": """
-            import torch
-            from torch import nn
-            class GPT(nn.Module):
-                def forward(self, idx):
-                    b, t = idx.size()
-                    pos = torch.arange(0, t, dtype=torch.long, device=idx.device)
-                    mask = torch.tril(torch.ones(t, t, device=idx.device))
-                    return self.net(pos, mask)
-            net = GPT().cuda()
-            """,
-        "the values depend on the step": """
-            import torch
-            device = torch.device("cuda")
-            for step, (x, y) in enumerate(loader):
-                when = torch.tensor([step], device=device)
-                loss = model(x, when)
-                loss.backward()
-            """,
-        "it is written to": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                counts = torch.tensor([0, 0], device=device)
-                counts[0] = x.size(0)
-                total = torch.tensor(0.0, device=device)
-                total += model(x).sum()
-                loss = model(x, counts) + total
-                loss.backward()
-            """,
-        "where a sum starts": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                loss = torch.tensor(0.0, device=device)
-                for part in x:
-                    loss = loss + model(part).sum()
-                loss.backward()
-            """,
-        "one for each process, for what the others send": """
-            import torch
-            import torch.distributed as dist
-            device = torch.device("cuda")
-            for x, y in loader:
-                sizes = [torch.tensor([0], device=device) for _ in range(dist.get_world_size())]
-                dist.all_gather(sizes, torch.tensor([len(x)], device=device))
-                model(x, sizes).backward()
-            """,
-        "it has gradients": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                shift = torch.tensor([0.0, 0.0], device=device, requires_grad=True)
-                loss = model(x + shift)
-                loss.backward()
-            """,
-        "it stays on the host": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                weights = torch.tensor([0.5, 0.5])
-                print(weights)
-                loss = model(x.to(device))
-                loss.backward()
-            """,
-        "a number that is moved: TL203 makes it on the device first": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                loss = model(x, torch.tensor(0.5).to(device))
-                loss.backward()
-            """,
-        "filled on the host and moved: TL203 makes it on the device first": """
-            import torch
-            device = torch.device("cuda")
-            for x, y in loader:
-                loss = model(x, torch.arange(8).to(device))
-                loss.backward()
-            """,
-        "now and then": """
-            import torch
-            device = torch.device("cuda")
-            for i, (x, y) in enumerate(loader):
-                loss = model(x)
-                loss.backward()
-                if i % 100 == 0:
-                    print(model(torch.tensor([1.0, 2.0], device=device)))
-            """,
-        "the script runs on the CPU": """
-            import torch
-            for x, y in loader:
-                mean = torch.tensor([0.5, 0.5], device="cpu")
-                loss = model(x - mean)
-                loss.backward()
-            """,
-        "the size depends on the batch, by keyword": """
-            import torch
-            from torch import nn
-            class Places(nn.Module):
-                def forward(self, x):
-                    return x + torch.linspace(0, 1, steps=x.size(1), device=x.device)
-            net = Places().cuda()
-            """,
-        "made in the first step and kept": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.places = None
-                def forward(self, x):
-                    if self.places is None:
-                        self.places = torch.arange(8, device=x.device)
-                    return self.net(x, self.places)
-            net = Net().cuda()
-            """,
-        "the type comes with the batch": """
-            import torch
-            class Balance(torch.nn.Module):
-                def forward(self, x):
-                    return x + torch.tensor([0.5], device=x.device, dtype=x.dtype)
-            """,
-        "a function whose results are kept": """
-            import functools
-            import torch
-            @functools.cache
-            def smallest(device):
-                return torch.tensor(1e-6, device=device)
-            def train(model, loader, optimizer):
-                for x, y in loader:
-                    loss = model(x.cuda()).sum() + smallest("cuda")
-                    loss.backward()
-                    optimizer.step()
-            """,
-        "once for each evaluation": """
-            import torch
-            from mine import load
-            def validate(model, loader, device):
-                places = torch.linspace(0.5, 0.95, 10, device=device)
-                for x, y in loader:
-                    model(x.to(device), places)
-            for name in ("small", "large"):
-                validate(load(name).cuda(), loader, "cuda")
-            """,
-        "the size is changed now and then": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.length = 8
-                def grow(self):
-                    self.length = self.length * 2
-                def forward(self, x):
-                    return self.net(x, torch.arange(self.length, device=x.device))
-            net = Net().cuda()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Report every constant that code of each step builds on the device."""
+        """Flag every constant that each step builds on the device."""
         sites = list(script.calls(*_OF_VALUES, *_OF_SIZES))
         sites += [script.call(call) for call in script.method_calls("new_tensor")]
         if not sites or not script.can_use_accelerator:
@@ -297,12 +38,15 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             if not script.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
-            message = f"`{script.brief(whole)}` is the same in every step, and each builds it anew; {_advice(script, whole)}"
+            message = (
+                f"`{script.brief(whole)}` is the same in every step, and each step rebuilds it; "
+                f"{_advice(script, whole)}"
+            )
             yield Finding(self.code, script.span(whole), message)
 
 
 def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:
-    """Whether the values of a tensor are the same each time it is made."""
+    """Return whether a tensor has the same values each time it is built."""
     given = [arg for arg in site.node.args if arg.keyword is None or arg.keyword.value in _SIZES]
     if not given or site.argument("requires_grad").state is not State.ABSENT:
         return False
@@ -318,15 +62,20 @@ def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:
     return all(_is_fixed(script, arg.value) for arg in given)
 
 
+def _is_listed(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a list item is itself a list of numbers."""
+    return _is_literal(script, node, None)
+
+
 def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> bool:
-    """Whether data is numbers that stand in the file, in lists perhaps."""
+    """Return whether data is literal numbers, possibly in lists."""
     value = script.value_of(node)
     if value.node is None or value.state is not State.KNOWN:
         return False
     if isinstance(value.node, (cst.List, cst.Tuple)):
         elements = value.node.elements
         return bool(elements) and all(
-            script.value_of(each.value).is_literal or _is_literal(script, each.value, None)
+            script.value_of(each.value).is_literal or script.answer(_is_listed, each.value, False)
             for each in elements
         )
     # torch.FloatTensor(3) takes a size
@@ -341,7 +90,7 @@ def _is_scalar(script: Script, site: CallSite) -> bool:
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether a size is a number of the file or an attribute that only `__init__` sets."""
+    """Return whether a size is a literal or an attribute that only `__init__` sets."""
     if isinstance(node, cst.BinaryOperation):
         return _is_fixed(script, node.left) and _is_fixed(script, node.right)
     if script.value_of(node).is_literal and not isinstance(node, cst.Attribute):
@@ -356,7 +105,7 @@ def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Give the expression around a constant that only shapes, types, masks or moves it."""
+    """Return the expression around a constant that only reshapes, casts, masks or moves it."""
     while True:
         holder = script.parent(node)
         outer = script.parent(holder) if holder is not None else None
@@ -379,7 +128,7 @@ def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
 def _goes_to_device(
     script: Script, site: CallSite, whole: cst.BaseExpression, of_sizes: bool
 ) -> bool:
-    """Whether a constant is built for a device, and not by what another rule mends."""
+    """Return whether a constant is built for a device and no other rule reports it."""
     calls = [
         call for call in script.within(whole, cst.Call) if not script.tree.inside(call, site.node)
     ]
@@ -402,9 +151,9 @@ def _names_device(script: Script, site: CallSite) -> bool:
 
 
 def _changes(script: Script, whole: cst.BaseExpression) -> bool:
-    """Whether a constant is only what something else starts from."""
+    """Return whether a constant is only a start value."""
     line = script.parent(whole)
-    if isinstance(line, cst.ListComp) or tensor_fate(script, whole) is TensorFate.WRITTEN:
+    if isinstance(line, cst.ListComp) or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
     target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):

@@ -1,4 +1,4 @@
-"""TL211: the host waits in every step to learn what a tensor holds."""
+"""TL211: every step forces a GPU sync to learn a tensor's values."""
 
 from __future__ import annotations
 
@@ -29,228 +29,15 @@ _REDUCED: Final = ("builtins.max", "builtins.min", "builtins.sum", "builtins.any
 _WAITING: Final = frozenset(
     {*_WITH, *_NUMBERED, *_REDUCED, "torch.where", *(f"torch.{name}" for name in _SIZED)}
 )
-"""Functions that wait for the tensor that they are given first."""
+"""Functions that sync for their first argument."""
 _PACK: Final = "torch.nn.utils.rnn.pack_padded_sequence"
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
 _MASKING: Final = frozenset("eq ne gt ge lt le bool isnan isfinite isinf logical_not".split())
 
 
 class DataDependentSync(Rule):
-    """
-    ## What it does
-    Reports operations of every step for which the host must know what a tensor on the device
-    holds: branches on tensors, `x[mask]`, `nonzero`, `unique`, `range(t)`, distributions that
-    check their arguments.
-
-    ## Why it is slow
-    The host stops until the device has computed the value, and the device then waits for work.
-
-    ## When not to
-    Many of these are the algorithm itself, so the rule is off unless it is selected. It is silent
-    for scripts that run on the CPU alone, for tensors on the host, for what happens now and then,
-    and for `masked_fill`, `torch.where(c, a, b)`, `x[mask] = 0`, `clamp` and `topk`, which do not
-    wait.
-
-    ## Fix safety
-    There is no automatic fix: `(loss * mask).sum() / mask.sum().clamp(min=1)` for
-    `loss[mask].mean()` differs where nothing is chosen and where a masked value is not finite.
-    """
-
-    code = "TL211"
-    name = "data-dependent-sync"
-    summary = "the host waits in every step to learn what a tensor holds"
-    impact = "medium"
-    safety = None
-    articles = ("S3.7",)
-    needs = ("backward", "forward")
-    default = False
-
-    invalid = {
-        "branches on tensors": """
-              import torch
-              import torch.nn.functional as F
-              for x, y in loader:
-                  loss = F.cross_entropy(model(x.cuda()), y.cuda())
-            !     if loss > 10:
-                      loss = loss * 0.1
-            !     assert torch.isfinite(loss).all()
-            !     if use_gpu and not torch.isnan(loss).any():
-                      loss.backward()
-            !     scale = 1 if loss < 1 else 2
-            """,
-        "a mask that each batch narrows": """
-              import torch
-              import torch.nn.functional as F
-              open_ = torch.ones(8).cuda() > 0
-              for x, y in loader:
-                  open_ = open_ & (y.cuda() > 0)
-            !     loss = F.cross_entropy(model(x.cuda()[open_]), y)
-                  loss.backward()
-            """,
-        "a loop until a tensor is small enough": """
-              import torch
-              from torch import nn
-              class Solver(nn.Module):
-                  def forward(self, x):
-                      error = (x - 1).abs().max()
-            !         while error > 1e-3:
-                          x = x / 2
-                          error = (x - 1).abs().max()
-                      return x
-              solver = Solver().cuda()
-            """,
-        "the mask says how much is chosen": """
-              import torch
-              import torch.nn.functional as F
-              for x, y in loader:
-                  y = y.cuda()
-                  out = model(x.cuda())
-                  mask = y != 0
-            !     loss = F.cross_entropy(out[mask], y, reduction="mean")
-            !     loss = loss + out[out > 0].mean()
-            !     chosen = torch.masked_select(out, mask)
-                  loss.backward()
-            """,
-        "operations whose result has a size that the values decide": """
-              import torch
-              import torch.nn.functional as F
-              for x, y in loader:
-                  y = y.cuda()
-            !     where = torch.nonzero(y)
-            !     places = torch.where(y > 0)
-            !     kinds = y.unique()
-            !     counts = torch.bincount(y)
-            !     hot = F.one_hot(y)
-            !     same = torch.equal(y, y)
-                  loss = F.cross_entropy(model(x.cuda()), y)
-                  loss.backward()
-            """,
-        "the host counts with a tensor": """
-              import torch
-              import torch.nn.functional as F
-              for x, y in loader:
-                  y = y.cuda()
-                  longest = y.max()
-            !     for t in range(longest):
-                      print(t)
-            !     x = x[:, :longest]
-            !     most = max(y)
-                  loss = F.cross_entropy(model(x.cuda()), y)
-                  loss.backward()
-            """,
-        "checks of arguments": """
-              import torch
-              import torch.nn.functional as F
-              from torch.distributions import Categorical
-              from torch.nn.utils.rnn import pack_padded_sequence
-              for x, y in loader:
-                  y = y.cuda()
-                  out = model(x.cuda())
-            !     chosen = Categorical(logits=out)
-                  lengths = (out > 0).sum(1)
-            !     packed = pack_padded_sequence(out, lengths)
-                  loss = F.cross_entropy(out, y)
-                  loss.backward()
-            !     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
-            """,
-    }
-    valid = {
-        "what does not wait": """
-            import torch
-            import torch.nn.functional as F
-            from torch.distributions import Categorical
-            for x, y in loader:
-                y = y.cuda()
-                out = model(x.cuda())
-                out = out.masked_fill(out > 0, 0)
-                out = torch.where(out > 0, out, 0).clamp(0, 1)
-                out[out > 0] = 0
-                best = out.topk(5).values
-                hot = F.one_hot(y, 10)
-                hot = F.one_hot(y, num_classes=10)
-                counts = torch.bincount(y, minlength=10)
-                both = torch.stack([out, out])
-                chosen = Categorical(logits=out, validate_args=False)
-                loss = F.cross_entropy(out, y)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            """,
-        "the host knows the shape": """
-            import torch
-            import torch.nn.functional as F
-            for x, y in loader:
-                out = model(x.cuda())
-                if out.dim() == 2 and out.size(0) > 1 and out.shape[1] > 2:
-                    out = out[: out.size(0) // 2]
-                for t in range(out.size(1)):
-                    out = out + t
-                loss = F.cross_entropy(out, y.cuda())
-                if loss is not None and loss.requires_grad:
-                    loss.backward()
-            """,
-        "indices of a known number": """
-            import torch
-            import torch.nn.functional as F
-            for x, y in loader:
-                order = torch.randperm(x.size(0), device="cuda")
-                loss = F.cross_entropy(model(x.cuda())[order], y.cuda()[order])
-                loss.backward()
-            """,
-        "tensors on the host": """
-            import torch
-            import torch.nn.functional as F
-            from torch.utils.data import DataLoader
-            loader = DataLoader(images)
-            for x, y in loader:
-                if (y > 0).any():
-                    x = x[y > 0]
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-            """,
-        "the script runs on the CPU": """
-            import torch
-            import torch.nn.functional as F
-            for x, y in loader:
-                loss = F.cross_entropy(model(x), y)
-                if torch.isnan(loss):
-                    break
-                loss.backward()
-            """,
-        "now and then": """
-            import torch
-            import torch.nn.functional as F
-            for i, (x, y) in enumerate(loader):
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                loss.backward()
-                if i % 100 == 0:
-                    assert torch.isfinite(loss)
-            """,
-        "what a network out of sight gives and takes may be numbers of the host": """
-            import torch
-            from torch import nn
-            from torch.nn.utils.rnn import pack_padded_sequence
-            class Places(nn.Module):
-                def forward(self, length):
-                    return self.table[torch.arange(length - 1)]
-            places = Places().cuda()
-            for x, y in loader:
-                scores, lengths = model(x.cuda())
-                loss = pack_padded_sequence(scores, lengths).data.sum() / sum(lengths)
-                loss.backward()
-            """,
-        "numbers that were read before": """
-            import torch.nn.functional as F
-            for x, y in loader:
-                loss = F.cross_entropy(model(x.cuda()), y.cuda())
-                value = loss.item()
-                if value > 10:
-                    break
-                loss.backward()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Report every place of each step where the host must know what a tensor holds."""
+        """Flag every operation in each step for which the host must know a tensor's values."""
         if not script.can_use_accelerator:
             return
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
@@ -260,12 +47,12 @@ class DataDependentSync(Rule):
 
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether an expression is a tensor that may lie on the device."""
+    """Return whether an expression is a tensor that may be on the device."""
     return script.kind(node) in _TENSORS and not script.on_host(node)
 
 
 def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether a length is a tensor for sure, not by what networks mostly take and give."""
+    """Return whether a length certainly is a tensor, not only by convention."""
     return _on_device(script, node) and not any(
         binding.how in (How.PARAMETER, How.UNPACKED)
         for name in script.within(node, cst.Name)
@@ -277,7 +64,7 @@ def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
-    """Yield the tests that ask a tensor."""
+    """Yield the conditions that read a tensor."""
     holders: list[cst.If | cst.While | cst.Assert | cst.IfExp] = [
         *script.all(cst.If),
         *script.all(cst.While),
@@ -291,7 +78,7 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
 
 
 def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield what `and`, `or` and `not` join in a test."""
+    """Yield the operands of `and`, `or` and `not` in a condition."""
     if isinstance(test, cst.BooleanOperation):
         yield from _parts(test.left)
         yield from _parts(test.right)
@@ -308,7 +95,7 @@ def _compares_text(part: cst.BaseExpression) -> bool:
 
 
 def _may_repeat(script: Script, node: cst.CSTNode) -> bool:
-    """Whether a node stands in a function or in a loop."""
+    """Return whether a node is in a function or a loop."""
     around = (cst.FunctionDef, cst.For, cst.While)
     return any(isinstance(outer, around) for outer in script.tree.ancestors(node))
 
@@ -317,7 +104,7 @@ def _may_repeat(script: Script, node: cst.CSTNode) -> bool:
 
 
 def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
-    """Yield the indexings by a mask, and those whose bounds are tensors."""
+    """Yield the subscripts by a mask, and those whose bounds are tensors."""
     for item in script.all(cst.Subscript):
         if not any(_may_select(script, element.slice) for element in item.slice):
             continue
@@ -339,7 +126,7 @@ def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
 
 
 def _may_select(script: Script, index: cst.BaseSlice) -> bool:
-    """Whether an index is a mask, or a range with bounds that are not written down."""
+    """Return whether an index is a mask, or a range without literal bounds."""
     if isinstance(index, cst.Index):
         return _is_mask(script, index.value)
     bounds = (index.lower, index.upper) if isinstance(index, cst.Slice) else ()
@@ -347,7 +134,7 @@ def _may_select(script: Script, index: cst.BaseSlice) -> bool:
 
 
 def _is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = frozenset()) -> bool:
-    """Whether a tensor surely holds booleans; `trail` are the bindings that led to it."""
+    """Return whether a tensor certainly is boolean; `trail` are the bindings that led to it."""
     if isinstance(node, cst.Comparison):
         return True
     if isinstance(node, cst.UnaryOperation):
@@ -377,7 +164,7 @@ def _is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = f
 
 
 def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
-    """Yield the calls that wait, each with what to do in its place."""
+    """Yield the calls that force a sync, each with its replacement."""
     for call in script.method_calls(*_SIZED):
         cost = _cost_of_method(script, call) if not script.name(call.func) else None
         if cost is not None:
@@ -392,7 +179,7 @@ def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
 
 
 def _checks_arguments(script: Script, call: cst.Call) -> bool:
-    """Whether a call makes a distribution that looks at its arguments."""
+    """Return whether a call builds a distribution that checks its arguments."""
     module, _, last = (script.name(call.func) or "").rpartition(".")
     if module != "torch.distributions" or not last[:1].isupper() or not call.args:
         return False

@@ -1,4 +1,4 @@
-"""TL309: networks and functions that run as TorchScript."""
+"""TL309: networks and functions that run as TorchScript in training."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Rule, Script, regex
+from torchlint.api import CallSite, Finding, Rule, Script
 
 _SCRIPT: Final = ("torch.jit.script", "torch.jit._script.script")
 _TRACE: Final = ("torch.jit.trace", "torch.jit._trace.trace")
 _MODULES: Final = frozenset({
     "torch.jit.ScriptModule", "torch.jit._script.ScriptModule", "torch.ScriptModule",
 })  # fmt: skip
-_EXPORT: Final = regex(
+_EXPORT: Final = re.compile(
     r"jit\.(?:save|freeze|ignore|unused|export|interface|optimize_for_inference|is_scripting)\b|"
     r"optimize_for_mobile|_save_for_lite_interpreter|torch_tensorrt|coremltools|onnx|"
     r"torch\.jit import [^\r\n]*\b(?:save|freeze|ignore|unused|export)\b"
@@ -28,255 +28,6 @@ _FATE: Final = "TorchScript, which is deprecated and not supported on Python 3.1
 
 
 class Torchscript(Rule):
-    """
-    ## What it does
-    Flags `torch.jit.script`, `torch.jit.trace` and `ScriptModule` where they are there to make
-    training faster.
-
-    ## Why it is slow
-    TorchScript is no longer developed: torch 2.13 warns that it is deprecated, and does not
-    support it on Python 3.14. Its fusion of pointwise operations was once worth having; `torch.compile` fuses
-    more, and the backward pass with it. Measured on a CPU, a scripted GELU was slower than the same
-    lines unscripted, a compiled one 2.5 times as fast.
-
-    ## When not to
-    TorchScript that leaves the program is not flagged: networks that are saved for C++ or a phone,
-    exported, drawn or tested, and files with `torch.jit.ignore`, `torch.jit.export` and the like,
-    which were made ready for that. Nor is a file that compiles by `torch.compile` as well.
-
-    ## Fix safety
-    Reported only. Compiled code rounds otherwise, draws other dropout masks, takes seconds to
-    minutes to compile and needs a C++ compiler or Triton. `model.compile()` keeps the keys of
-    checkpoints; `torch.compile(model)` puts `_orig_mod.` before them.
-    """
-
-    code = "TL309"
-    name = "torchscript"
-    summary = "TorchScript stands where torch.compile does more"
-    impact = "medium"
-    safety = None
-    articles = ("S1", "S3.bonus")
-    needs = ("jit.script", "jit.trace", "ScriptModule", "torch.jit import")
-    since = (2, 0)
-
-    invalid = {
-        "a function by its decorator": """
-              import torch
-            ! @torch.jit.script
-              def fused_gelu(x):
-                  return x * 0.5 * (1.0 + torch.erf(x / 1.41421))
-            """,
-        "by the name that an import gives it, by an alias of torch": """
-              import torch as th
-              from torch.jit import script
-            ! @script
-              def swish(x: th.Tensor) -> th.Tensor:
-                  return x * th.sigmoid(x)
-              class Net(th.nn.Module):
-            !     @th.jit.script
-                  def act(x):
-                      return th.relu(x)
-            """,
-        "a function of the file, by a call": """
-              import torch
-              def swish(x):
-                  return x * torch.sigmoid(x)
-            ! swish = torch.jit.script(swish)
-            """,
-        "the network before it is trained": """
-              import torch
-              from mine import Net, loader
-            ! model = torch.jit.script(Net()).cuda()
-              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-              for x, y in loader:
-                  loss = (model(x.cuda()) - y.cuda()).square().mean()
-                  loss.backward()
-                  optimizer.step()
-            """,
-        "traced, behind an option, in a function that trains": """
-              import torch
-              def main(args, model, loader, optimizer):
-                  if args.jit:
-            !         model = torch.jit.trace(model, torch.randn(1, 3))
-                  for x, y in loader:
-                      loss = (model(x) - y).square().mean()
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "a part of a network": """
-              import torch
-              from torch import jit, nn
-              class Net(nn.Module):
-                  def __init__(self, cell):
-                      super().__init__()
-            !         self.cell = jit.script(cell)
-                  def forward(self, x):
-                      return self.cell(x)
-            """,
-        "modules of TorchScript; their methods belong to them": """
-              import torch
-            ! class Block(torch.jit.ScriptModule):
-                  def __init__(self):
-                      super().__init__()
-                      self.fc = torch.nn.Linear(4, 4)
-                  @torch.jit.script_method
-                  def forward(self, x):
-                      return self.fc(x)
-            """,
-        "before torch 2.2 a network has no `compile` of its own": """
-              # target-torch: 2.1
-              import torch
-              from mine import loader, model, optimizer
-            ! model = torch.jit.script(model)
-              for x, y in loader:
-                  loss = (model(x) - y).square().mean()
-                  loss.backward()
-                  optimizer.step()
-            """,
-    }
-    valid = {
-        "saved for a program in C++": """
-            import torch
-            from mine import loader, model, optimizer
-            for x, y in loader:
-                loss = (model(x) - y).square().mean()
-                loss.backward()
-                optimizer.step()
-            scripted = torch.jit.script(model)
-            scripted.save("model.pt")
-            """,
-        "saved as soon as it is traced, and by a function": """
-            import torch
-            from mine import example, loader, model, optimizer
-            def act(x):
-                return x.relu()
-            torch.jit.trace(act, example).save("act.pt")
-            torch.jit.save(torch.jit.script(act), "act2.pt")
-            """,
-        "it goes to a phone": """
-            import torch
-            from torch.utils.mobile_optimizer import optimize_for_mobile
-            from mine import example, loader, model, optimizer
-            traced = torch.jit.trace(model, example)
-            optimize_for_mobile(traced)._save_for_lite_interpreter("model.ptl")
-            for x, y in loader:
-                model(x).sub(y).square().mean().backward()
-                optimizer.step()
-            """,
-        "traced once the training is over": """
-            import torch
-            from mine import example, loader, model, optimizer
-            for x, y in loader:
-                model(x).sub(y).square().mean().backward()
-                optimizer.step()
-            fast = torch.jit.trace(model, example)
-            fast(example)
-            """,
-        "a function that exports, beside the training": """
-            import torch
-            def train(model, loader, optimizer):
-                for x, y in loader:
-                    model(x).sub(y).square().mean().backward()
-                    optimizer.step()
-            def export_model(model, example):
-                return torch.jit.trace(model, example)
-            """,
-        "a way to script a network that others may go or not": """
-            import torch
-            class Bench:
-                def jit_callback(self):
-                    self.model = torch.jit.trace(self.model, self.example)
-                def train(self):
-                    for x, y in self.loader:
-                        self.model(x).sub(y).square().mean().backward()
-                        self.optimizer.step()
-            """,
-        "in evaluation mode it is for inference": """
-            import torch
-            from mine import example, loader, model, optimizer, teacher
-            teacher = torch.jit.trace(teacher.eval(), example)
-            for x, y in loader:
-                (model(x) - teacher(x)).square().mean().backward()
-                optimizer.step()
-            """,
-        "drawn by TensorBoard": """
-            import torch
-            from mine import example, loader, model, optimizer, writer
-            writer.add_graph(torch.jit.trace(model, example), [])
-            for x, y in loader:
-                model(x).sub(y).square().mean().backward()
-                optimizer.step()
-            """,
-        "a file that trains nothing runs networks that others trained": """
-            import torch
-            from mine import example, model
-            model = torch.jit.script(model)
-            print(model(example))
-            """,
-        "code that was made ready for export": """
-            import torch
-            class Net(torch.nn.Module):
-                @torch.jit.ignore
-                def describe(self):
-                    return "a net"
-            @torch.jit.script
-            def act(x):
-                return x.relu()
-            """,
-        "code that runs in both worlds": """
-            import torch
-            @torch.jit.script
-            def act(x):
-                return x.relu()
-            def forward(x):
-                return x if torch.jit.is_scripting() else act(x)
-            """,
-        "the script offers torch.compile as well": """
-            import torch
-            from mine import args, loader, model, optimizer
-            if args.torchscript:
-                model = torch.jit.script(model)
-            elif args.torchcompile:
-                model = torch.compile(model)
-            for x, y in loader:
-                model(x).sub(y).square().mean().backward()
-                optimizer.step()
-            """,
-        "a test that it can be scripted": """
-            import torch
-            def act(x):
-                return x.relu()
-            def test_act_can_be_scripted():
-                assert torch.jit.script(act)(torch.ones(1)) == 1
-            """,
-        "a class of plain data": """
-            import torch
-            class Selected:
-                index: torch.Tensor
-            Selected = torch.jit.script(Selected)
-            """,
-        "the word for a type": """
-            import torch
-            def summary(module):
-                return not isinstance(module, torch.jit.ScriptModule)
-            """,
-        "a `script` and a `trace` of one's own": """
-            import torch
-            from mine import jit, loader, model, optimizer, script
-            model = jit.trace(script(model))
-            for x, y in loader:
-                model(x).sub(y).square().mean().backward()
-                optimizer.step()
-            """,
-        "torch before 2.0 has nothing better": """
-            # target-torch: 1.13
-            import torch
-            @torch.jit.script
-            def act(x):
-                return x.relu()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the TorchScript that training runs."""
         if _EXPORT.search(script.source.text) or _compiles(script):
@@ -316,7 +67,7 @@ class Torchscript(Rule):
         return Finding(self.code, script.span(node), message)
 
     def _advice(self, script: Script, named: str) -> str:
-        """Say how to compile a network, by what the version of torch has."""
+        """Return the advice for compiling a network with the version of torch in use."""
         if not re.fullmatch(r"[\w.]+", named):
             named = "model"
         if script.target.has((2, 2)):
@@ -325,7 +76,7 @@ class Torchscript(Rule):
 
 
 def _compiles(script: Script) -> bool:
-    """Whether a script compiles by torch.compile as well."""
+    """Return whether a script also uses torch.compile."""
     return any(True for _ in script.calls("torch.compile")) or any(
         script.name(mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator)
         == "torch.compile"
@@ -334,7 +85,7 @@ def _compiles(script: Script) -> bool:
 
 
 def _is_test(script: Script, node: cst.CSTNode) -> bool:
-    """Whether a node stands in a function that tests, or makes something to export or to show."""
+    """Return whether a node is in a function that tests, exports or shows something."""
     return any(
         isinstance(outer, cst.FunctionDef)
         and not _ELSEWHERE.isdisjoint(script.words(outer.name.value))
@@ -344,7 +95,7 @@ def _is_test(script: Script, node: cst.CSTNode) -> bool:
 
 
 def _leaves(script: Script, call: cst.Call) -> bool:
-    """Whether what a call makes is saved, or handed to others at once."""
+    """Return whether the result of a call is saved or passed on at once."""
     holder = script.parent(call)
     if isinstance(holder, cst.Arg):
         return True
@@ -360,7 +111,7 @@ def _leaves(script: Script, call: cst.Call) -> bool:
 
 
 def _is_trained(script: Script, call: cst.Call, given: cst.BaseExpression) -> bool:
-    """Whether a network is one that the file trains, or a part of one."""
+    """Return whether a network is trained by the file, or part of such a network."""
     if isinstance(given, cst.Call) and isinstance(given.func, cst.Attribute):
         if given.func.attr.value == "eval":
             return False

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Record, Role, Rule, Script, regex
+from torchlint.api import Finding, Role, Rule, Script
 
 _SMALLEST: Final = 64
 _VOCABULARY: Final = 1000
 _STEP: Final = 8
-_NARROW: Final = regex(r"autocast|b?float16|\.half\b|\b(?:bf16|fp16|amp)\b|tf32|matmul_precision")
+_NARROW: Final = re.compile(
+    r"autocast|b?float16|\.half\b|\b(?:bf16|fp16|amp)\b|tf32|matmul_precision"
+)
 _MAKERS: Final = {
     "Linear": "out_features", "Bilinear": "out_features", "LazyLinear": "out_features",
     "Conv1d": "out_channels", "Conv2d": "out_channels", "Conv3d": "out_channels",
@@ -30,8 +33,8 @@ _RECURRENT: Final = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 _LAYERS: Final = tuple(f"torch.nn.{name}" for name in {**_MAKERS, **_TAKERS})
 
 
-class _Width(Record):
-    """A number that is written down as the width of a layer."""
+class _Width(NamedTuple):
+    """A literal number used as the width of a layer."""
 
     number: int
     node: cst.BaseExpression
@@ -39,144 +42,8 @@ class _Width(Record):
 
 
 class UnalignedDimension(Rule):
-    """
-    ## What it does
-    Flags widths inside a network that are written down and are no multiple of 8: what one layer
-    puts out and another takes in, the state of a recurrent layer, a vocabulary that a linear layer
-    projects to, the batch size of a loader.
-
-    ## Why it is slow
-    Tensor cores multiply tiles of 8 and more halves. A matrix with another width is padded, or
-    handled by a slower kernel. On a CPU a bfloat16 product of width 1021 took 1.22 ms, one of 1024
-    took 1.07 ms.
-
-    ## When not to
-    In full precision the width hardly matters: a script that trains without autocast, half
-    precision or TF32 is not flagged. Numbers of classes and of input features belong to the data
-    and are not flagged either, nor are widths under 64.
-
-    ## Fix safety
-    There is no fix: another width is another network, with other checkpoints.
-    """
-
-    code = "TL312"
-    name = "unaligned-dimension"
-    summary = "a width is no multiple of 8"
-    impact = "low"
-    safety = None
-    articles = ("S2",)
-    needs = ("Linear", "Conv", "Embedding", "LSTM", "GRU", "RNN", "DataLoader")
-    default = False
-
-    invalid = {
-        "between two layers": """
-              from torch import nn
-              net = nn.Sequential(
-            !     nn.Linear(784, 300),
-                  nn.ReLU(),
-                  nn.Linear(300, 10),
-              )
-            """,
-        "by a name": """
-              from torch import nn
-              HIDDEN = 500
-              class Net(nn.Module):
-                  def __init__(self, classes):
-                      super().__init__()
-            !         self.fc1 = nn.Linear(in_features=32, out_features=HIDDEN)
-                      self.fc2 = nn.Linear(HIDDEN, classes)
-            """,
-        "the channels of a convolution": """
-              import torch
-              from torch import nn
-            ! first = nn.Conv2d(3, 70, 3)
-              second = nn.Conv2d(70, 128, 3)
-            """,
-        "the state of a recurrent layer": """
-              from torch import nn
-            ! rnn = nn.LSTM(64, hidden_size=150)
-            """,
-        "a vocabulary that is projected to": """
-              from torch import nn
-              class Model(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.embed = nn.Embedding(50257, 768)
-            !         self.head = nn.Linear(768, 50257, bias=False)
-            """,
-        "a batch, in a script with autocast": """
-              import torch
-              from torch.utils.data import DataLoader
-              def train(dataset, model, optimizer):
-            !     for x, y in DataLoader(dataset, batch_size=100):
-                      with torch.autocast("cuda"):
-                          loss = model(x.cuda()).sub(y.cuda()).square().mean()
-                      loss.backward()
-                      optimizer.step()
-            """,
-    }
-    valid = {
-        "multiples of eight": """
-            from torch import nn
-            net = nn.Sequential(nn.Linear(784, 304), nn.ReLU(), nn.Linear(304, 10))
-            rnn = nn.GRU(64, 256)
-            """,
-        "classes and input features belong to the data": """
-            from torch import nn
-            net = nn.Sequential(nn.Linear(561, 256), nn.ReLU(), nn.Linear(256, 101))
-            stem = nn.Conv2d(3, 64, 7)
-            """,
-        "small widths": """
-            from torch import nn
-            net = nn.Sequential(nn.Linear(4, 10), nn.ReLU(), nn.Linear(10, 2))
-            """,
-        "an embedding is looked up, not multiplied": """
-            from torch import nn
-            embed = nn.Embedding(50257, 768)
-            """,
-        "somebody's decision": """
-            import argparse
-            from torch import nn
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--hidden", type=int, default=300)
-            args = parser.parse_args()
-            net = nn.Sequential(nn.Linear(64, args.hidden), nn.Linear(args.hidden, 10))
-            """,
-        "it trains in full precision": """
-            import torch
-            from torch import nn
-            net = nn.Sequential(nn.Linear(64, 300), nn.Linear(300, 10)).cuda()
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-            for step in range(10):
-                net(torch.ones(8, 64, device="cuda")).sum().backward()
-                optimizer.step()
-            """,
-        "it trains on the CPU": """
-            import torch
-            from torch import nn
-            net = nn.Sequential(nn.Linear(64, 300), nn.Linear(300, 10))
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-            for step in range(10):
-                with torch.autocast("cpu", dtype=torch.bfloat16):
-                    loss = net(torch.ones(8, 64)).sum()
-                loss.backward()
-                optimizer.step()
-            """,
-        "the CPU is what it is written for": """
-            # target-device: cpu
-            from torch import nn
-            net = nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10))
-            """,
-        "a batch to evaluate in full precision": """
-            import torch
-            from torch.utils.data import DataLoader
-            def evaluate(dataset, model):
-                return [model(x) for x in DataLoader(dataset, batch_size=100)]
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every width that is written down and has to be padded."""
+        """Flag every literal width that has to be padded."""
         layers = _layers(script)
         widths = [*_between_layers(script, layers), *_vocabularies(script, layers)]
         batches = list(_batches(script))
@@ -205,7 +72,7 @@ class UnalignedDimension(Rule):
 
 
 def _layers(script: Script) -> list[tuple[str, cst.Call]]:
-    """Give the layers of torch that a script makes, with the short names of their classes."""
+    """Return the torch layers that a script builds, with the short names of their classes."""
     return [
         ((site.name or "").removeprefix("torch.nn."), site.node)
         for site in script.calls(*_LAYERS)
@@ -214,7 +81,7 @@ def _layers(script: Script) -> list[tuple[str, cst.Call]]:
 
 
 def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width | None:
-    """Give a width that a call spells out, as a number or as a name for one."""
+    """Return the width in a call, if it is a literal or a name for one."""
     given = script.call(call).given(name, position)
     number = script.value_of(given.value).literal if given is not None else None
     if given is None or not isinstance(number, int) or isinstance(number, bool):
@@ -223,7 +90,7 @@ def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width |
 
 
 def _between_layers(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterator[_Width]:
-    """Yield the padded widths that one layer makes and another takes."""
+    """Yield the padded widths that are the output of one layer and the input of another."""
     made: list[_Width] = []
     taken: set[int] = set()
     for short, call in layers:

@@ -1,4 +1,4 @@
-"""TL313: a network that is compiled again in every pass of a loop."""
+"""TL313: a network that is compiled again in every iteration of a loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Heat, Kind, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, Frequency, Invariance, Kind, Rule, Script
 
 _COMPILE: Final = "torch.compile"
 _METHODS: Final = ("forward", "training_step", "__call__")
@@ -16,242 +16,12 @@ _KEYS: Final = "checkpoints lose the prefix `_orig_mod.` that each further wrapp
 
 
 class CompileInLoop(Rule):
-    """
-    ## What it does
-    Flags `torch.compile(...)` and `model.compile()` in a loop that changes nothing of what is
-    compiled, in `forward`, and in functions that run once a batch.
-
-    ## Why it is slow
-    Every call wraps the network anew, and the new wrapper looks for compiled code when it first
-    runs: 2 ms where it finds some, 181 ms and more where it does not and compiles again.
-
-    ## When not to
-    A network that is made in the loop (one per fold, one per setting), a mode that the loop tries
-    out, and a call behind a test of the loop's own counter are not flagged.
-
-    ## Fix safety
-    Exact: the line moves before the loop. Unsafe where a name is compiled onto itself and weights
-    are saved or loaded, for keys change. There is no fix for a call in a function or under an `if`.
-    """
-
-    code = "TL313"
-    name = "compile-in-loop"
-    summary = "a network is compiled again and again"
-    impact = "medium"
-    safety = Safety.EXACT
-    articles = ("S1",)
-    needs = (
-        "torch.compile", "th.compile", "T.compile", "import compile", "model.compile", "net.compile",
-    )  # fmt: skip
-    since = (2, 0)
-
-    invalid = {
-        "in the epoch loop": """
-              import torch
-              def fit(model, loader, optimizer, epochs):
-            +     fast = torch.compile(model)
-                  for epoch in range(epochs):
-            -         fast = torch.compile(model)
-                      for x, y in loader:
-                          fast(x).sub(y).square().mean().backward()
-                          optimizer.step()
-            """,
-        "in the batch loop: before the epochs": """
-              import torch
-              def fit(model, loader, epochs):
-            +     fast = torch.compile(model, mode="reduce-overhead")
-                  for epoch in range(epochs):
-                      for x in loader:
-            -             fast = torch.compile(model, mode="reduce-overhead")  # see the notes
-            +             # see the notes
-                          fast(x)
-            """,
-        "onto itself, wrapped once more in every pass": """
-              import torch
-              def fit(model, batches):
-            +     model = torch.compile(model)
-                  for x in batches:
-            -         model = torch.compile(model)
-                      model(x)
-            """,
-        "one network for each fold, compiled for every epoch": """
-              import torch
-              from torch import nn
-              def fit(folds):
-                  for fold in folds:
-                      net = nn.Linear(4, 4)
-            +         fast = torch.compile(net)
-                      for x in fold:
-            -             fast = torch.compile(net)
-                          fast(x)
-            """,
-        "the method that compiles in place": """
-              import torch
-              from torch import nn
-              model = nn.Linear(4, 4)
-            + model.compile()
-              for epoch in range(10):
-            -     model.compile()
-                  model(torch.ones(4))
-            """,
-        "where it is used": """
-              import torch
-              def fit(model, batches):
-                  for x in batches:
-            !         torch.compile(model)(x)
-            """,
-        "under a flag": """
-              import torch
-              def fit(model, batches, use_compile):
-                  for x in batches:
-                      if use_compile:
-            !             model = torch.compile(model)
-                      model(x)
-            """,
-        "in forward": """
-              import torch
-              from torch import nn
-              class Net(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.block = nn.Linear(4, 4)
-                  def forward(self, x):
-            !         block = torch.compile(self.block)
-                      return block(x)
-            """,
-        "in a function that runs once a batch": """
-              import torch
-              def step(model, x):
-            !     fast = torch.compile(model)
-                  return fast(x).mean()
-              def fit(model, loader, optimizer):
-                  for x, y in loader:
-                      loss = step(model, x)
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "a function that forward makes and compiles": """
-              import torch
-              from torch import nn
-              class Net(nn.Module):
-                  def forward(self, x):
-            !         @torch.compile
-                      def act(v):
-                          return v.relu()
-                      return act(x)
-            """,
-    }
-    valid = {
-        "before the loop": """
-            import torch
-            def fit(model, loader):
-                model = torch.compile(model)
-                for x in loader:
-                    model(x)
-            """,
-        "each pass makes a network of its own": """
-            import torch
-            from torch import nn
-            def fit(folds):
-                for fold in folds:
-                    model = nn.Linear(4, 4)
-                    model = torch.compile(model)
-                    model(fold)
-            """,
-        "each pass compiles another network": """
-            import torch
-            def compile_all(models):
-                for model in models:
-                    model.compile()
-                return [torch.compile(model) for model in models]
-            def compile_blocks(net):
-                for i in range(len(net.blocks)):
-                    net.blocks[i] = torch.compile(net.blocks[i])
-            """,
-        "modes are compared": """
-            import torch
-            def compare(model, x):
-                for mode in ("default", "reduce-overhead"):
-                    torch.compile(model, mode=mode)(x)
-            """,
-        "only in one pass": """
-            import torch
-            def fit(model, loader):
-                for step, x in enumerate(loader):
-                    if step == 0:
-                        model = torch.compile(model)
-                    model(x)
-            """,
-        "a flag that is lowered at once": """
-            import torch
-            def fit(model, loader):
-                compiled = False
-                for x in loader:
-                    if not compiled:
-                        model, compiled = torch.compile(model), True
-                    model(x)
-            """,
-        "compiled from scratch on purpose": """
-            import torch
-            def measure(model, x):
-                for _ in range(5):
-                    torch._dynamo.reset()
-                    torch.compile(model)(x)
-            """,
-        "handed to something that measures it": """
-            import torch
-            def compare(f, timeit, x):
-                for size in (10, 100):
-                    timeit(funcs=[f, torch.compile(f)], args=x[:size])
-            """,
-        "a benchmark": """
-            import torch
-            def benchmark(model, loader):
-                for x in loader:
-                    fast = torch.compile(model)
-                    fast(x)
-            """,
-        "regular expressions and Keras compile as well": """
-            import re
-            import torch
-            def scan(lines, model):
-                for line in lines:
-                    re.compile(line)
-                    model.compile(optimizer="adam", loss="mse")
-                print(torch.compile)
-            """,
-        "a class decorates its own forward": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                @torch.compile
-                def forward(self, x):
-                    return x
-            """,
-        "the pass leaves the loop": """
-            import torch
-            def first(model, batches):
-                for x in batches:
-                    fast = torch.compile(model)
-                    return fast(x)
-            """,
-        "kept for the next time": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    if self.fast is None:
-                        self.fast = torch.compile(self.block)
-                    return self.fast(x)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every compilation that runs again and again for the same network."""
+        """Flag every compilation that is repeated for the same network."""
         if "_dynamo.reset" in script.source.text or "compiler.reset" in script.source.text:
             return
         for call in _compilations(script):
-            if not _is_used_here(script, call) or script.heat(call) is Heat.COLD:
+            if not _is_used_here(script, call) or script.frequency(call) is Frequency.RARE:
                 continue
             loop = _loop(script, call)
             if loop is not None:
@@ -301,7 +71,7 @@ def _is_method(script: Script, call: cst.Call) -> bool:
 
 
 def _is_used_here(script: Script, call: cst.Call) -> bool:
-    """Whether a compiled network gets a name or runs at once: others may measure it."""
+    """Return whether a compiled network is named or called at once, not passed to a benchmark."""
     holder = script.parent(call)
     if isinstance(holder, cst.Call):
         return holder.func is call
@@ -309,14 +79,14 @@ def _is_used_here(script: Script, call: cst.Call) -> bool:
 
 
 def _compiled(script: Script, call: cst.Call) -> str:
-    """Name what is compiled."""
+    """Return the name of the compiled object."""
     if isinstance(call.func, cst.Attribute) and _is_method(script, call):
         return f"`{script.code(call.func.value)}`"
     return f"`{script.code(call.args[0].value)}`" if call.args else "a function"
 
 
 def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
-    """Give the outermost loop of whose passes a compilation does not depend."""
+    """Return the outermost loop on whose iterations a compilation does not depend."""
     found: cst.For | cst.While | None = None
     for loop in script.loops_around(call):
         if _depends(script, call, loop.node) or _leaves(script, call, loop.node):
@@ -326,7 +96,7 @@ def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
 
 
 def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
-    """Whether what is compiled, or whether it is, changes with the passes of a loop."""
+    """Return whether the compiled object, or the condition, changes with the iteration."""
     line = script.smallest_statement(call)
     guards = [test for test in script.tests_around(call) if script.tree.inside(test, loop)]
     regions: list[cst.CSTNode] = [call, *guards]
@@ -338,6 +108,9 @@ def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
                 return True
             if len(own) < len(bindings) and (region is not call or isinstance(line, cst.For)):
                 return True
+    for attribute in _attributes(script, call):
+        if script.invariance(attribute, loop) is not Invariance.INVARIANT:
+            return True
     stored = any(
         script.tree.inside(target, line)
         and isinstance(target.target, (cst.Subscript, cst.Attribute))
@@ -346,8 +119,17 @@ def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
     return stored or bool(guards and _settles(script, guards, line))
 
 
+def _attributes(script: Script, call: cst.Call) -> list[cst.Attribute]:
+    """Return the attributes that a compilation reads, except its own method."""
+    regions: list[cst.CSTNode] = [arg.value for arg in call.args]
+    if isinstance(call.func, cst.Attribute) and _is_method(script, call):
+        regions.append(call.func.value)
+    found = [node for region in regions for node in script.within(region, cst.Attribute)]
+    return [node for node in found if not script.visibility.is_of_library(node)]
+
+
 def _settles(script: Script, guards: list[cst.BaseExpression], line: cst.CSTNode) -> bool:
-    """Whether the branch that compiles sees to it that it is not taken again."""
+    """Return whether the branch that compiles prevents a second compilation."""
     tested = {name.value for test in guards for name in script.within(test, cst.Name)}
     block = script.parent(line)
     return any(
@@ -357,7 +139,7 @@ def _settles(script: Script, guards: list[cst.BaseExpression], line: cst.CSTNode
 
 
 def _leaves(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
-    """Whether the pass that compiles surely ends the loop."""
+    """Return whether the iteration that compiles certainly ends the loop."""
     first = script.tree.order(script.smallest_statement(call))
     return any(
         isinstance(each, (cst.Return, cst.Break, cst.Raise)) and script.tree.order(each) >= first
@@ -366,7 +148,7 @@ def _leaves(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
 
 
 def _runs_often(script: Script, call: cst.Call) -> bool:
-    """Whether a call stands in `forward` or in a function that runs once a batch."""
+    """Return whether a call is in `forward` or in a function that runs once per batch."""
     function = script.function(call)
     if function is None or next(script.loops_around(call), None) is not None:
         return False
@@ -378,7 +160,7 @@ def _runs_often(script: Script, call: cst.Call) -> bool:
     owner = script.scopes.class_of(function)
     if owner is not None and function.name.value in _METHODS:
         return True
-    return script.heat(call) is Heat.HOT
+    return script.frequency(call) is Frequency.EVERY_PASS
 
 
 def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | None:
@@ -393,6 +175,12 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
     title = "Compile before the loop"
     if onto_itself and "state_dict" in script.source.text:
         return Fix.unsafe(title, edits, because=_KEYS)
+    attributes = _attributes(script, call)
+    unseen = script.visibility.unseen_call(loop.body) if attributes else None
+    if unseen is not None:
+        named, setting = script.code(attributes[0]), script.brief(unseen.func)
+        because = f"`{setting}` is not in sight and might set `{named}`"
+        return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 
 
@@ -423,7 +211,7 @@ def _hoisted(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Edits
 
 
 def _stands_in_loops(script: Script, line: cst.CSTNode, loop: cst.CSTNode) -> bool:
-    """Whether nothing but loops stands between a loop and a line of it."""
+    """Return whether only loops are between a loop and a line of it."""
     at = script.parent(line)
     while at is not None and at is not loop:
         if not isinstance(at, (cst.IndentedBlock, cst.For, cst.While)):

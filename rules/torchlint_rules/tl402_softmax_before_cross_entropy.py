@@ -1,9 +1,9 @@
-"""TL402: a loss gets probabilities where it wants logits."""
+"""TL402: a loss that expects logits but gets probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -16,9 +16,7 @@ from torchlint.api import (
     How,
     Kind,
     Note,
-    Record,
     Rule,
-    Safety,
     Script,
     Span,
 )
@@ -70,14 +68,14 @@ _DEPTH: Final = 8
 Path = tuple[int, ...]
 
 
-class Activation(Record):
-    """An activation that ends what a loss gets; `node` is the call or the layer."""
+class Activation(NamedTuple):
+    """The activation at the end of a loss's input; `node` is the call or the layer."""
 
     kind: str
     node: cst.Call
 
 
-class Loss(Record):
+class Loss(NamedTuple):
     """A call of a loss."""
 
     kind: str
@@ -86,243 +84,8 @@ class Loss(Record):
 
 
 class SoftmaxBeforeCrossEntropy(Rule):
-    """
-    ## What it does
-    Flags losses that get activated outputs and activate them again or should do it themselves:
-    softmax or log_softmax before cross entropy, sigmoid before binary cross entropy (with or
-    without logits), softmax or its logarithm before `nll_loss`. It looks through names, functions,
-    layers and the `forward` of networks in the same file.
-
-    ## Why it is slow
-    Cross entropy of a softmax is another objective: its gradients are tiny, so a network needs
-    many more steps to learn, and often stops short. Where the result is the same, an activation is
-    computed twice, or in two kernels instead of a fused one that does not overflow. Binary cross
-    entropy of a sigmoid also raises an error under autocast on CUDA.
-
-    ## When not to
-    Keep the activation where the network serves others who expect probabilities; take the loss of
-    the logits then, before the activation.
-
-    ## Fix safety
-    Unsafe: the loss has other values. Only an activation that is written into the call of the loss
-    is taken out; one at the end of a network changes what all its users get, and is reported.
-    """
-
-    code = "TL402"
-    name = "softmax-before-cross-entropy"
-    summary = "the loss wants logits and gets probabilities"
-    impact = "medium"
-    safety = Safety.UNSAFE
-    needs = ("cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogits")
-
-    invalid = {
-        "softmax or log_softmax in the call, by three spellings": """
-              import torch
-              import torch.nn.functional as F
-              def loss(model, x: torch.Tensor, y):
-            -     first = F.cross_entropy(F.softmax(model(x), dim=1), y)
-            -     second = F.cross_entropy(torch.log_softmax(model(x), 1), y, label_smoothing=0.1)
-            -     return first + second + F.cross_entropy(input=x.softmax(1), target=y)
-            +     first = F.cross_entropy(model(x), y)
-            +     second = F.cross_entropy(model(x), y, label_smoothing=0.1)
-            +     return first + second + F.cross_entropy(input=x, target=y)
-            """,
-        "a criterion, and an import that nothing else needs": """
-              import torch
-              from torch import nn
-            - from torch.nn.functional import softmax
-              criterion = nn.CrossEntropyLoss(weight=torch.ones(3)).cuda()
-              def loss(model, x, y):
-            -     return criterion(softmax(model(x), dim=1), y)
-            +     return criterion(model(x), y)
-            """,
-        "sigmoid in the call of binary cross entropy": """
-              import torch.nn.functional as F
-              from torch import sigmoid
-              def loss(model, x, y, w):
-            -     return F.binary_cross_entropy(sigmoid(model(x)), y, weight=w), sigmoid(x)
-            +     return F.binary_cross_entropy_with_logits(model(x), y, weight=w), sigmoid(x)
-              def double(model, x, y):
-            -     return F.binary_cross_entropy_with_logits(model(x).sigmoid(), y)
-            +     return F.binary_cross_entropy_with_logits(model(x), y)
-            """,
-        "a criterion for probabilities that only gets sigmoids": """
-            - import torch
-              from torch import nn
-            - criterion = nn.BCELoss(reduction="sum")
-            + criterion = nn.BCEWithLogitsLoss(reduction="sum")
-              def train(model, x, y):
-            -     loss = criterion(torch.sigmoid(model(x)), y)
-            +     loss = criterion(model(x), y)
-                  loss.backward()
-              def validate(model, x, y):
-            -     return criterion(model(x).sigmoid(), y)
-            +     return criterion(model(x), y)
-            """,
-        "a criterion for probabilities that gets others as well: reported": """
-              import torch
-              from torch import nn
-              criterion = nn.BCELoss()
-              def loss(model, other, x, y):
-            !     return criterion(torch.sigmoid(model(x)), y) + criterion(other(x), y)
-            """,
-        "nll_loss of probabilities, and of their logarithm": """
-            - import torch
-              import torch.nn.functional as F
-              def loss(model, x, y):
-            -     first = F.nll_loss(F.softmax(model(x), dim=1), y)
-            -     return first + F.nll_loss(torch.log(F.softmax(model(x), dim=1)), y)
-            +     first = F.nll_loss(F.log_softmax(model(x), dim=1), y)
-            +     return first + F.nll_loss(F.log_softmax(model(x), dim=1), y)
-            """,
-        "behind a name: reported": """
-              import torch.nn.functional as F
-              def loss(model, x, y):
-                  out = model(x)
-            !     probs = F.softmax(out, dim=1)
-                  return F.cross_entropy(probs, y), probs
-            """,
-        "at the end of a network: reported": """
-              import torch
-              from torch import nn
-              class Net(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.fc = nn.Linear(4, 3)
-                      self.softmax = nn.Softmax(dim=1)
-                  def forward(self, x):
-                      x = self.fc(x)
-            !         return self.softmax(x)
-              from runner import fabric, optimizer
-              model = nn.DataParallel(Net()).cuda()
-              model, optimizer = fabric.setup(model, optimizer)
-              criterion = nn.CrossEntropyLoss()
-              def train(x, y):
-                  return criterion(model(x), y)
-            """,
-        "the last layer of a sequence, one of two outputs: reported": """
-              from torch import nn
-              class Critic(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.body = nn.Linear(4, 4)
-            !         self.real = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
-            !         self.label = nn.Sequential(nn.Linear(4, 9), nn.Softmax(dim=1))
-                  def forward(self, x):
-                      x = self.body(x)
-                      return self.real(x).squeeze(1), self.label(x)
-              critic, bce, ce = Critic(), nn.BCELoss(), nn.CrossEntropyLoss()
-              def loss(x, y):
-                  real, label = critic(x)
-                  return bce(real, y) + ce(label, y)
-            """,
-        "handed to a function of the file: reported": """
-              import torch
-              import torch.nn.functional as F
-              class Vae(torch.nn.Module):
-                  def decode(self, z):
-            !         return torch.sigmoid(self.out(z))
-                  def forward(self, x):
-                      mu = self.enc(x)
-                      return self.decode(mu), mu
-              def loss_function(recon, x):
-                  return F.binary_cross_entropy(recon, x.view(-1, 784), reduction="sum")
-              model = Vae()
-              def train(x):
-                  recon, mu = model(x)
-                  return loss_function(recon, x)
-            """,
-    }
-    valid = {
-        "probabilities for predictions, logits for the loss": """
-            import torch.nn.functional as F
-            def step(model, x, y):
-                out = model(x)
-                probs = F.softmax(out, dim=1)
-                return F.cross_entropy(out, y), probs.argmax(1)
-            """,
-        "probabilities of a teacher are targets": """
-            import torch.nn.functional as F
-            def distil(model, teacher, x):
-                return F.cross_entropy(model(x), F.softmax(teacher(x), dim=1))
-            """,
-        "nll_loss of a log_softmax is cross entropy": """
-            import torch.nn.functional as F
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    return F.log_softmax(self.fc(x), dim=1)
-            model = Net()
-            def loss(x, y):
-                return F.nll_loss(model(x), y)
-            """,
-        "a network that ends in a softmax only for inference": """
-            import torch.nn.functional as F
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    x = self.fc(x)
-                    if self.training:
-                        return x
-                    return F.softmax(x, dim=1)
-            model = Net()
-            def loss(x, y):
-                return F.cross_entropy(model(x), y)
-            """,
-        "attention weights are no output": """
-            import torch.nn.functional as F
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    attention = F.softmax(self.score(x), dim=1)
-                    return self.fc(attention @ x)
-            model = Net()
-            def loss(x, y):
-                return F.cross_entropy(model(x), y)
-            """,
-        "a loss of the file's own": """
-            import torch.nn.functional as F
-            from torch import nn
-            class CrossEntropyLoss(nn.Module):
-                def forward(self, probs, y):
-                    return -(probs.gather(1, y).log()).mean()
-            criterion = CrossEntropyLoss()
-            def loss(model, x, y):
-                return criterion(F.softmax(model(x), dim=1), y)
-            """,
-        "the network is out of sight": """
-            import torch.nn.functional as F
-            from models import Net
-            model = Net()
-            def loss(x, y):
-                return F.cross_entropy(model(x), y) + F.binary_cross_entropy(model(x), y)
-            """,
-        "a flag chooses what the loss gets": """
-            import torch
-            import torch.nn.functional as F
-            def loss(out, y, wasserstein):
-                if not wasserstein:
-                    out = torch.sigmoid(out)
-                return F.binary_cross_entropy(out, y)
-            """,
-        "nll_loss without reduction picks the probability of a class": """
-            import torch
-            import torch.nn.functional as F
-            def confidence(logits, y):
-                return -F.nll_loss(torch.softmax(logits, dim=1), y, reduction="none")
-            """,
-        "probabilities that are clamped, mixed or otherwise changed": """
-            import torch
-            import torch.nn.functional as F
-            def loss(a, b, y):
-                mixed = (torch.sigmoid(a) + torch.sigmoid(b)) / 2
-                kept = torch.log(F.softmax(a, dim=1) + 1e-8)
-                return F.binary_cross_entropy(mixed, y) + F.nll_loss(kept, y)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every activation that ends what a loss gets and should not."""
+        """Flag every activation at the end of a loss's input that should not be there."""
         text = script.source.text
         if "oftmax" not in text and "igmoid" not in text:
             return
@@ -355,7 +118,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
 
 
 def _spelled(script: Script, node: cst.Call) -> str:
-    """Give the first words of an activation."""
+    """Return the start of the message for an activation."""
     if isinstance(node.func, cst.Attribute) and script.name(node.func) is None:
         return node.func.attr.value
     return script.code(node.func)
@@ -375,12 +138,12 @@ def _losses(script: Script) -> Iterator[Loss]:
 
 
 def _picks(script: Script, call: cst.Call, kind: str) -> bool:
-    """Whether `nll_loss` only picks one number of each row."""
+    """Return whether `nll_loss` only selects one number of each row."""
     return kind == "nll" and script.call(call).argument("reduction").equals("none")
 
 
 def _loss(script: Script, call: cst.Call) -> str:
-    """Say which loss a call computes, if any."""
+    """Return which loss a call computes, if any."""
     name = script.name(call.func)
     if name is not None:
         return _FUNCTIONS.get(name, "")
@@ -392,15 +155,11 @@ def _loss(script: Script, call: cst.Call) -> str:
 
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
-    """Give the call that made a layer or a loss, moves to a device left out."""
+    """Return the call that built a layer or a loss, without moves to a device."""
     value = script.value_of(node).node
-    while (
-        isinstance(value, cst.Call)
-        and isinstance(value.func, cst.Attribute)
-        and value.func.attr.value in _MOVES
-        and script.name(value.func) is None
-    ):
-        value = script.value_of(value.func.value).node
+    func = value.func if isinstance(value, cst.Call) else None
+    if isinstance(func, cst.Attribute) and func.attr.value in _MOVES and script.name(func) is None:
+        return script.answer(_made, func.value, None)
     return value if isinstance(value, cst.Call) else None
 
 
@@ -408,7 +167,7 @@ def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
 
 
 def _ends(script: Script, node: cst.BaseExpression, path: Path, depth: int) -> list[Activation]:
-    """Give the activations that a value ends in, none unless it does on every path."""
+    """Return the activations that a value ends in, empty unless every path has one."""
     if not depth:
         return []
     if isinstance(node, cst.Name):
@@ -427,7 +186,7 @@ def _ends(script: Script, node: cst.BaseExpression, path: Path, depth: int) -> l
 
 
 def _index(script: Script, node: cst.Subscript) -> int | None:
-    """Give the number by which an expression takes one of several values."""
+    """Return the index by which an expression selects one of several values."""
     index = node.slice[0].slice
     if len(node.slice) != 1 or not isinstance(index, cst.Index):
         return None
@@ -454,13 +213,13 @@ def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Act
 
 
 def _handed(script: Script, parameter: cst.Param, path: Path, depth: int) -> list[Activation]:
-    """Give the activations that end what every call of this file hands to a parameter."""
+    """Return the activations at the end of every argument that this file passes for a parameter."""
     given = script.functions.given(parameter)
     return _joint([_ends(script, value, path, depth - 1) for value in given])
 
 
 def _called(script: Script, call: cst.Call, path: Path, depth: int) -> list[Activation]:
-    """Give the activations that the value of a call ends in."""
+    """Return the activations that the value of a call ends in."""
     name, func = script.name(call.func), call.func
     first = call.args[0].value if call.args else None
     if name is not None and name.startswith("torch."):
@@ -509,7 +268,7 @@ def _logarithm(call: cst.Call, inner: list[Activation]) -> list[Activation]:
 
 
 def _layer_end(script: Script, layer: cst.BaseExpression | None) -> Activation | None:
-    """Give the activation that a layer is or, as a sequence of layers, ends in."""
+    """Return the activation that a layer is or, if it is a Sequential, ends in."""
     if not isinstance(layer, cst.Call):
         return None
     name = script.name(layer.func) or ""
@@ -517,14 +276,14 @@ def _layer_end(script: Script, layer: cst.BaseExpression | None) -> Activation |
         return Activation(_ACTIVATIONS[name], layer)
     if name != "torch.nn.Sequential" or not layer.args or layer.args[-1].star:
         return None
-    return _layer_end(script, script.value_of(layer.args[-1].value).node)
+    return script.answer(_layer_end, script.value_of(layer.args[-1].value).node, None)
 
 
 # -- the fix ---------------------------------------------------------------------
 
 
 def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None:
-    """Take out or replace an activation that is written into the call of a loss."""
+    """Remove or replace an activation in the call of a loss."""
     if loss.kind == "nll":
         return _logarithmic(script, activation)
     if loss.kind == "bce" and script.name(loss.node.func) is None:
@@ -538,7 +297,7 @@ def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None
 
 
 def _of_criterion(script: Script, loss: Loss) -> Edits | None:
-    """Make a criterion take logits, if all that it gets are sigmoids in its calls."""
+    """Make a criterion expect logits if its only inputs are sigmoids in its calls."""
     made = _made(script, loss.node.func)
     if made is None or not isinstance(made.func, cst.Attribute) or made is loss.node.func:
         return None
@@ -556,7 +315,7 @@ def _of_criterion(script: Script, loss: Loss) -> Edits | None:
 
 
 def _taken_out(script: Script, call: cst.Call) -> Edits | None:
-    """Leave the operand of an activation alone."""
+    """Keep only the operand of an activation."""
     operand = _operand(script, call)
     imports = script.rewrite.without_imports(call.func) if operand is not None else None
     if operand is None or imports is None:
@@ -573,7 +332,7 @@ def _taken_out(script: Script, call: cst.Call) -> Edits | None:
 
 
 def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
-    """Give what an activation is applied to."""
+    """Return the operand of an activation."""
     func = call.func
     if isinstance(func, cst.Attribute) and func.attr.value in (*_METHODS, "log"):
         if script.name(func) is None and _made(script, func) is None:
@@ -585,7 +344,7 @@ def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def _logarithmic(script: Script, activation: Activation) -> Edits | None:
-    """Make a softmax, or the logarithm of one, a log_softmax."""
+    """Replace a softmax, or the logarithm of one, by a log_softmax."""
     call = activation.node
     edits: Edits = ()
     if activation.kind == "log(softmax)":

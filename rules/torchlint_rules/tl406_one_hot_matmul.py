@@ -1,14 +1,15 @@
-"""TL406: rows of a matrix are looked up by multiplying it with one-hot vectors."""
+"""TL406: rows of a matrix selected by a matmul with one-hot vectors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Record, Rule, Safety, Script, regex
-from torchlint_rules._scattering import scattered_later, scatters_ones
+from torchlint.api import Edits, Finding, Fix, How, Rule, Script
+from torchlint_rules._scatteredonehot import scattered_later, scatters_ones
 
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
 _PRODUCTS: Final = ("torch.matmul", "torch.mm")
@@ -18,14 +19,14 @@ _SHAPED: Final = frozenset(
     f"torch.{word}" for word in "randn rand zeros ones empty normal eye".split()
 )
 _LAYERS: Final = ("torch.nn.Embedding", "torch.nn.Linear")
-_DTYPE: Final = regex(r"(?:\w*_)?dtype|b?float\d*|double|half")
+_DTYPE: Final = re.compile(r"(?:\w*_)?dtype|b?float\d*|double|half")
 _ORDER: Final = "the gradient of the matrix is added up in another order"
 _AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the look-up is not"
 _DEPTH: Final = 6
 
 
-class Product(Record):
-    """One-hot vectors times a matrix: the whole, both sides, and the call that made the left."""
+class Product(NamedTuple):
+    """One-hot vectors times a matrix: the product, both operands, and the call for the left one."""
 
     node: cst.BaseExpression
     left: cst.BaseExpression
@@ -34,186 +35,8 @@ class Product(Record):
 
 
 class OneHotMatmul(Rule):
-    """
-    ## What it does
-    Flags `F.one_hot(ids, n).float() @ weight`, the same with zeros into which `scatter_` wrote
-    ones, and a linear layer that is given one-hot vectors.
-
-    ## Why it is slow
-    The product reads the whole matrix for every id to pick a single row, after a tensor of as many
-    numbers as ids times classes was filled with zeros. `F.embedding(ids, weight)` copies the rows:
-    measured on a CPU, 420 to 460 times faster.
-
-    ## When not to
-    Keep it where the vectors are no longer one-hot, as with label smoothing or a straight-through
-    estimate, whose gradients go through the vectors.
-
-    ## Fix safety
-    Close: each row is the same, and the matrix's gradient is added up in another order. Unsafe in a
-    script that uses autocast, which rounds the product but not the look-up. Reported only where
-    the vectors are used twice or go into a linear layer: make that an `nn.Embedding`.
-    """
-
-    code = "TL406"
-    name = "one-hot-matmul"
-    summary = "a whole matrix is multiplied to pick some of its rows"
-    impact = "medium"
-    safety = Safety.CLOSE
-    needs = ("one_hot", "scatter_")
-
-    invalid = {
-        "with the operator, a parameter of two dimensions": """
-              import torch
-              import torch.nn.functional as F
-              from torch import nn
-              class Lookup(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.table = nn.Parameter(torch.randn(1000, 64) * 0.02)
-                      self.embed = nn.Embedding(1000, 64)
-                      self.fc = nn.Linear(64, 1000)
-                  def forward(self, ids):
-            -         x = F.one_hot(ids, 1000).float() @ self.table
-            -         y = torch.matmul(F.one_hot(ids, num_classes=1000).to(x.dtype), self.embed.weight)
-            -         return x + y + (F.one_hot(ids, 64).to(torch.float32).mm(self.fc.weight.T)).sum()
-            +         x = F.embedding(ids, self.table)
-            +         y = F.embedding(ids, self.embed.weight)
-            +         return x + y + F.embedding(ids, self.fc.weight.T).sum()
-            """,
-        "behind a name that nothing else needs": """
-              import torch
-              import torch.nn.functional as F
-              W = torch.randn((27, 27), requires_grad=True)
-              def loss(xs, ys):
-            -     xenc = F.one_hot(xs, num_classes=27).float()  # input to the network
-            -     logits = (xenc @ W).exp()
-            +     # input to the network
-            +     logits = F.embedding(xs, W).exp()
-                  return F.nll_loss(logits.log(), ys)
-            """,
-        "under autocast: unsafe": """
-              import torch
-              W = torch.zeros(10, 4, device="cuda")
-              def look_up(ids):
-                  with torch.autocast("cuda"):
-            -         return torch.nn.functional.one_hot(ids, 10).half() @ W
-            +         return torch.nn.functional.embedding(ids, W)
-            """,
-        "made once, used often: reported": """
-              import torch
-              import torch.nn.functional as F
-              def fit(xs, ys):
-                  W = torch.randn((27, 27), requires_grad=True)
-                  xenc = F.one_hot(xs, num_classes=27).float()
-                  for k in range(100):
-            !         logits = xenc @ W
-                      F.cross_entropy(logits, ys).backward()
-                      W.data += -50 * W.grad
-            """,
-        "imported by name, or moved to a device where the ids may not be: reported": """
-              import torch
-              import torch.nn.functional as F
-              from torch.nn.functional import one_hot
-              W = torch.ones(10, 4)
-              def look_up(ids, device, x):
-            !     a = one_hot(ids, 10).float() @ W
-            !     b = F.one_hot(ids, 10).float().to(device) @ W
-            !     return a + b + F.one_hot(ids, 10).type_as(x) @ W
-            """,
-        "ones that are scattered into zeros: reported": """
-              import torch
-              from torch import nn
-              class Quantizer(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.codes = nn.Embedding(512, 64)
-                  def forward(self, distances):
-                      ids = torch.argmin(distances, dim=1).unsqueeze(1)
-                      rows = torch.zeros(ids.size(0), 512, device=distances.device)
-                      rows.scatter_(1, ids, 1)
-            !         once = torch.matmul(rows, self.codes.weight)
-                      picked = torch.zeros(len(ids), 512).scatter_(1, ids.view(-1, 1), 1.0)
-            !         return once + picked @ self.codes.weight
-            """,
-        "into a linear layer: reported": """
-              import torch.nn.functional as F
-              from torch import nn
-              class Labels(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.fc = nn.Linear(10, 64)
-                  def forward(self, label):
-            !         return self.fc(F.one_hot(label, 10).float())
-            """,
-    }
-    valid = {
-        "several ones in a row, or what is no one": """
-            import torch
-            from torch import nn
-            W = torch.ones(10, 4)
-            def bag(ids, shares):
-                many = torch.zeros(len(ids), 10)
-                many.scatter_(1, ids, 1)
-                weighed = torch.zeros(len(ids), 10).scatter_(1, ids.view(-1, 1), shares)
-                mixed = torch.zeros(len(ids), 10)
-                mixed.scatter_(1, ids.view(-1, 1), 1)
-                mixed.mul_(shares)
-                return many @ W, weighed @ W, mixed @ W
-            """,
-        "one-hot targets of a loss": """
-            import torch.nn.functional as F
-            def dice(pred, mask, n):
-                target = F.one_hot(mask, n).permute(0, 3, 1, 2).float()
-                return (pred * target).sum() / (pred + target).sum()
-            """,
-        "the transposed vectors count, they do not look up": """
-            import torch
-            import torch.nn.functional as F
-            W = torch.ones(8, 4)
-            def class_sums(ids, x):
-                return F.one_hot(ids, 4).float().T @ W
-            """,
-        "the matrix may have more dimensions": """
-            import torch.nn.functional as F
-            def positions(ids, table, other):
-                return F.one_hot(ids, 4).float() @ table, F.one_hot(ids, 4).float() @ other.tables
-            """,
-        "a mixture of rows": """
-            import torch
-            import torch.nn.functional as F
-            W = torch.ones(8, 4)
-            def smooth(ids, logits):
-                soft = F.one_hot(ids, 8).float() * 0.9 + 0.1 / 8
-                soft = soft + logits.softmax(-1) - logits.softmax(-1).detach()
-                return soft @ W
-            """,
-        "sometimes something else": """
-            import torch
-            import torch.nn.functional as F
-            W = torch.ones(8, 4)
-            def look_up(ids, probs):
-                weights = F.one_hot(ids, 8).float()
-                if probs is not None:
-                    weights = probs
-                return weights @ W
-            """,
-        "the embedding itself": """
-            import torch.nn.functional as F
-            def look_up(ids, table, one_hot):
-                return F.embedding(ids, table) + one_hot @ table
-            """,
-        "one-hot vectors beside others in a layer": """
-            import torch
-            import torch.nn.functional as F
-            from torch import nn
-            layer = nn.Linear(20, 8)
-            def encode(x, label):
-                return layer(torch.cat([x, F.one_hot(label, 10).float()], dim=1))
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every product of one-hot vectors with a matrix, and every layer given some."""
+        """Flag every matmul of one-hot vectors with a matrix, and every layer that gets some."""
         if next(script.calls(_ONE_HOT), None) is None and not any(script.method_calls("scatter_")):
             return
         for product in _products(script):
@@ -239,7 +62,7 @@ class OneHotMatmul(Rule):
 
 
 def _products(script: Script) -> Iterator[Product]:
-    """Yield the products whose left side is made of one-hot vectors."""
+    """Yield the matmuls whose left operand is one-hot vectors."""
     for operation in script.all(cst.BinaryOperation):
         if isinstance(operation.operator, cst.MatrixMultiply):
             made = _one_hot(script, operation.left, _DEPTH)
@@ -266,7 +89,7 @@ def _is_product(script: Script, call: cst.Call) -> bool:
 
 
 def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call | None:
-    """Give the call of `one_hot` that an expression is, casts and names left out."""
+    """Return the call of `one_hot` behind an expression, through casts and names."""
     if not depth:
         return None
     if isinstance(node, cst.Name):
@@ -288,7 +111,7 @@ def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call |
 
 
 def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
-    """Whether the file shows that an expression is a matrix."""
+    """Return whether the file shows that an expression is a matrix."""
     if isinstance(matrix, cst.Attribute) and matrix.attr.value == "T":
         return _has_two_dimensions(script, matrix.value)
     if isinstance(matrix, cst.Call) and isinstance(matrix.func, cst.Attribute):
@@ -301,11 +124,11 @@ def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
     made = script.value_of(matrix).node
     if isinstance(made, cst.BinaryOperation):
         scaled = isinstance(made.right, (cst.Integer, cst.Float))
-        return scaled and _has_two_dimensions(script, made.left)
+        return scaled and script.answer(_has_two_dimensions, made.left, False)
     if not isinstance(made, cst.Call) or not made.args:
         return False
     if script.name(made.func) == "torch.nn.Parameter":
-        return _has_two_dimensions(script, made.args[0].value)
+        return script.answer(_has_two_dimensions, made.args[0].value, False)
     if script.name(made.func) not in _SHAPED:
         return False
     sizes = [arg.value for arg in made.args if arg.keyword is None]
@@ -315,7 +138,7 @@ def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
 
 
 def _fix(script: Script, product: Product) -> Fix | None:
-    """Look the rows up, None where the vectors are needed elsewhere or names are missing."""
+    """Return the edits for a lookup, None if the vectors are needed elsewhere."""
     func = product.one_hot.func
     if script.name(func) != _ONE_HOT:
         return None
@@ -342,7 +165,7 @@ def _fix(script: Script, product: Product) -> Fix | None:
 
 
 def _moves(script: Script, node: cst.BaseExpression, depth: int) -> bool:
-    """Whether the vectors may be on another device than the ids that they were made of."""
+    """Return whether the vectors may be on another device than their ids."""
     if isinstance(node, cst.Name) and depth:
         value = script.scopes.reaching(node)[0].value
         return value is not None and _moves(script, value, depth - 1)
@@ -357,7 +180,7 @@ def _moves(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 
 
 def _without_line(script: Script, product: Product) -> Edits | None:
-    """Take out the line that names the one-hot vectors, if only the product reads them."""
+    """Remove the line that names the one-hot vectors if only the product reads them."""
     left = product.left
     assert isinstance(left, cst.Name)
     if script.only_read_at(left) is None:

@@ -1,4 +1,4 @@
-"""TL408: tensors taken out of autograd's sight by `.data` and `Variable`."""
+"""TL408: tensors that bypass autograd through `.data`, and `Variable`."""
 
 from __future__ import annotations
 
@@ -7,295 +7,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Rule, Safety, Script, Span
-from torchlint_rules._datause import VARIABLE, hidden, without_graph, wraps
+from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
+from torchlint_rules._dataattribute import VARIABLE, hidden, without_graph, wraps
 
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
 
 
 class DataAttribute(Rule):
-    """
-    ## What it does
-    Flags `Variable(x)`, which has had no purpose since torch 0.4, and `x.data` of a tensor.
-    `Variable(x)` becomes `x`.
-
-    ## Why it is slow
-    A `Variable` is one more call and one more tensor for nothing. `x.data` is worse than slow: it
-    shares memory with `x` behind autograd's back, so a change made through it is not noticed, and
-    gradients come out wrong where `x.detach()` raises an error. Where nothing is recorded it is
-    one more tensor for nothing. `loss.data[0]` fails today.
-
-    ## When not to
-    Where a weight gets other memory, `module.weight.data = tensor` is what PyTorch itself writes.
-    To set weights, before training or in an optimizer, `torch.no_grad()` does the same, checked.
-
-    ## Fix safety
-    Exact for `Variable` of a batch or of a tensor made on the spot. Unsafe where the file does not
-    show that its argument has no graph, for `Variable` cuts it off. `.data` is reported only, as
-    are `volatile=True`, which has no effect, and arguments with comments between them.
-    """
-
-    code = "TL408"
-    name = "data-attribute"
-    summary = "a tensor that autograd does not see"
-    impact = "low"
-    safety = Safety.EXACT
-    needs = ("Variable", ".data")
-
-    invalid = {
-        "batches": """
-            - from torch.autograd import Variable
-              def train(model, train_loader, criterion, optimizer):
-                  for data, target in train_loader:
-            -         data, target = Variable(data.cuda()), Variable(target)
-            +         data, target = data.cuda(), target
-                      loss = criterion(model(data), target)
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "an assignment of a name to itself goes": """
-            - from torch.autograd import Variable
-              def train(model, train_loader, optimizer):
-                  for x, y in train_loader:
-            -         x, y = Variable(x), Variable(y)
-                      loss = model(x, y)
-                      loss.backward()
-                      optimizer.step()
-            """,
-        "what was cut off before has no graph": """
-              import torch
-            - from torch.autograd import Variable
-              def start(memory: torch.Tensor, state: torch.Tensor):
-            -     first = Variable(memory.new(3, 4).zero_()), Variable(state.data)
-            -     return first, Variable(state.detach()), Variable(memory.new_ones(3))
-            +     first = memory.new(3, 4).zero_(), state.data
-            +     return first, state.detach(), memory.new_ones(3)
-            """,
-        "made on the spot, by constructors of types too": """
-              import numpy as np
-              import torch
-            - from torch.autograd import Function, Variable
-            + from torch.autograd import Function
-              cuda = torch.cuda.is_available()
-              Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
-            - z = Variable(Tensor(np.random.normal(0, 1, (4, 8))))
-            - fake = Variable(Tensor(4, 1).fill_(0.0), requires_grad=False)
-            - noise = torch.autograd.Variable(-torch.randn(3)).view(3, 1)
-            + z = Tensor(np.random.normal(0, 1, (4, 8)))
-            + fake = Tensor(4, 1).fill_(0.0)
-            + noise = (-torch.randn(3)).view(3, 1)
-              class Cube(Function):
-                  pass
-            """,
-        "what may have a graph: unsafe": """
-              import torch
-            - from torch.autograd import Variable
-              class Net(torch.nn.Module):
-                  def forward(self, x):
-            -         state = Variable(torch.zeros(1, 3))
-            -         return self.net(Variable(x), state)
-            +         state = torch.zeros(1, 3)
-            +         return self.net(x, state)
-            """,
-        "lines that would leave their block empty: reported": """
-              import torch
-              from torch.autograd import Variable
-              def predict(model, x, y):
-                  with torch.no_grad():
-            !         x = Variable(x)
-            !         y = Variable(y)
-                  return model(x, y)
-            """,
-        "another use of the name keeps the import": """
-              import torch
-              from torch.autograd import Variable
-              def wrap(x):
-                  if isinstance(x, Variable):
-                      return x
-            -     return Variable(torch.tensor(x))
-            +     return torch.tensor(x)
-            """,
-        "volatile has no effect, comments stay: reported": """
-              import torch
-              from torch.autograd import Variable
-            ! x = Variable(torch.ones(3), volatile=True)
-            ! y = Variable(
-                  torch.ones(3),  # as many as there are
-              )
-            """,
-        "data of a loss and of an output: reported": """
-              import torch.nn.functional as F
-              def train(model, loader, optimizer):
-                  for x, y in loader:
-                      out = model(x)
-                      loss = F.cross_entropy(out, y)
-                      loss.backward()
-                      optimizer.step()
-            !         total = loss.data[0]
-            !         print(total, out.data.max(1))
-            """,
-        "looked at, cut out of a longer expression: reported": """
-              import torch
-              def report(model, loader, criterion):
-                  for x, y in loader:
-                      loss = criterion(model(x), y)
-                      loss.backward()
-            !         print(loss.data.item())
-            !         worst = torch.cat((model(x).flatten(), loss.view(1))).data
-            """,
-        "what is asked of its data shows that it is a tensor: reported": """
-              import torch
-              def size(grads):
-                  for g in grads:
-            !         print(g.data.norm(2))
-              def show(attention, batches):
-            !     print(attention[-1].squeeze(0), attention.squeeze(0).data.numpy())
-                  for batch in batches:
-                      source, length = batch.source
-            !         source = source.data.cuda()
-                      print(source, length)
-            """,
-        "an attribute that would be assigned to itself goes": """
-              import torch
-            - from torch.autograd import Variable
-              class Grid:
-                  def __init__(self):
-                      self.grid = torch.zeros(3, 3)
-                  def prepare(self, rows: torch.Tensor):
-                      self.grid[0] = rows
-            -         self.grid = Variable(self.grid)
-                      return self.grid
-            """,
-        "a tensor that wants gradients is no plain one: unsafe": """
-              import torch
-            - from torch.autograd import Variable
-              x = torch.zeros(3)
-              x.requires_grad_(True)
-            - print(Variable(x), Variable(torch.zeros(3, requires_grad=True)))
-            + print(x, torch.zeros(3, requires_grad=True))
-            """,
-        "written to through data: reported": """
-              import torch
-              def attack(model, x, criterion, y):
-                  delta = torch.zeros_like(x, requires_grad=True)
-                  criterion(model(x + delta), y).backward()
-            !     delta.data.add_(delta.grad.sign())
-            !     delta.data = delta.data.clamp(-1, 1)
-            !     delta.data[:, 0] += 1
-            !     delta.data[0] = 0
-                  return delta
-            """,
-        "initial weights: reported": """
-              import torch
-              from torch import nn
-              class Layer(nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.w = nn.Parameter(torch.empty(3, 4))
-            !         nn.init.xavier_uniform_(self.w.data)
-            !         self.w.data *= 0.1
-              def init(module):
-                  for m in module.modules():
-                      if isinstance(m, nn.Linear):
-            !             m.weight.data.normal_(0, 0.02)
-            !             m.bias.data = torch.zeros(4)
-            """,
-        "weights that are averaged or clipped, once a line: reported": """
-              import torch
-              def update(critic, average, decay, bound):
-                  for p, q in zip(critic.parameters(), average.parameters()):
-            !         q.data.copy_(decay * q.data + (1 - decay) * p.data)
-                  for name, p in critic.named_parameters():
-            !         print(name, p.data, p.grad.data.norm(2))
-            !         p.data.clamp_(-bound, bound)
-            !         p.grad.data.clamp_(-bound, bound)
-            """,
-        "without gradients there is nothing to hide: reported": """
-              import torch
-              @torch.no_grad()
-              def evaluate(model, loader):
-                  for x, y in loader:
-            !         print(model(x).data.max(1))
-              def act(model, state):
-                  with torch.no_grad():
-                      values = model(state)
-            !         model.head.bias.data.zero_()
-                  model.train()
-            !     return values.cpu().data.numpy().argmax()
-            """,
-        "a batch, or a tensor made on the spot, has no graph: reported": """
-              import torch
-              def train(model, train_loader, criterion, optimizer):
-                  for x, target in train_loader:
-                      out = model(x.cuda())
-                      criterion(out, target).backward()
-                      optimizer.step()
-            !         print(target.data.cpu())
-            !         print(torch.zeros(3).data, torch.max(out, 1)[1].data.numpy())
-            """,
-    }
-    valid = {
-        "a leaf that wants gradients": """
-            import torch
-            from torch.autograd import Variable
-            x = Variable(torch.ones(3), requires_grad=True)
-            def leaf(x, flag):
-                return Variable(x, requires_grad=flag)
-            """,
-        "another library's variable, a class of the file's own": """
-            import torch
-            import tensorflow as tf
-            class Variable:
-                pass
-            a, b = tf.Variable(1.0), Variable(2)
-            """,
-        "only its type is asked for": """
-            import torch
-            import torch.nn.functional as F
-            def pad(x, zeros):
-                out = F.avg_pool3d(x, 1)
-                if isinstance(out.data, torch.cuda.FloatTensor) or type(out.data) is torch.Tensor:
-                    zeros = zeros.cuda()
-                return torch.cat([out, zeros])
-            """,
-        "its size is asked for": """
-            import torch
-            def train(model, train_loader, criterion, optimizer):
-                for x, target in train_loader:
-                    out = model(x.cuda())
-                    criterion(out, target).backward()
-                    optimizer.step()
-                    print(out.data.size(), target.data.shape)
-            """,
-        "records, datasets and packed sequences have a data of their own": """
-            import torch
-            from mine import make
-            def look(batch, packed, train_set, graphs):
-                print(batch.data.cuda(), packed.data.cpu(), train_set.data.numpy())
-                for graph in graphs:
-                    print(graph.data.cpu())
-                thing = make()
-                return thing.data.cpu()
-            """,
-        "data of other things": """
-            import numpy as np
-            import torch.utils.data as data
-            from torch.nn.utils.rnn import pack_padded_sequence
-            def collate(dataset, batch, scores, lengths, response):
-                scores = pack_padded_sequence(scores, lengths)
-                return dataset.data[0], batch.data, scores.data, response.data, np.ones(3).data
-            class Pairs(data.Dataset):
-                def __init__(self, rows, args):
-                    self.rows, self.data = rows, args.data.weights
-                def grow(self, rows):
-                    self.data.add_(rows)
-                    for row in rows:
-                        row.data = self.data
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every `Variable` that wraps for nothing and every `.data` of a recorded tensor."""
+        """Flag every useless `Variable` and every `.data` of a recorded tensor."""
         calls = [s.node for s in script.calls(VARIABLE) if s.node.args and wraps(script, s.node)]
         fixes = _fixes(script, calls) if calls else {}
         for call in calls:
@@ -317,13 +37,13 @@ class DataAttribute(Rule):
 
 
 def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
-    """Give the fixes of calls; those that leave an import without use take it out together."""
+    """Return the fixes of calls; calls whose import becomes unused share its removal."""
     unwrapped = {id(call): edits for call in calls if (edits := _unwrapped(script, call))}
     plain = [
         call
         for call in calls
         if id(call) in unwrapped
-        and all(_is_plain(script, each) for each in (call, *_besides(script, call)))
+        and all(_is_plain(script, each) for each in (call, *_gone_with(script, call)))
     ]
     others = [call for call in calls if id(call) in unwrapped and call not in plain]
     title, found = "Use the tensor itself", {}
@@ -341,7 +61,7 @@ def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
 
 
 def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
-    """Leave the argument of a call in its place, None where that would lose something."""
+    """Replace a call by its argument, None if that would lose something."""
     whole, inner = script.span(call), script.span(call.args[0].value)
     text = script.source.text
     around = text[whole.start : inner.start] + text[inner.end : whole.end]
@@ -350,6 +70,9 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     besides = _besides(script, call)
     if besides:
         return _dropped(script, call)
+    left_out = _left_out(script, call)
+    if left_out is not None:
+        return left_out
     value, holder = call.args[0].value, script.parent(call)
     atom = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
     free = isinstance(holder, (cst.Arg, cst.Assign, cst.Return, cst.Element))
@@ -362,44 +85,116 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
 
 
 def _besides(script: Script, call: cst.Call) -> list[cst.Call]:
-    """Give the calls of a line that would do nothing but assign names to themselves."""
-    assign = next((o for o in script.tree.ancestors(call) if isinstance(o, cst.Assign)), None)
+    """Return the calls of a line that would only assign names to themselves."""
+    assign = _assignment(script, call)
     line = script.parent(assign) if assign is not None else None
     return _self_assigned(script, line) if isinstance(line, cst.SimpleStatementLine) else []
 
 
+def _gone_with(script: Script, call: cst.Call) -> list[cst.Call]:
+    """Return the calls that the fix of a call takes out of its line."""
+    idle = [each for each in _idle(script, call) if each is not None]
+    return idle or _besides(script, call)
+
+
 def _self_assigned(script: Script, line: cst.CSTNode) -> list[cst.Call]:
-    """Give the calls on the right of `x, y = Variable(x), Variable(y)`, none for other lines."""
+    """Return the calls on the right of `x, y = Variable(x), Variable(y)`, empty for other lines."""
     assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return []
+    found = [_given_back(script, left, right) for left, right in _pairs(assign)]
+    if None in found or not script.rewrite.stands_alone(line):
+        return []
+    return [call for call in found if call is not None]
+
+
+def _pairs(assign: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Return what an assignment names with what it gives to each name."""
     target, value = assign.targets[0].target, assign.value
-    pairs: list[tuple[cst.BaseExpression, cst.BaseExpression]] = [(target, value)]
     if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-        pairs = [(t.value, v.value) for t, v in zip(target.elements, value.elements, strict=False)]
-    found = []
-    for left, right in pairs:
-        if not _is_own_name(left) or not isinstance(right, cst.Call):
-            return []
-        if script.name(right.func) != VARIABLE or not right.args or not wraps(script, right):
-            return []
-        if script.call(right).given("volatile", 2) is not None:
-            return []
-        if script.code(right.args[0].value) != script.code(left):
-            return []
-        found.append(right)
-    return found if script.rewrite.stands_alone(line) else []
+        sides = zip(target.elements, value.elements, strict=False)
+        return [(left.value, right.value) for left, right in sides]
+    return [(target, value)]
+
+
+def _given_back(
+    script: Script, left: cst.BaseExpression, right: cst.BaseExpression
+) -> cst.Call | None:
+    """Return the call of `x = Variable(x)`, None for other assignments."""
+    if not _is_own_name(left) or not isinstance(right, cst.Call):
+        return None
+    if script.name(right.func) != VARIABLE or not right.args or not wraps(script, right):
+        return None
+    if script.call(right).given("volatile", 2) is not None:
+        return None
+    given = right.args[0].value
+    if isinstance(given, cst.Name):
+        if all(binding.value is right for binding in script.scopes.reaching(given)):
+            return None
+    return right if script.code(given) == script.code(left) else None
+
+
+def _idle(script: Script, call: cst.Call) -> list[cst.Call | None]:
+    """Return what can go of `x, y = Variable(x), f(y)`, None for each part that stays."""
+    assign = _assignment(script, call)
+    if assign is None or len(assign.targets) != 1 or "\n" in script.code(assign):
+        return []
+    sides = assign.targets[0].target, assign.value
+    idle = [_given_back(script, left, right) for left, right in _pairs(assign)]
+    if call not in idle or None not in idle:
+        return []
+    whole = all(isinstance(side, cst.Tuple) and _is_plain_row(side, len(idle)) for side in sides)
+    return idle if whole else []
+
+
+def _left_out(script: Script, call: cst.Call) -> Edits | None:
+    """Take `x` out of `x, y = Variable(x), f(y)`, None for other lines."""
+    idle, assign = _idle(script, call), _assignment(script, call)
+    if not idle or assign is None:
+        return None
+    dropped = [each is not None for each in idle]
+    return tuple(
+        edit
+        for side in (assign.targets[0].target, assign.value)
+        if isinstance(side, cst.Tuple)
+        for edit in _without(script, side.elements, dropped)
+    )
+
+
+def _assignment(script: Script, call: cst.Call) -> cst.Assign | None:
+    """Return the assignment that a call is a part of."""
+    return next((o for o in script.tree.ancestors(call) if isinstance(o, cst.Assign)), None)
+
+
+def _is_plain_row(row: cst.Tuple, length: int) -> bool:
+    """Return whether a tuple has so many elements, no star and no comma at its end."""
+    stars = any(isinstance(each, cst.StarredElement) for each in row.elements)
+    ends = isinstance(row.elements[-1].comma, cst.Comma) if row.elements else True
+    return len(row.elements) == length and not stars and not ends
+
+
+def _without(
+    script: Script, elements: Sequence[cst.BaseElement], dropped: Sequence[bool]
+) -> Iterator[Edit]:
+    """Take elements out of a row of them, each with the comma that parts it from what stays."""
+    spans = [script.span(each.value) for each in elements]
+    last = max(at for at, drop in enumerate(dropped) if not drop)
+    for at, drop in enumerate(dropped):
+        if drop and at < last:
+            yield Edit(Span(spans[at].start, spans[at + 1].start), "")
+        elif drop:
+            yield Edit(Span(spans[at - 1].end, spans[at].end), "")
 
 
 def _is_own_name(target: cst.BaseExpression) -> bool:
-    """Whether a target is a name or an attribute of `self`."""
+    """Return whether a target is a name or an attribute of `self`."""
     if isinstance(target, cst.Attribute):
         return isinstance(target.value, cst.Name) and target.value.value == "self"
     return isinstance(target, cst.Name)
 
 
 def _dropped(script: Script, call: cst.Call) -> Edits | None:
-    """Take out a line of self-assignments; None where nothing else stands in its block."""
+    """Remove a line of self-assignments, None if it is the only one in its block."""
     line = script.statement(call)
     block = script.parent(line)
     if not isinstance(line, cst.SimpleStatementLine) or not isinstance(

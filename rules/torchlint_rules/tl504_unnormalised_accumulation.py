@@ -1,4 +1,4 @@
-"""TL504: gradients of several batches that are added up and never divided."""
+"""TL504: gradients of several batches that are summed and never divided."""
 
 from __future__ import annotations
 
@@ -8,355 +8,21 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Safety, Script, Window, regex
-from torchlint_rules._averaging import is_averaged
+from torchlint.api import Edits, Finding, Fix, GradientAccumulation, Rule, Script
+from torchlint_rules._lossdivision import is_averaged
 
-_PARTS: Final = regex(r"accum|micro", re.IGNORECASE)
+_PARTS: Final = re.compile(r"accum|micro", re.IGNORECASE)
 _TITLE: Final = "Divide the loss by `{}`"
 _BECAUSE: Final = "gradients, and with them the effective learning rate, become smaller by `{}`"
 _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 
 
 class UnnormalisedAccumulation(Rule):
-    """
-    ## What it does
-    Flags loops that accumulate gradients, stepping the optimizer every k batches, and send each
-    batch's mean loss backward without dividing it by k.
-
-    ## Why it is slow
-    The gradient is k times that of one large batch: steps are k times too long, clipping cuts k
-    times as much, and a run that diverges or crawls has to be repeated. Divided, the sum equals the
-    gradient of the large batch to rounding (1e-7), unless batch norm sees the small ones.
-
-    ## When not to
-    A loss that sums over samples needs no division, nor does a learning rate that was tuned for
-    the sum. Optimizers of Adam's kind hardly notice: they are flagged only where gradients are
-    clipped or the weights decay with them.
-
-    ## Fix safety
-    Unsafe: the effective learning rate changes by the factor k. `(loss / k).backward()` leaves
-    `loss` itself as it is for logging. Where it can, the fix also steps once more behind the loop,
-    so that the batches left over do not leak into the next epoch.
-    """
-
-    code = "TL504"
-    name = "unnormalised-accumulation"
-    summary = "accumulated gradients are a sum where they should be a mean"
-    impact = "medium"
-    safety = Safety.UNSAFE
-    articles = ("S0", "S1", "S2", "S3.9")
-    needs = ("backward",)
-
-    invalid = {
-        "the loss of every batch, a step every few": """
-              import torch
-              def train(model, loader, criterion, optimizer, accumulation_steps):
-                  for i, (x, y) in enumerate(loader):
-                      loss = criterion(model(x), y)
-            -         loss.backward()
-            +         (loss / accumulation_steps).backward()
-                      if (i + 1) % accumulation_steps == 0:
-                          optimizer.step()
-                          optimizer.zero_grad()
-            +     if (i + 1) % accumulation_steps:
-            +         optimizer.step()
-            +         optimizer.zero_grad()
-            """,
-        "with a gradient scaler and clipping": """
-              import torch
-              def train(model, loader, criterion, optimizer, scaler, args):
-                  for i, (x, y) in enumerate(loader):
-                      loss = criterion(model(x), y)
-            -         scaler.scale(loss).backward()
-            +         scaler.scale(loss / args.accum).backward()
-                      if (i + 1) % args.accum == 0:
-                          scaler.unscale_(optimizer)
-                          torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                          scaler.step(optimizer)
-                          scaler.update()
-                          optimizer.zero_grad()
-                          print(loss.item())
-                          print(i)
-            """,
-        "the last window is closed already": """
-              import torch
-              def train(model, loader, criterion, optimizer, k):
-                  for i, (x, y) in enumerate(loader):
-            -         criterion(model(x), y).backward()
-            +         (criterion(model(x), y) / k).backward()
-                      if (i + 1) % k == 0 or i + 1 == len(loader):
-                          optimizer.step()
-                          optimizer.zero_grad()
-            """,
-        "two losses, an own counter that goes on over epochs": """
-              import torch
-              def train(model, loader, optimizer, step):
-                  for batch in loader:
-                      step += 1
-                      first, second = model(batch)
-            -         (first + second).backward()
-            +         ((first + second) / 4).backward()
-                      if step % 4 == 0:
-                          optimizer.step()
-                          optimizer.zero_grad()
-            """,
-        "two backward passes": """
-              import torch
-              def train(model, loader, criteria, optimizer, k):
-                  for i, (x, y) in enumerate(loader):
-                      out = model(x)
-                      first = criteria[0](out, y)
-            -         first.backward(retain_graph=True)
-            +         (first / k).backward(retain_graph=True)
-            -         criteria[1](out, y).backward()
-            +         (criteria[1](out, y) / k).backward()
-                      if (i + 1) % k == 0 or i + 1 == len(loader):
-                          optimizer.step()
-                          optimizer.zero_grad()
-            """,
-        "divided by the size of the batch, not of the window": """
-              import torch
-              from torch.nn import functional as F
-              def train(model, loader, optimizer, k):
-                  for i, (x, y) in enumerate(loader):
-                      loss = F.cross_entropy(model(x), y)
-                      loss = loss * x.size(0) / len(y)
-            -         loss.backward()
-            +         (loss / k).backward()
-                      if i % k == k - 1:
-                          optimizer.step()
-                          optimizer.zero_grad()
-            +     if i % k != k - 1:
-            +         optimizer.step()
-            +         optimizer.zero_grad()
-            """,
-        "the parts of one batch": """
-              import torch
-              def train(model, get_batch, optimizer, accum_steps):
-                  for step in range(100):
-                      for micro_step in range(accum_steps):
-                          loss = model(get_batch())
-            -             loss.backward()
-            +             (loss / accum_steps).backward()
-                      optimizer.step()
-                      optimizer.zero_grad()
-            """,
-        "a criterion of the file's own that gives means": """
-              import torch
-              import torch.nn.functional as F
-              class Loss(torch.nn.Module):
-                  def forward(self, out, y):
-                      return F.mse_loss(out, y) + F.l1_loss(out, y)
-              def train(model, loader, optimizer, k, args):
-                  criterion = Loss()
-                  optimizer = torch.optim.SGD(model.parameters(), lr=args.rate * args.batch / 256)
-                  for i, (x, y) in enumerate(loader):
-                      loss = criterion(model(x), y)
-            -         loss.backward()
-            +         (loss / k).backward()
-                      if (i + 1) % k == 0 or i + 1 == len(loader):
-                          optimizer.step()
-                          optimizer.zero_grad()
-            """,
-        "Adam notices when gradients are clipped": """
-              import torch
-              def train(model, loader, criterion, k):
-                  optimizer = torch.optim.Adam(model.parameters())
-                  for i, (x, y) in enumerate(loader):
-                      loss = criterion(model(x), y)
-            -         loss.backward()
-            +         (loss / k).backward()
-                      if (i + 1) % k == 0:
-                          torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                          optimizer.step()
-                          optimizer.zero_grad()
-            +     if (i + 1) % k:
-            +         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            +         optimizer.step()
-            +         optimizer.zero_grad()
-            """,
-        "the size is known behind the backward pass only: reported": """
-              import torch
-              def train(model, loader, criterion, optimizer, schedule):
-                  for i, (x, y) in enumerate(loader):
-            !         criterion(model(x), y).backward()
-                      k = schedule(i)
-                      if (i + 1) % k == 0:
-                          optimizer.step()
-                          optimizer.zero_grad()
-            """,
-    }
-    valid = {
-        "divided in each of its spellings": """
-            import torch
-            def train(model, loader, criterion, optimizer, scaler, k):
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y) / k
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y)
-                    loss /= k
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y)
-                    scaler.scale(loss.div(k)).backward()
-                    if (i + 1) % k == 0:
-                        scaler.step(optimizer)
-                        optimizer.zero_grad()
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y)
-                    loss = loss * (1 / k)
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "divided where the loss is made": """
-            import torch
-            def compute(model, x, y, accumulation_steps):
-                return torch.nn.functional.mse_loss(model(x), y) / accumulation_steps
-            def train(model, loader, optimizer, accumulation_steps):
-                for i, (x, y) in enumerate(loader):
-                    loss = compute(model, x, y, accumulation_steps)
-                    loss.backward()
-                    if (i + 1) % accumulation_steps == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "a sum over samples stays one": """
-            import torch
-            def train(model, loader, optimizer, k):
-                criterion = torch.nn.CrossEntropyLoss(reduction="sum")
-                for i, (x, y) in enumerate(loader):
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-                for i, (x, y) in enumerate(loader):
-                    loss = ((model(x) - y) ** 2).sum()
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "the learning rate was made for the sum": """
-            import torch
-            def train(model, loader, criterion, args):
-                optimizer = torch.optim.SGD(model.parameters(), lr=args.lr / args.accum)
-                for i, (x, y) in enumerate(loader):
-                    criterion(model(x), y).backward()
-                    if (i + 1) % args.accum == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "a criterion of the file's own adds up over samples": """
-            import torch
-            import torch.nn.functional as F
-            class Loss(torch.nn.Module):
-                def forward(self, out, y):
-                    total = F.mse_loss(out, y, reduction="sum")
-                    return total, total
-            def train(model, loader, optimizer, k):
-                criterion = Loss()
-                for i, (x, y) in enumerate(loader):
-                    loss, shown = criterion(model(x), y)
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "the learning rate is divided by the size of the batch": """
-            import torch
-            def train(model, loader, criterion, args, k):
-                optimizer = torch.optim.SGD(model.parameters(), lr=args.rate / args.batch)
-                for i, (x, y) in enumerate(loader):
-                    criterion(model(x), y).backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "the gradients themselves are divided": """
-            import torch
-            def train(model, loader, criterion, optimizer, k):
-                for i, (x, y) in enumerate(loader):
-                    criterion(model(x), y).backward()
-                    if (i + 1) % k == 0:
-                        for p in model.parameters():
-                            p.grad /= k
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "steps of Adam hardly depend on the size of the gradients": """
-            import torch
-            def train(model, loader, criterion, k):
-                optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
-                for i, (x, y) in enumerate(loader):
-                    criterion(model(x), y).backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "a framework divides": """
-            from accelerate import Accelerator
-            def train(model, loader, optimizer, k):
-                accelerator = Accelerator(gradient_accumulation_steps=k)
-                for i, batch in enumerate(loader):
-                    accelerator.backward(model(**batch).loss)
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "nothing accumulates: the gradients are cleared for every batch": """
-            import torch
-            def train(model, loader, criterion, optimizer, k):
-                for i, (x, y) in enumerate(loader):
-                    optimizer.zero_grad()
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-            """,
-        "windows of one batch": """
-            import torch
-            def train(model, loader, criterion, optimizer):
-                for i, (x, y) in enumerate(loader):
-                    criterion(model(x), y).backward()
-                    if i % 1 == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "the steps of a sequence, whose losses belong together": """
-            import torch
-            def train(cell, sequences, criterion, optimizer):
-                for sequence in sequences:
-                    state = None
-                    for t in range(len(sequence)):
-                        y, state = cell(sequence[t], state)
-                        criterion(y, sequence[t]).backward(retain_graph=True)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            """,
-        "a helper out of sight may divide": """
-            import torch
-            def train(model, loader, loss_scaler, optimizer, k):
-                for i, (x, y) in enumerate(loader):
-                    loss = model(x, y)
-                    loss_scaler(loss, optimizer, update_grad=(i + 1) % k == 0)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every window of accumulation whose losses nothing divides."""
+        """Flag every accumulation window whose losses are not divided."""
         if script.framework != "none":
             return
-        for window in script.windows():
+        for window in script.gradient_accumulations():
             size = _size(script, window)
             if size is None:
                 continue
@@ -369,7 +35,7 @@ class UnnormalisedAccumulation(Rule):
     def _finding(
         self,
         script: Script,
-        window: Window,
+        window: GradientAccumulation,
         size: cst.BaseExpression,
         losses: list[cst.BaseExpression],
     ) -> Finding:
@@ -392,8 +58,8 @@ class UnnormalisedAccumulation(Rule):
 # -- how many passes -----------------------------------------------------------
 
 
-def _size(script: Script, window: Window) -> cst.BaseExpression | None:
-    """Give how many passes a window has, None unless the file says so plainly."""
+def _size(script: Script, window: GradientAccumulation) -> cst.BaseExpression | None:
+    """Return the size of a window in iterations, None unless the file states it."""
     found = _remainder(script, window)
     size = found.right if found is not None else _parts_of_batch(script, window)
     if not isinstance(size, (cst.Name, cst.Attribute, cst.Integer, cst.Subscript)):
@@ -403,8 +69,8 @@ def _size(script: Script, window: Window) -> cst.BaseExpression | None:
     return size
 
 
-def _remainder(script: Script, window: Window) -> cst.BinaryOperation | None:
-    """Give the one `i % k` of the test that closes a window."""
+def _remainder(script: Script, window: GradientAccumulation) -> cst.BinaryOperation | None:
+    """Return the only `i % k` in the test that closes a window."""
     if window.test is None or window.closing is None:
         return None
     test = script.value_of(window.test).node or window.test
@@ -416,8 +82,8 @@ def _remainder(script: Script, window: Window) -> cst.BinaryOperation | None:
     return found[0] if len(found) == 1 else None
 
 
-def _parts_of_batch(script: Script, window: Window) -> cst.BaseExpression | None:
-    """Give `k` of `for micro_step in range(k):` where the optimizer steps behind the loop."""
+def _parts_of_batch(script: Script, window: GradientAccumulation) -> cst.BaseExpression | None:
+    """Return `k` of `for micro_step in range(k):` if the optimizer steps after the loop."""
     loop = window.loop.node
     if (
         window.test is not None
@@ -431,8 +97,10 @@ def _parts_of_batch(script: Script, window: Window) -> cst.BaseExpression | None
     return loop.iter.args[0].value if spoken else None
 
 
-def _counts_passes(script: Script, window: Window, remainder: cst.BinaryOperation) -> bool:
-    """Whether what is divided changes with the passes of the very loop."""
+def _counts_passes(
+    script: Script, window: GradientAccumulation, remainder: cst.BinaryOperation
+) -> bool:
+    """Return whether the dividend changes with the iterations of this loop."""
     return any(
         script.tree.inside(binding.node, window.loop.node)
         for name in script.within(remainder.left, cst.Name)
@@ -440,8 +108,8 @@ def _counts_passes(script: Script, window: Window, remainder: cst.BinaryOperatio
     )
 
 
-def _changes(script: Script, window: Window, size: cst.BaseExpression) -> bool:
-    """Whether a pass of the loop may set the size anew."""
+def _changes(script: Script, window: GradientAccumulation, size: cst.BaseExpression) -> bool:
+    """Return whether an iteration of the loop may change the size."""
     return any(
         script.tree.inside(binding.node, window.loop.node)
         for name in script.within(size, cst.Name)
@@ -450,7 +118,7 @@ def _changes(script: Script, window: Window, size: cst.BaseExpression) -> bool:
 
 
 def _sent(script: Script, backward: cst.Call) -> cst.BaseExpression | None:
-    """Give the loss that a call sends backward, None where it is not plain."""
+    """Return the loss of a backward call, None if it is not a plain expression."""
     func = backward.func
     if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
         return None
@@ -467,7 +135,7 @@ def _sent(script: Script, backward: cst.Call) -> cst.BaseExpression | None:
 
 
 def _divided(script: Script, loss: cst.BaseExpression, size: str) -> Edits:
-    """Divide a loss where it is sent backward."""
+    """Divide a loss in its backward call."""
     code = script.code(loss)
     if isinstance(loss, (cst.BinaryOperation, cst.IfExp)) and not loss.lpar:
         code = f"({code})"
@@ -475,8 +143,8 @@ def _divided(script: Script, loss: cst.BaseExpression, size: str) -> Edits:
     return script.rewrite.replace(loss, f"{code} / {size}" if scaled else f"({code} / {size})")
 
 
-def _tail(script: Script, window: Window) -> Edits:
-    """Step behind the loop with what is left over; nothing where that may be done already."""
+def _tail(script: Script, window: GradientAccumulation) -> Edits:
+    """Step after the loop for the remaining batches, nothing if that may happen already."""
     loop, closing = window.loop.node, window.closing
     if closing is None or closing.orelse is not None or loop.orelse is not None:
         return ()
@@ -503,7 +171,7 @@ def _tail(script: Script, window: Window) -> Edits:
 
 
 def _lines(script: Script, closing: cst.If) -> list[str]:
-    """Give the lines that close a window where they only deal with gradients."""
+    """Return the lines that close a window if they only handle gradients."""
     if not isinstance(closing.body, cst.IndentedBlock):
         return []
     lines = []
@@ -524,7 +192,7 @@ def _lines(script: Script, closing: cst.If) -> list[str]:
 
 
 def _steps_behind(script: Script, loop: cst.CSTNode) -> bool:
-    """Whether something steps an optimizer behind a loop, in the same function."""
+    """Return whether code after a loop, in the same function, steps an optimizer."""
     function = script.function(loop)
     return any(
         script.function(call) is function and script.tree.order(call) >= script.tree.end(loop)
@@ -534,6 +202,6 @@ def _steps_behind(script: Script, loop: cst.CSTNode) -> bool:
 
 
 def _in_other_loop(script: Script, call: cst.Call, loop: cst.CSTNode) -> bool:
-    """Whether a call stands in a batch loop of its own."""
+    """Return whether a call is in its own batch loop."""
     around = {id(each.node) for each in script.loops_around(loop)}
     return any(each.is_batch and id(each.node) not in around for each in script.loops_around(call))

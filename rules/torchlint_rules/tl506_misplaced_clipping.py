@@ -1,4 +1,4 @@
-"""TL506 misplaced-clipping."""
+"""TL506: gradients that are clipped in the wrong place or one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, Heat, How, Kind, Rule, Safety, Script, Span
+from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, Span
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
@@ -17,307 +17,10 @@ _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on
 
 
 class MisplacedClipping(Rule):
-    """
-    ## What it does
-    Flags gradients that are clipped where it has no effect (before `backward()`, after the step, by
-    an iterator that is used up) or too often (each micro-batch of an accumulation), one parameter
-    after the other, by a norm that is added up by hand, and by the name that torch deprecated.
-
-    ## Why it is slow
-    Clipping that does not happen lets a run diverge that would have converged. `foreach=False` and
-    a loop over the parameters launch kernels for each of them, and `.item()` in such a loop waits
-    for the device as often.
-
-    ## When not to
-    Where you add up gradients over several losses and mean to clip in between. Whether to clip at
-    all is yours: the rule never asks for it. Mixed precision has a rule of its own (TL304).
-
-    ## Fix safety
-    Unsafe where a clipping moves, for then it works. `clip_grad_norm_` for `clip_grad_norm` is
-    exact; without `foreach=False` the norm can round otherwise on a GPU.
-    """
-
-    code = "TL506"
-    name = "misplaced-clipping"
-    summary = "gradients are clipped in the wrong place or the slow way"
-    impact = "medium"
-    safety = Safety.UNSAFE
-    articles = ("S3.14",)
-    needs = ("clip_grad", ".norm(")
-
-    invalid = {
-        "before backward": """
-              import torch
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  loss = criterion(model(x), y)
-            -     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  loss.backward()
-            +     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  optimizer.step()
-            """,
-        "before backward, the gradients are cleared at the end": """
-              from torch.nn.utils import clip_grad_value_
-              for x, y in train_loader:
-            -     # No large steps.
-            -     clip_grad_value_(model.parameters(), 0.5)
-                  criterion(model(x), y).backward()
-            +     # No large steps.
-            +     clip_grad_value_(model.parameters(), 0.5)
-                  optimizer.step()
-                  optimizer.zero_grad()
-            """,
-        "before backward, behind a flag": """
-              import torch
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  loss = criterion(model(x), y)
-            -     if args.clip > 0:
-            -         torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
-                  loss.backward()
-            +     if args.clip > 0:
-            +         torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
-                  optimizer.step()
-            """,
-        "after the step": """
-              import torch
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  criterion(model(x), y).backward()
-            +     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  optimizer.step()
-            -     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            """,
-        "in a function that does one step": """
-              import torch
-              def step(x, y):
-                  loss = criterion(model(x), y)
-                  optimizer.zero_grad()
-            -     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  loss.backward()
-            +     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  optimizer.step()
-            """,
-        "its norm is read in between: reported only": """
-              import torch
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  loss = criterion(model(x), y)
-            !     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  loss.backward()
-                  optimizer.step()
-            """,
-        "with each micro-batch of an accumulation": """
-              import torch
-              for i, (x, y) in enumerate(train_loader):
-                  loss = criterion(model(x), y) / 4
-                  loss.backward()
-            -     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  if (i + 1) % 4 == 0:
-            +         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                      optimizer.step()
-                      optimizer.zero_grad()
-            """,
-        "with each micro-batch, in a branch: reported": """
-              import torch
-              for i, (x, y) in enumerate(train_loader):
-                  loss = criterion(model(x), y) / args.accumulation
-                  if args.fp16:
-                      with amp.scale_loss(loss, optimizer) as scaled:
-                          scaled.backward()
-            !         torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
-                  else:
-                      loss.backward()
-            !         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  if (i + 1) % args.accumulation == 0:
-                      optimizer.step()
-                      optimizer.zero_grad()
-            """,
-        "the old name": """
-              import torch
-            - torch.nn.utils.clip_grad_norm(model.parameters(), 1.0)
-            + torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            """,
-        "the old name, imported": """
-            - from torch.nn.utils import clip_grad_norm, parameters_to_vector
-            + from torch.nn.utils import clip_grad_norm_, parameters_to_vector
-            - clip_grad_norm(model.parameters(), 1.0)
-            + clip_grad_norm_(model.parameters(), 1.0)
-            - norm = clip_grad_norm(head.parameters(), 1.0)
-            + norm = clip_grad_norm_(head.parameters(), 1.0)
-            """,
-        "the old name under another": """
-            - from torch.nn.utils import clip_grad_norm as clip
-            + from torch.nn.utils import clip_grad_norm_ as clip
-            ! clip(model.parameters(), 1.0)
-            """,
-        "one parameter after the other": """
-              import torch
-            - torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)
-            + torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            """,
-        "the iterator was used up by the optimizer": """
-              import torch
-            - parameters = model.parameters()
-            + parameters = list(model.parameters())
-              optimizer = torch.optim.SGD(parameters, lr=0.1)
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  criterion(model(x), y).backward()
-            !     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-                  optimizer.step()
-            """,
-        "the iterator is used up in the first pass": """
-              import torch
-            - weights = filter(lambda p: p.requires_grad, model.parameters())
-            + weights = list(filter(lambda p: p.requires_grad, model.parameters()))
-              for x, y in train_loader:
-                  optimizer.zero_grad()
-                  criterion(model(x), y).backward()
-            !     torch.nn.utils.clip_grad_norm_(weights, 1.0)
-                  optimizer.step()
-            """,
-        "a norm that is added up by hand": """
-              import torch
-              def grad_norm(parameters):
-                  total = 0
-            !     for p in parameters:
-                      norm = p.grad.data.norm(2)
-                      total += norm.item() ** 2
-                  return total**0.5
-            """,
-        "the norm of a list of gradients": """
-              import torch
-              def clip(grads, bound):
-                  total = 0
-            !     for g in grads:
-                      norm = g.data.norm(2)
-                      total += norm.item() ** 2
-                  factor = bound / (total**0.5 + 1e-6)
-                  return [g * factor for g in grads]
-            """,
-    }
-    valid = {
-        "between backward and step": """
-            import torch
-            for x, y in train_loader:
-                optimizer.zero_grad()
-                criterion(model(x), y).backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-            """,
-        "between backward and step, both in functions": """
-            import torch
-            def backward(x, y):
-                criterion(model(x), y).backward()
-            def update():
-                optimizer.step()
-                optimizer.zero_grad()
-            for x, y in train_loader:
-                backward(x, y)
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                update()
-            """,
-        "the gradients of the last pass are still there": """
-            import torch
-            for x, y in train_loader:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
-                criterion(model(x), y).backward()
-            """,
-        "two networks take turns": """
-            import torch
-            for x, y in train_loader:
-                opt_d.zero_grad()
-                loss_d(x).backward()
-                torch.nn.utils.clip_grad_norm_(net_d.parameters(), 1.0)
-                opt_g.zero_grad()
-                opt_d.step()
-                loss_g(x).backward()
-                opt_g.step()
-            """,
-        "at the boundary of an accumulation": """
-            import torch
-            for i, (x, y) in enumerate(train_loader):
-                (criterion(model(x), y) / 4).backward()
-                if (i + 1) % 4 == 0:
-                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            """,
-        "a scaler steps: what it must unscale first is TL304's": """
-            import torch
-            scaler = torch.amp.GradScaler("cuda")
-            for i, (x, y) in enumerate(train_loader):
-                scaler.scale(criterion(model(x), y) / 4).backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                if (i + 1) % 4 == 0:
-                    scaler.step(optimizer)
-                    scaler.update()
-                    optimizer.zero_grad()
-            """,
-        "gradients that are never cleared are clipped again and again": """
-            import torch
-            for x, y in train_loader:
-                criterion(model(x), y).backward()
-                optimizer.step()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            """,
-        "no clipping at all is a choice, for recurrent networks too": """
-            import torch
-            model = torch.nn.LSTM(4, 4)
-            for x, y in train_loader:
-                optimizer.zero_grad()
-                criterion(model(x)[0], y).backward()
-                optimizer.step()
-            """,
-        "a list is never used up": """
-            import torch
-            weights = list(model.parameters())
-            for x, y in train_loader:
-                optimizer.zero_grad()
-                criterion(model(x), y).backward()
-                torch.nn.utils.clip_grad_norm_(weights, 1.0)
-                optimizer.step()
-            """,
-        "an iterator that is made anew for each use": """
-            import torch
-            for x, y in train_loader:
-                optimizer.zero_grad()
-                criterion(model(x), y).backward()
-                weights = model.parameters()
-                torch.nn.utils.clip_grad_norm_(weights, 1.0)
-                optimizer.step()
-            """,
-        "a function of one's own of that name": """
-            import torch
-            from mine import clip_grad_norm
-            clip_grad_norm(model.parameters(), 1.0)
-            """,
-        "foreach is a choice": """
-            import torch
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=args.foreach)
-            """,
-        "norms of what are no gradients": """
-            import torch
-            def size(vectors):
-                total = 0
-                for v in vectors:
-                    total += v.norm(2).item() ** 2
-                return total
-            """,
-        "each norm is of interest": """
-            import torch
-            for name, p in model.named_parameters():
-                writer.add_scalar(name, p.grad.norm(), step)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every clipping out of place."""
+        """Flag every misplaced clipping."""
         own = script.framework == "none"
-        windows = list(script.windows())
+        windows = list(script.gradient_accumulations())
         for site in script.calls(*_CLIPS):
             call = site.node
             said = _said(script, call, [window.closing for window in windows if window.closing])
@@ -341,7 +44,7 @@ class MisplacedClipping(Rule):
         message = "`foreach=False` clips one parameter after the other: leave it out"
         edits, title = script.rewrite.without_argument(call, arg), "Take out `foreach=False`"
         fix = Fix.exact(title, edits)
-        if script.can_use_accelerator:
+        if script.can_use_accelerator or not _is_of_this_file(script, call):
             fix = Fix.close(title, edits, because="on a GPU the norm can round otherwise")
         yield Finding(self.code, script.span(arg), message, fix)
 
@@ -350,7 +53,7 @@ class MisplacedClipping(Rule):
             node = loop.node
             if not isinstance(node, cst.For) or not _adds_norms(script, node):
                 continue
-            if script.can_use_accelerator and script.heat(node) is Heat.HOT:
+            if script.can_use_accelerator and script.frequency(node) is Frequency.EVERY_PASS:
                 continue
             better = "`torch.nn.utils.get_total_norm`"
             if not script.target.has((2, 6)):
@@ -365,10 +68,20 @@ class MisplacedClipping(Rule):
             yield Finding(self.code, place, message)
 
 
+def _is_of_this_file(script: Script, call: cst.Call) -> bool:
+    """Return whether the clipped values are the parameters of a network that the file builds."""
+    given = call.args[0].value if call.args else None
+    return (
+        isinstance(given, cst.Call)
+        and isinstance(given.func, cst.Attribute)
+        and script.visibility.shows(given.func.value)
+    )
+
+
 def _said(
     script: Script, call: cst.Call, closings: list[cst.If]
 ) -> tuple[str, str, Edits | None] | None:
-    """Judge the place of a clipping."""
+    """Return the finding for a misplaced clipping."""
     found = without_effect(script, call)
     if found is not None:
         return (
@@ -410,7 +123,7 @@ def _order_message(script: Script, clip: Clip) -> str:
 
 
 def _clips_each_part(script: Script, call: cst.Call, closing: cst.If) -> bool:
-    """Whether a clipping stands before the `if` that steps, in its block, after backward."""
+    """Return whether a clipping is between backward and the `if` that steps, in one block."""
     block = script.parent(closing)
     if script.tree.inside(call, closing) or not isinstance(block, cst.IndentedBlock):
         return False
@@ -425,7 +138,7 @@ def _clips_each_part(script: Script, call: cst.Call, closing: cst.If) -> bool:
 
 
 def _branches_only(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> bool:
-    """Whether nothing but `if`s and `with`s that do not count passes stand between the two."""
+    """Return whether only `if`s and `with`s that do not count iterations are between two nodes."""
     for outer in script.tree.ancestors(node):
         if outer is block:
             return True
@@ -437,13 +150,13 @@ def _branches_only(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) 
 
 
 def _is_scaled(script: Script, call: cst.Call) -> bool:
-    """Whether a gradient scaler steps, with gradients that another rule watches over."""
+    """Return whether a gradient scaler steps, so that another rule checks the clipping."""
     func = call.func
     return isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.SCALER
 
 
 def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | None:
-    """Give an iterator over parameters that something consumed before this call could."""
+    """Return an iterator over parameters that other code exhausts before this call."""
     given = call.args[0].value if call.args else None
     if not isinstance(given, cst.Name):
         return None
@@ -470,7 +183,7 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
 
 
 def _renamed(script: Script, call: cst.Call) -> Edits | None:
-    """Write the new name, in the import as well where the old one came by it."""
+    """Replace the deprecated name, in its import as well."""
     func = call.func
     if isinstance(func, cst.Attribute):
         return script.rewrite.insert(script.span(func.attr).end, "_")
@@ -487,7 +200,7 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
 
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
-    """Whether a loop adds up the norms of the gradients of what it goes through."""
+    """Return whether a loop sums the norms of the gradients of its items."""
     norms = [call for call in script.within(loop.body, cst.Call) if _is_norm(script, call, loop)]
     if not norms:
         return False

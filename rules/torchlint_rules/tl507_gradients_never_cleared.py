@@ -1,4 +1,4 @@
-"""TL507: gradients that pile up, or are thrown away before the optimizer sees them."""
+"""TL507: gradients that are never cleared, or cleared before the step."""
 
 from __future__ import annotations
 
@@ -14,265 +14,8 @@ _HOOKS: Final = frozenset("grad register_hook register_post_accumulate_grad_hook
 
 
 class GradientsNeverCleared(Rule):
-    """
-    ## What it does
-    Flags training loops that go backward and step but never call `zero_grad()`, or only once an
-    epoch, and a `zero_grad()` between the backward pass and the step that it was for.
-
-    ## Why it is slow
-    Backward adds to the gradients that are there. Never cleared, each step takes the sum of all
-    batches so far, and the run diverges or crawls; cleared before the step, the step does nothing
-    at all. Either way the hours are spent on a network that does not learn what it could.
-
-    ## When not to
-    Accumulating on purpose clears after the step, which is not flagged, nor are closures, loops of
-    a framework, and gradients that the code handles by itself.
-
-    ## Fix safety
-    There is no automatic fix: results change, and only you know where a window was meant to end.
-    """
-
-    code = "TL507"
-    name = "gradients-never-cleared"
-    summary = "gradients of earlier batches are added to those of this one"
-    impact = "high"
-    safety = None
-    needs = ("backward",)
-
-    invalid = {
-        "nowhere": """
-              import torch
-              def train(model, loader, criterion):
-                  optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                  for x, y in loader:
-                      loss = criterion(model(x), y)
-                      loss.backward()
-            !         optimizer.step()
-            """,
-        "once an epoch": """
-              import torch
-              def train(model, loader, criterion, optimizer, epochs):
-                  for epoch in range(epochs):
-                      optimizer.zero_grad()
-                      for x, y in loader:
-                          loss = criterion(model(x), y)
-                          loss.backward()
-            !             optimizer.step()
-            """,
-        "once for all epochs, in the caller": """
-              import torch
-              def train_epoch(model, loader, criterion, optimizer):
-                  for x, y in loader:
-                      criterion(model(x), y).backward()
-            !         optimizer.step()
-              def main(model, loader, criterion):
-                  optimizer = torch.optim.Adam(model.parameters())
-                  optimizer.zero_grad()
-                  for epoch in range(10):
-                      train_epoch(model, loader, criterion, optimizer)
-            """,
-        "through a gradient scaler": """
-              import torch
-              def train(model, loader, criterion, optimizer, scaler):
-                  for x, y in loader:
-                      scaler.scale(criterion(model(x), y)).backward()
-            !         scaler.step(optimizer)
-                      scaler.update()
-            """,
-        "one of two": """
-              import torch
-              def train(g, d, loader):
-                  opt_g = torch.optim.Adam(g.parameters())
-                  opt_d = torch.optim.Adam(d.parameters())
-                  for x in loader:
-                      opt_d.zero_grad()
-                      d(x).mean().backward()
-                      opt_d.step()
-                      d(g(x)).mean().backward()
-            !         opt_g.step()
-            """,
-        "a window that is stepped with and never cleared": """
-              import torch
-              def train(model, loader, criterion, optimizer, k):
-                  for i, (x, y) in enumerate(loader):
-                      (criterion(model(x), y) / k).backward()
-                      if (i + 1) % k == 0:
-            !             optimizer.step()
-            """,
-        "thrown away before the step": """
-              import torch
-              def train(model, loader, criterion, optimizer):
-                  for x, y in loader:
-                      loss = criterion(model(x), y)
-                      loss.backward()
-            !         optimizer.zero_grad()
-                      optimizer.step()
-            """,
-        "thrown away by the network whose parameters are stepped": """
-              import torch
-              def step(model, x):
-                  optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                  model(x).sum().backward()
-            !     model.zero_grad()
-                  torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                  optimizer.step()
-            """,
-    }
-    valid = {
-        "cleared before the forward pass, before the backward pass, or after the step": """
-            import torch
-            def train(model, loader, criterion, optimizer):
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    criterion(model(x), y).backward()
-                    optimizer.step()
-                for x, y in loader:
-                    loss = criterion(model(x), y)
-                    model.zero_grad(set_to_none=True)
-                    loss.backward()
-                    optimizer.step()
-                for x, y in loader:
-                    criterion(model(x), y).backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-            """,
-        "accumulated and cleared": """
-            import torch
-            def train(model, loader, criterion, optimizer, k):
-                for i, (x, y) in enumerate(loader):
-                    (criterion(model(x), y) / k).backward()
-                    if (i + 1) % k == 0:
-                        optimizer.step()
-                        optimizer.zero_grad()
-            """,
-        "a closure clears": """
-            import torch
-            def train(model, loader, criterion):
-                optimizer = torch.optim.LBFGS(model.parameters())
-                for x, y in loader:
-                    def closure():
-                        optimizer.zero_grad()
-                        loss = criterion(model(x), y)
-                        loss.backward()
-                        return loss
-                    optimizer.step(closure)
-            """,
-        "cleared by hand": """
-            import torch
-            def train(model, loader, criterion, optimizer):
-                for x, y in loader:
-                    criterion(model(x), y).backward()
-                    optimizer.step()
-                    for p in model.parameters():
-                        p.grad = None
-            """,
-        "helpers clear, in sight or by their name": """
-            import torch
-            from helpers import reset_gradients
-            class Solver:
-                def __init__(self, model):
-                    self.model = model
-                    self.optimizer = torch.optim.Adam(model.parameters())
-                def prepare(self):
-                    self.optimizer.zero_grad()
-                def train(self, loader):
-                    for x in loader:
-                        self.prepare()
-                        self.model(x).backward()
-                        self.optimizer.step()
-                    for x in loader:
-                        reset_gradients(self.model)
-                        self.model(x).backward()
-                        self.optimizer.step()
-            """,
-        "an optimizer of one's own clears when it steps": """
-            import torch
-            class Stepper:
-                def __init__(self, optimizer):
-                    self.inner = optimizer
-                def step(self):
-                    self.inner.step()
-                    self.inner.zero_grad()
-            def train(model, loader, criterion):
-                optimizer = Stepper(torch.optim.SGD(model.parameters(), lr=0.1))
-                for x, y in loader:
-                    criterion(model(x), y).backward()
-                    optimizer.step()
-            """,
-        "network and optimizer are made anew": """
-            import torch
-            def search(make, x, y, criterion, rates):
-                for rate in rates:
-                    model = make()
-                    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-                    criterion(model(x), y).backward()
-                    optimizer.step()
-            """,
-        "every pass has an optimizer of its own": """
-            import torch
-            def update(losses, optimizers):
-                for optimizer in optimizers:
-                    optimizer.zero_grad()
-                for loss, optimizer in zip(losses, optimizers):
-                    loss.backward(retain_graph=True)
-                    optimizer.step()
-            """,
-        "a framework clears": """
-            import deepspeed
-            import torch
-            def train(engine, loader):
-                for batch in loader:
-                    loss = engine(batch)
-                    engine.backward(loss)
-                    engine.step()
-            """,
-        "the gradients of the other network are cleared": """
-            import torch
-            def train(g, d, loader):
-                opt_g = torch.optim.Adam(g.parameters())
-                opt_d = torch.optim.Adam(d.parameters())
-                for x in loader:
-                    d(x).mean().backward()
-                    opt_g.zero_grad()
-                    opt_d.step()
-                    d(g(x)).mean().backward()
-                    opt_d.zero_grad()
-                    opt_g.step()
-            """,
-        "the networks clear": """
-            import torch
-            def train(make, loader):
-                g, d = make(), make()
-                opt_g = torch.optim.Adam(g.parameters())
-                opt_d = torch.optim.Adam(d.parameters())
-                for x in loader:
-                    d.zero_grad()
-                    d(x).mean().backward()
-                    opt_d.step()
-                    g.zero_grad()
-                    d(g(x)).mean().backward()
-                    opt_g.step()
-            """,
-        "the parts of a batch, stepped with behind their loop": """
-            import torch
-            def train(model, loader, optimizer):
-                for batch in loader:
-                    optimizer.zero_grad()
-                    for part in batch.chunk(4):
-                        (model(part).mean() / 4).backward()
-                    optimizer.step()
-            """,
-        "one step and done": """
-            import torch
-            def smoke(model, x):
-                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-                model(x).sum().backward()
-                optimizer.step()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag steps with gradients that pile up, and gradients that are gone before the step."""
+        """Flag steps with gradients of earlier batches, and gradients cleared before the step."""
         if script.framework != "none":
             return
         yield from self._piled_up(script)
@@ -318,11 +61,11 @@ class GradientsNeverCleared(Rule):
         return Finding(self.code, script.span(step.call), message, None, notes)
 
 
-# -- gradients that pile up ------------------------------------------------------
+# -- gradients that accumulate ---------------------------------------------------
 
 
 def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
-    """Whether the code that calls `step` clears, by the same name, all that it steps."""
+    """Return whether the caller of `step` clears everything that it steps, by the same name."""
     function, loop = script.function(step), next(script.loops_around(step), None)
     region = loop.node.body if loop is not None else function or script.tree.module
     return any(
@@ -334,13 +77,13 @@ def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
 
 
 def _of(call: cst.Call) -> cst.BaseExpression:
-    """Give what a method is called of."""
+    """Return the object of a method call."""
     assert isinstance(call.func, cst.Attribute)
     return call.func.value
 
 
 def _uncleared(script: Script, acts: Sequence[Update]) -> list[Update]:
-    """Give the steps of optimizers that nothing clears by the same name."""
+    """Return the steps of optimizers that are never cleared by the same name."""
     cleared = {
         script.code(each.optimizer)
         for each in acts
@@ -356,7 +99,7 @@ def _uncleared(script: Script, acts: Sequence[Update]) -> list[Update]:
 
 
 def _is_plain(script: Script, loop: Loop, acts: Sequence[Update]) -> bool:
-    """Whether a loop goes backward and steps, and deals with gradients in no other way."""
+    """Return whether a loop runs backward and steps, and handles gradients in no other way."""
     if not all(each.in_sight for each in acts):
         return False
     if not any(each.act is Act.BACKWARD for each in acts):
@@ -372,7 +115,7 @@ def _handles_gradients(script: Script, body: cst.CSTNode) -> bool:
 
 
 def _may_clear(script: Script, call: cst.Call) -> bool:
-    """Whether a function out of sight may clear gradients, by its name or what it is handed."""
+    """Return whether a function of another module may clear gradients, by name or by argument."""
     if script.functions.callee(call) is not None:
         return False
     word = call.func.attr.value if isinstance(call.func, cst.Attribute) else script.code(call.func)
@@ -396,7 +139,7 @@ def _is_never_cleared(
     clears: Sequence[Update],
     elsewhere: Sequence[cst.Call],
 ) -> bool:
-    """Whether gradients surely are what every earlier pass has left."""
+    """Return whether gradients certainly contain those of every earlier iteration."""
     node = step.optimizer
     if node is None or script.kind(node) is not Kind.OPTIMIZER or len(step.call.args) > 1:
         return False
@@ -413,14 +156,14 @@ def _is_never_cleared(
 def _is_another(
     script: Script, stepped: cst.BaseExpression, cleared: cst.BaseExpression | None
 ) -> bool:
-    """Whether what is cleared surely is an optimizer other than the one that steps."""
+    """Return whether a cleared value certainly is another optimizer than the one that steps."""
     if cleared is None or script.kind(cleared) is not Kind.OPTIMIZER:
         return False
     return script.updates.same_optimizer(stepped, cleared) is False
 
 
 def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
-    """Whether each pass of a loop may have an optimizer of its own."""
+    """Return whether each iteration of a loop may have its own optimizer."""
     if not isinstance(node, (cst.Name, cst.Attribute)):
         return True
     names = list(script.within(node, cst.Name))[:1]
@@ -432,13 +175,13 @@ def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
 
 
 def _clears_elsewhere(script: Script, acts: Sequence[Update]) -> list[cst.Call]:
-    """Give the calls that clear gradients outside of a loop."""
+    """Return the calls that clear gradients outside a loop."""
     known = {id(each.call) for each in acts}
     return [call for call in script.method_calls("zero_grad") if id(call) not in known]
 
 
 def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> bool:
-    """Whether a function of the file that may run in the loop unseen clears gradients."""
+    """Return whether a function of this file that the loop may run indirectly clears gradients."""
     home = {id(script.function(step.call)), id(script.function(step.at))}
     for call in elsewhere:
         function = script.function(call)
@@ -456,7 +199,7 @@ def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Cal
 def _cleared_elsewhere(
     script: Script, step: Update, elsewhere: Sequence[cst.Call]
 ) -> cst.Call | None:
-    """Give a call that clears the gradients of a stepped optimizer outside of the loop."""
+    """Return a call outside the loop that clears the gradients of its optimizer."""
     for call in elsewhere:
         if isinstance(call.func, cst.Attribute):
             if script.updates.same_optimizer(step.optimizer, call.func.value):
@@ -464,11 +207,11 @@ def _cleared_elsewhere(
     return None
 
 
-# -- gradients that are thrown away ----------------------------------------------
+# -- gradients cleared too early -------------------------------------------------
 
 
 def _step_after(script: Script, clear: cst.Call) -> cst.Call | None:
-    """Give the step that a call of `zero_grad` behind the backward pass leaves nothing for."""
+    """Return the step that uses no gradients because `zero_grad` follows the backward pass."""
     line = script.statement(clear)
     block = script.parent(line)
     if not isinstance(block, (cst.IndentedBlock, cst.Module)) or not isinstance(
@@ -489,7 +232,7 @@ def _step_after(script: Script, clear: cst.Call) -> cst.Call | None:
 
 
 def _is_of(script: Script, cleared: cst.BaseExpression, stepped: cst.BaseExpression | None) -> bool:
-    """Whether what is cleared is the optimizer that steps, or the network that it steps."""
+    """Return whether a cleared value is the optimizer that steps, or its network."""
     if stepped is None:
         return False
     if script.kind(cleared) is not Kind.MODULE:

@@ -1,4 +1,4 @@
-"""TL603 no-grad-for-inference."""
+"""TL603: `no_grad` where inference mode would do more."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import libcst as cst
 from torchlint.api import (
     Edits,
     Evaluation,
-    Fate,
     Finding,
     Fix,
     Grad,
+    GraphUse,
     How,
     Kind,
     Rule,
-    Safety,
     Script,
 )
 
 _PLAIN: Final = frozenset({Kind.NUMBER, Kind.STRING, Kind.NDARRAY, Kind.NOTHING, Kind.DEVICE})
 _PURE: Final = frozenset(
-    "eval train to cpu cuda item detach format print write flush set_postfix set_description".split()
+    (
+        "eval train to cpu cuda item detach format print write flush set_postfix set_description"
+    ).split()
 )
 _CONVERSIONS: Final = frozenset("to cpu cuda xpu half bfloat16 float double type".split())
 BECAUSE: Final = (
@@ -33,252 +34,6 @@ BECAUSE: Final = (
 
 
 class NoGradForInference(Rule):
-    """
-    ## What it does
-    Flags an evaluation under `torch.no_grad()` whose tensors never leave it, so that
-    `torch.inference_mode()` would do. Off unless it is selected.
-
-    ## Why it is slow
-    Under `no_grad` tensors still count their versions and views remember what they are views of.
-    The gain is small: 0.98 to 1.06 times was measured on a CPU.
-
-    ## When not to
-    Whenever a tensor could come back to training: cached features, memory banks, targets of a
-    teacher. `enable_grad()` does not work inside inference mode. The rule is silent where a
-    tensor leaves the evaluation; that a dataset or a module keeps one it cannot always see.
-
-    ## Fix safety
-    Unsafe: a tensor that was made under inference mode raises RuntimeError as soon as autograd
-    would save it, or something outside changes it in place.
-    """
-
-    code = "TL603"
-    name = "no-grad-for-inference"
-    summary = "inference mode would do more than no_grad here"
-    impact = "low"
-    safety = Safety.UNSAFE
-    after = ("TL202",)
-    articles = ("S3.16",)
-    needs = ("no_grad",)
-    since = (1, 9)
-    default = False
-
-    invalid = {
-        "a loop over validation batches": """
-              import torch
-              def validate(model, val_loader):
-                  model.eval()
-                  correct = 0
-            -     with torch.no_grad():
-            +     with torch.inference_mode():
-                      for x, y in val_loader:
-                          correct += (model(x).argmax(1) == y).sum().item()
-                  return correct
-            """,
-        "a function that is decorated": """
-              import torch as th
-              class Trainer:
-            -     @th.no_grad()
-            +     @th.inference_mode()
-                  def evaluate(self):
-                      self.model.eval()
-                      total = 0.0
-                      for x, y in self.val_loader:
-                          total += float(self.criterion(self.model(x), y))
-                      print("loss", total / len(self.val_loader))
-            """,
-        "a bare decorator": """
-              import torch
-            - @torch.no_grad
-            + @torch.inference_mode()
-              def test(net, test_loader):
-                  hits = 0
-                  for x, y in test_loader:
-                      hits += int((net(x).argmax(1) == y).sum())
-                  return hits / len(test_loader)
-            """,
-        "around the forward pass alone": """
-              import torch
-              model.eval()
-              losses = []
-              for x, y in val_loader:
-            -     with torch.no_grad():
-            +     with torch.inference_mode():
-                      loss = criterion(model(x), y)
-                      losses.append(loss.item())
-            """,
-        "beside another context": """
-              import torch
-              model.eval()
-            - with torch.autocast("cuda"), torch.no_grad():
-            + with torch.autocast("cuda"), torch.inference_mode():
-                  for x, y in val_loader:
-                      print(criterion(model(x), y).item())
-            """,
-        "imported by name": """
-            - from torch import nn, no_grad
-            + import torch
-            + from torch import nn
-              net.eval()
-            - with no_grad():
-            + with torch.inference_mode():
-                  for x in test_loader:
-                      print(net(x).argmax(1).tolist())
-            """,
-    }
-    valid = {
-        "inference mode": """
-            import torch
-            model.eval()
-            with torch.inference_mode():
-                for x, y in val_loader:
-                    print(criterion(model(x), y).item())
-            """,
-        "torch before 1.9 has none": """
-            # target-torch: 1.8
-            import torch
-            model.eval()
-            with torch.no_grad():
-                for x, y in val_loader:
-                    print(criterion(model(x), y).item())
-            """,
-        "a teacher's outputs meet autograd": """
-            import torch
-            for x, y in train_loader:
-                with torch.no_grad():
-                    target = teacher_model(x)
-                criterion(student_model(x), target).backward()
-                optimizer.step()
-            """,
-        "features are cached for training": """
-            import torch
-            backbone.eval()
-            features = []
-            with torch.no_grad():
-                for x, y in eval_loader:
-                    features.append(backbone(x))
-            train_head(torch.cat(features))
-            """,
-        "labels that a network gave are trained on, graph or not": """
-            import torch
-            @torch.no_grad()
-            def predict(model, test_loader):
-                model.eval()
-                return torch.cat([model(x).argmax(1) for x in test_loader])
-            for x, y in zip(batches, predict(model, test_loader)):
-                criterion(model(x), y).backward()
-                optimizer.step()
-            """,
-        "a memory bank keeps what it is given": """
-            import torch
-            class Trainer:
-                def evaluate(self):
-                    self.model.eval()
-                    with torch.no_grad():
-                        for x, y in self.val_loader:
-                            self.bank = self.model(x)
-            """,
-        "an object out of sight keeps what it is given": """
-            import torch
-            model.eval()
-            with torch.no_grad():
-                for x, y in val_loader:
-                    memory.update(model(x), y)
-            """,
-        "a meter of this file keeps what it is given": """
-            import torch
-            class Meter:
-                sum = 0
-                def update(self, value):
-                    self.sum += value
-            def validate(model, val_loader):
-                meter = Meter()
-                model.eval()
-                with torch.no_grad():
-                    for x, y in val_loader:
-                        meter.update(accuracy(model(x), y))
-                return meter.sum
-            """,
-        "a metric of torchmetrics keeps what it is called with": """
-            import torch
-            from torchmetrics.classification import Accuracy
-            metric = Accuracy(task="multiclass", num_classes=10).to("cuda")
-            model.eval()
-            with torch.no_grad():
-                for x, y in val_loader:
-                    metric(model(x), y)
-            print(metric.compute())
-            """,
-        "the network gets new parameters inside, which could not be trained": """
-            import torch
-            @torch.no_grad()
-            def validate(model, val_loader):
-                model.eval()
-                model.cpu()
-                total = 0.0
-                for x, y in val_loader:
-                    total += criterion(model(x), y).item()
-                model.cuda()
-                return total
-            """,
-        "the sum is divided in place outside": """
-            import torch
-            def validate(model, val_loader):
-                model.eval()
-                total = 0
-                with torch.no_grad():
-                    for x, y in val_loader:
-                        total += criterion(model(x), y)
-                total /= len(val_loader)
-                print(total)
-            """,
-        "a hook takes tensors out": """
-            import torch
-            kept = []
-            vgg.layer.register_forward_hook(lambda module, inputs, output: kept.append(output))
-            vgg.eval()
-            for x in val_loader:
-                with torch.no_grad():
-                    vgg(x)
-            """,
-        "gradients are switched on inside": """
-            import torch
-            model.eval()
-            with torch.no_grad():
-                for x, y in test_loader:
-                    with torch.enable_grad():
-                        grads = torch.autograd.grad(model(x).sum(), x)
-                    print(model(x).sum().item())
-            """,
-        "an attack asks for gradients inside": """
-            import torch
-            model.eval()
-            with torch.no_grad():
-                for x, y in test_loader:
-                    x.requires_grad_()
-                    print(model(x).sum().item())
-            """,
-        "weights are averaged, which is no inference": """
-            import torch
-            with torch.no_grad():
-                for p, q in zip(ema_model.parameters(), model.parameters()):
-                    p.lerp_(q, 0.01)
-            """,
-        "the network keeps a table that it makes as it runs": """
-            import torch
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    self.table = torch.arange(x.size(1))
-                    return x + self.table
-            net = Net()
-            net.eval()
-            with torch.no_grad():
-                for x in val_loader:
-                    print(net(x).sum().item())
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every `no_grad` around an evaluation that no tensor leaves."""
         told: set[int] = set()
@@ -304,7 +59,7 @@ class NoGradForInference(Rule):
 def _manager(
     script: Script, evaluation: Evaluation
 ) -> tuple[cst.BaseExpression, cst.BaseSuite] | None:
-    """Give the `no_grad` that governs all forward calls of an evaluation, and what it spans."""
+    """Return the `no_grad` around all forward calls of an evaluation, and its region."""
     forwards = evaluation.forwards
     if any(each.records is not Grad.OFF for each in forwards):
         return None
@@ -336,20 +91,20 @@ def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) ->
         return False
     if any(_converts(script, call) for call in script.within(region, cst.Call)):
         return False
-    if any(_escapes(script, region)) or script.fate(evaluation) is not Fate.DROPPED:
+    if any(_escapes(script, region)) or script.graph_use(evaluation) is not GraphUse.DROPPED:
         return False
     return script.only_measures(region) and not script.needs_gradients(region)
 
 
 def _converts(script: Script, call: cst.Call) -> bool:
-    """Whether a call may give a network other parameters: on another device, of another type."""
+    """Return whether a call may replace a network's parameters: another device, another dtype."""
     func = call.func
     named = isinstance(func, cst.Attribute) and func.attr.value in _CONVERSIONS
     return named and isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.MODULE
 
 
 def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
-    """Whether a network of this file sets attributes of its own while it runs."""
+    """Return whether a network of this file sets its own attributes in the forward pass."""
     owner = script.functions.instance_of(network)
     if owner is None:
         return False
@@ -362,11 +117,11 @@ def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
     )
 
 
-# -- what leaves a region --------------------------------------------------------------------
+# -- values that leave a region --------------------------------------------------------------
 
 
 def _escapes(script: Script, region: cst.BaseSuite) -> Iterator[bool]:
-    """Yield True for each value of a region that may be a tensor and is seen outside."""
+    """Yield True for each value of a region that may be a tensor and is used outside."""
     home = script.function(region)
     whole = isinstance(script.parent(region), cst.FunctionDef)
     targets = [each.target for line in script.within(region, cst.Assign) for each in line.targets]
@@ -387,7 +142,7 @@ def _escapes(script: Script, region: cst.BaseSuite) -> Iterator[bool]:
 def _leaves_by(
     script: Script, target: cst.BaseExpression, region: cst.BaseSuite, whole: bool
 ) -> Iterator[bool]:
-    """Judge what is bound: plain values may leave, tensors may not."""
+    """Yield True for each assigned value that may be a tensor; plain values may leave."""
     if isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
             yield from _leaves_by(script, element.value, region, whole)
@@ -405,7 +160,7 @@ def _leaves_by(
 
 
 def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
-    """Whether a call may keep a tensor that it is handed: a list, a meter, a bank."""
+    """Return whether a call may store a tensor argument: a list, a meter, a memory bank."""
     func = call.func
     if isinstance(func, cst.Name) and _is_metric(script, func):
         return True
@@ -432,7 +187,7 @@ def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
 
 
 def _is_metric(script: Script, name: cst.Name) -> bool:
-    """Whether a name holds a metric of torchmetrics, which sums what it is called with."""
+    """Return whether a name is a torchmetrics metric, which accumulates its arguments."""
     made = script.value_of(name).node
     while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
         if not isinstance(made.func.value, cst.Call):
@@ -443,14 +198,14 @@ def _is_metric(script: Script, name: cst.Name) -> bool:
 
 
 def _stores(script: Script, method: cst.FunctionDef) -> bool:
-    """Whether a method sets attributes of its object."""
+    """Return whether a method sets attributes of its object."""
     targets = [each.target for line in script.within(method, cst.Assign) for each in line.targets]
     targets += [line.target for line in script.within(method, cst.AugAssign)]
     return any(script.code(each).startswith("self.") for each in targets)
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
-    """Whether a value surely holds no tensor."""
+    """Return whether a value certainly holds no tensor."""
     if isinstance(value, (cst.Tuple, cst.List)):
         return all(_is_plain(script, each.value) for each in value.elements)
     if isinstance(value, cst.Dict):
@@ -471,7 +226,8 @@ def _edits(script: Script, manager: cst.BaseExpression) -> Edits | None:
     if isinstance(named, cst.Attribute):
         base = script.code(named.value)
         return script.rewrite.replace(manager, f"{base}.inference_mode()")
-    imported, gone = script.rewrite.importing("torch"), script.rewrite.without_imports(manager)
+    imported = script.rewrite.importing("torch", at=manager)
+    gone = script.rewrite.without_imports(manager)
     if imported is None or gone is None:
         return None
     text = f"{imported[0]}.inference_mode()"

@@ -1,212 +1,26 @@
-# torchlint: ignore-file[TL703] what it looks for stands in its page and its examples
-"""TL703: what only the deprecated `torch.distributed.launch` does."""
+"""TL703: code that only works with the deprecated `torch.distributed.launch`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Safety, Script, Span, regex
+from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Script, Span
 
 _UNDERSCORE: Final = "--local_rank"
 _DASH: Final = "--local-rank"
 _VARIABLE: Final = "LOCAL_RANK"
 _LAUNCH: Final = "torch.distributed.launch"
-_COMMAND: Final = regex(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
+_COMMAND: Final = re.compile(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
 _TITLE: Final = "Read LOCAL_RANK from the environment"
 
 
 class DeprecatedLauncher(Rule):
-    """
-    ## What it does
-    Flags an argument parser that takes `--local_rank` and never looks at the environment variable
-    LOCAL_RANK, and commands that start `python -m torch.distributed.launch`.
-
-    ## Why it is slow
-    `torch.distributed.launch` is deprecated, and torchrun does not pass `--local_rank`: it sets
-    LOCAL_RANK. A script that only knows the argument runs all its processes on the first GPU of
-    each machine there, or runs out of memory on it. And since torch 2.0 the old launcher passes
-    `--local-rank`, which a parser for `--local_rank` refuses.
-
-    ## When not to
-    DeepSpeed's launcher does pass `--local_rank`; scripts that name DeepSpeed are left alone. So
-    are those that read LOCAL_RANK anywhere, or give the rank a value themselves.
-
-    ## Fix safety
-    Exact. Without LOCAL_RANK the default stays what it was, and a rank on the command line counts
-    for more than the environment. Commands in strings are reported only.
-    """
-
-    code = "TL703"
-    name = "deprecated-launcher"
-    summary = "made for `torch.distributed.launch`, which torchrun replaces"
-    impact = "medium"
-    safety = Safety.EXACT
-    articles = ("S1",)
-    needs = ("local_rank", "local-rank", "torch.distributed.launch")
-    since = (1, 10)
-
-    invalid = {
-        "a default, the old spelling": """
-            + import os
-              import argparse
-              import torch
-              parser = argparse.ArgumentParser()
-            - parser.add_argument("--local_rank", default=0, type=int)
-            + parser.add_argument("--local_rank", "--local-rank", default=int(os.environ.get("LOCAL_RANK", 0)), type=int)
-              args = parser.parse_args()
-            """,
-        "no GPU chosen by default, one argument a line": """
-              import argparse
-              import os
-              import torch
-              def parse():
-                  parser = argparse.ArgumentParser()
-                  group = parser.add_argument_group("distributed")
-                  group.add_argument(
-            -         '--local_rank',
-            +         '--local_rank', '--local-rank',
-                      type=int,
-            -         default=-1,  # not distributed
-            +         default=int(os.environ.get("LOCAL_RANK", -1)),  # not distributed
-                      help="set by the launcher",
-                  )
-            """,
-        "both spellings, no default": """
-              import argparse
-              import os
-              import torch
-              parser = argparse.ArgumentParser()
-            - parser.add_argument("--local-rank", "--local_rank", type=int)
-            + parser.add_argument("--local-rank", "--local_rank", type=int, default=os.environ.get("LOCAL_RANK"))
-            """,
-        "None by default, text by default": """
-              import argparse
-              import os
-              import torch
-              parser = argparse.ArgumentParser()
-            - parser.add_argument("--local-rank", type=int, default=None)
-            + parser.add_argument("--local-rank", type=int, default=os.environ.get("LOCAL_RANK"))
-              other = argparse.ArgumentParser()
-            - other.add_argument("--local-rank", default="0")
-            + other.add_argument("--local-rank", default=os.environ.get("LOCAL_RANK", "0"))
-            """,
-        "required, so that it does not run under torchrun at all": """
-              import argparse
-              import os
-              import torch
-              parser = argparse.ArgumentParser()
-            - parser.add_argument("--local-rank", type=int, required=True, help="local rank")
-            + parser.add_argument("--local-rank", type=int, default=int(os.environ.get("LOCAL_RANK", 0)), help="local rank")
-            """,
-        "a default that is decided elsewhere: reported, left alone": """
-              import argparse
-              import torch
-              parser = argparse.ArgumentParser()
-            ! parser.add_argument("--local_rank", type=int, default=config.local_rank)
-            """,
-        "options that come from elsewhere: reported, left alone": """
-              import argparse
-              import torch
-              parser = argparse.ArgumentParser()
-            ! parser.add_argument("--local_rank", **options)
-            """,
-        "how to start it, in the page of the script: reported, left alone": '''
-            ! """Train, with python -m torch.distributed.launch --nproc_per_node=4 train.py"""
-              import torch
-            ''',
-        "a command in parts: reported, left alone": """
-              import subprocess
-              import sys
-              import torch
-              subprocess.run([
-                  sys.executable,
-                  "-m",
-            !     "torch.distributed.launch",
-                  "train.py",
-              ])
-            """,
-        "a command with values put in: reported, left alone": """
-              import os
-              import torch
-            ! os.system(f"python -m torch.distributed.launch --nproc_per_node={n} train.py")
-            """,
-    }
-    valid = {
-        "the environment is the default": """
-            import argparse
-            import os
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--local_rank", default=os.getenv("LOCAL_RANK", 0), type=int)
-            """,
-        "the environment is asked afterwards": """
-            import argparse
-            import os
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--local_rank", default=-1, type=int)
-            args = parser.parse_args()
-            if "LOCAL_RANK" in os.environ:
-                args.local_rank = int(os.environ["LOCAL_RANK"])
-            """,
-        "the script starts its processes itself and numbers them": """
-            import argparse
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--local_rank", default=0, type=int)
-            def worker(index, args):
-                args.local_rank = index
-            torch.multiprocessing.spawn(worker, (parser.parse_args(),), nprocs=2)
-            """,
-        "the launcher of DeepSpeed passes it": """
-            import argparse
-            import deepspeed
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--local_rank", default=-1, type=int)
-            parser = deepspeed.add_config_arguments(parser)
-            """,
-        "a word about the launcher, and a module that begins alike": '''
-            """Processes may be started by torch.distributed.launch and its like."""
-            import torch
-            from torch.distributed.launcher.api import LaunchConfig
-            COMMAND = "python -m torch.distributed.launcher"
-            ''',
-        "torchrun": '''
-            """Run with: torchrun --nproc-per-node 4 train.py"""
-            import torch
-            ''',
-        "only for a torch whose launcher passes it": """
-            import argparse
-            import torch
-            parser = argparse.ArgumentParser()
-            if int(torch.__version__.split(".")[0]) == 1:
-                parser.add_argument("--local_rank", type=int, required=True)
-            """,
-        "a string that stands for a comment": """
-            import torch
-            class Block(torch.nn.Module):
-                def forward(self, x):
-                    if self.split:
-                        '''The first norm is not used.
-                        cmd: `python -m torch.distributed.launch ...`
-                        '''
-                        return x
-            """,
-        "another argument": """
-            import argparse
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--local_rank_offset", default=0, type=int)
-            parser.add_argument("--rank", default=0, type=int)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag arguments and commands that are for the old launcher."""
+        """Flag arguments and commands for the deprecated launcher."""
         yield from self._commands(script)
         if "deepspeed" in script.source.text.lower() or _is_known(script):
             return
@@ -235,7 +49,7 @@ class DeprecatedLauncher(Rule):
 
 
 def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -> int | None:
-    """Give where a text names the launcher as a command does, None where it does not."""
+    """Return the position at which a text uses the launcher as a command, None if it does not."""
     if _LAUNCH not in text.value or _is_comment(script, text):
         return None
     found = _COMMAND.search(script.code(text))
@@ -254,7 +68,7 @@ def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -
 
 
 def _is_comment(script: Script, text: cst.CSTNode) -> bool:
-    """Whether a string is a statement of its own inside a branch or a loop, a comment therefore."""
+    """Return whether a string is a statement in a branch or a loop, and so a comment."""
     line = script.parent(text)
     block = script.parent(line) if isinstance(line, cst.Expr) else None
     if isinstance(block, cst.SimpleStatementLine):
@@ -264,7 +78,7 @@ def _is_comment(script: Script, text: cst.CSTNode) -> bool:
 
 
 def _is_known(script: Script) -> bool:
-    """Whether the file asks the environment for the rank, or gives it a value itself."""
+    """Return whether the file reads the rank from the environment, or sets it itself."""
     if any(_spelled(text) == _VARIABLE for text in script.all(cst.SimpleString)):
         return True
     return any(
@@ -275,7 +89,7 @@ def _is_known(script: Script) -> bool:
 
 
 def _by_version(script: Script, call: cst.Call) -> bool:
-    """Whether a test of torch's version decides that an argument is there."""
+    """Return whether an argument depends on a test of torch's version."""
     return any("version" in script.code(test).lower() for test in script.tests_around(call))
 
 
@@ -308,12 +122,12 @@ def _message(script: Script, site: CallSite, option: str) -> str:
 
 
 def _is_read(script: Script) -> bool:
-    """Whether the file uses the rank that it was told."""
+    """Return whether the file uses the rank from the command line."""
     return any(node.attr.value == "local_rank" for node in script.all(cst.Attribute))
 
 
 def _is_strict(script: Script) -> bool:
-    """Whether the parsers of the file refuse what they do not know."""
+    """Return whether the parsers of the file reject unknown arguments."""
     lenient = next(script.method_calls("parse_known_args"), None) is not None
     return not lenient or next(script.method_calls("parse_args"), None) is not None
 
@@ -323,9 +137,9 @@ def _has(call: cst.Call, option: str) -> bool:
 
 
 def _edits(script: Script, site: CallSite) -> Edits | None:
-    """Take the default from the environment, and both spellings; None where that is unsure."""
+    """Read the default from the environment, accept both spellings; None if that may be wrong."""
     default, required = site.given("default"), site.given("required")
-    imported = script.rewrite.importing("os")
+    imported = script.rewrite.importing("os", at=site.node)
     if site.has_splat or imported is None:
         return None
     word, imports = imported
@@ -343,7 +157,7 @@ def _edits(script: Script, site: CallSite) -> Edits | None:
 
 
 def _from_environment(site: CallSite, read: str) -> str | None:
-    """Write a default that the environment may change; None for one that is no literal."""
+    """Return a default that the environment may override, None if it is no literal."""
     default = site.given("default")
     value = site.argument("default")
     if default is None or value.node is not default.value or not value.is_literal:
@@ -359,7 +173,7 @@ def _from_environment(site: CallSite, read: str) -> str | None:
 
 
 def _spellings(script: Script, call: cst.Call) -> Edits:
-    """Take the option with a dash as well, which the launcher of torch 2 passes."""
+    """Add the option with a dash, which the launcher of torch 2 passes."""
     if _has(call, _DASH):
         return ()
     text = next(each for each in _options(call) if _spelled(each) == _UNDERSCORE)

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Rule, Safety, Script
+from torchlint.api import CallSite, Finding, Fix, Rule, Script
 
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _KEYWORD: Final = "find_unused_parameters"
@@ -19,116 +19,8 @@ _DEPTH: Final = 2
 
 
 class FindUnusedParameters(Rule):
-    """
-    ## What it does
-    Flags `DistributedDataParallel(..., find_unused_parameters=True)`, the same option of
-    Accelerate and Lightning included.
-
-    ## Why it is slow
-    After every forward pass the whole graph is walked to see which parameters take no part in it.
-    That cost 1.04 times the step as measured, more for networks of many small layers. PyTorch
-    warns at run time when the search finds nothing.
-
-    ## When not to
-    Keep it if some parameters get no gradient in some passes: branches, layers that are dropped,
-    heads that are trained in turn. A network in sight whose forward pass branches is left alone.
-    So is `static_graph=True`, under which the search runs once.
-
-    ## Fix safety
-    Unsafe: without the search, a parameter that gets no gradient makes the next step raise an
-    error. Options of Accelerate and Lightning are reported only.
-    """
-
-    code = "TL705"
-    name = "find-unused-parameters"
-    summary = "every step looks for parameters without a gradient"
-    impact = "low"
-    safety = Safety.UNSAFE
-    articles = ("S1",)
-    needs = ("find_unused_parameters",)
-    default = False
-
-    invalid = {
-        "the usual call": """
-              import torch
-              from torch.nn.parallel import DistributedDataParallel as DDP
-            - model = DDP(net, device_ids=[0], find_unused_parameters=True)
-            + model = DDP(net, device_ids=[0])
-            """,
-        "one argument a line": """
-              import torch
-              model = torch.nn.parallel.DistributedDataParallel(
-                  net,
-            -     find_unused_parameters=True,
-                  device_ids=[0],
-              )
-            """,
-        "a network in sight that uses every layer in every pass": """
-              import torch
-              class Net(torch.nn.Module):
-                  def __init__(self):
-                      super().__init__()
-                      self.first = torch.nn.Linear(4, 4)
-                  def forward(self, x):
-                      return self.first(x)
-              model = Net()
-            - model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
-            + model = torch.nn.parallel.DistributedDataParallel(model)
-            """,
-        "in a dictionary: reported, left alone": """
-              import torch
-              options = {"device_ids": [0], "find_unused_parameters": True}
-            ! model = torch.nn.parallel.DistributedDataParallel(net, **options)
-            """,
-        "Accelerate's and Lightning's: reported, left alone": """
-              import torch
-              from accelerate import Accelerator, DistributedDataParallelKwargs
-            ! options = DistributedDataParallelKwargs(find_unused_parameters=True)
-              accelerator = Accelerator(kwargs_handlers=[options])
-              import lightning as L
-            ! first = L.pytorch.strategies.DDPStrategy(find_unused_parameters=True)
-            ! second = L.Trainer(strategy="ddp_find_unused_parameters_true")
-            """,
-    }
-    valid = {
-        "off, or decided by somebody": """
-            import torch
-            from torch.nn.parallel import DistributedDataParallel as DDP
-            def wrap(net, args, **options):
-                first = DDP(net, find_unused_parameters=False)
-                second = DDP(net, find_unused_parameters=args.find_unused)
-                return first, second, DDP(net, **options)
-            """,
-        "a network in sight that leaves a layer out in some passes": """
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.first = torch.nn.Linear(4, 4)
-                    self.second = torch.nn.Linear(4, 4)
-                def forward(self, x):
-                    return self.first(x) if x.sum() > 0 else self.second(x)
-            model = torch.nn.parallel.DistributedDataParallel(Net(), find_unused_parameters=True)
-            """,
-        "under a static graph it is looked for once": """
-            import torch
-            from torch.nn.parallel import DistributedDataParallel as DDP
-            model = DDP(net, find_unused_parameters=True, static_graph=True)
-            """,
-        "a test of what the option does": """
-            import torch
-            def test_unused_parameters():
-                torch.nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)
-            """,
-        "a function of one's own": """
-            import torch
-            from parallel import wrap
-            model = wrap(net, find_unused_parameters=True)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every network whose unused parameters are looked for."""
+        """Flag every network with `find_unused_parameters=True`."""
         for call in script.all(cst.Call):
             name = script.name(call.func) or ""
             if not name.startswith((_DDP, *_FRAMEWORKS)) or _is_tested(script, call):
@@ -167,7 +59,7 @@ def _is_tested(script: Script, call: cst.Call) -> bool:
 
 
 def _is_needed(script: Script, site: CallSite) -> bool:
-    """Whether the network in sight branches, or the search runs once anyway."""
+    """Return whether a network of this file branches, or the search runs only once."""
     if site.argument("static_graph").equals(True):
         return True
     network = site.given("module", 0)

@@ -3,329 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Record, Rule, Safety, Script
+from torchlint.api import Edits, Finding, Fix, Rule, Script
 
 _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
 _COST: Final = "traces every operation and makes steps 3 to 9 times slower"
 _TITLE: Final = "Take the anomaly detection out"
+_CAUGHT: Final = "the file catches what a backward pass raises, as anomaly detection does for a NaN"
 _TOGETHER: Final = 20
-"""How many places at most are taken out by one fix, so that the imports go with the last."""
+"""The maximum number of places that one fix removes, so that imports go with the last."""
 
 
 class AnomalyDetection(Rule):
-    """
-    ## What it does
-    Flags anomaly detection that is switched on for good: `set_detect_anomaly(True)`,
-    `with detect_anomaly():` and Lightning's `Trainer(detect_anomaly=True)`.
-
-    ## Why it is slow
-    For every operation of the forward pass autograd keeps a Python traceback, and after every one
-    of the backward pass it looks for NaN. A training step took 3.2 to 3.6 times as long with layers
-    of 256, and 8.4 to 8.8 times with small ones.
-
-    ## When not to
-    Keep it while you hunt a NaN, best behind a flag: a call that an argument or an `if` switches
-    is never flagged.
-
-    ## Fix safety
-    Exact, unless a NaN turns up: then the run goes on where it used to stop with an error.
-    """
-
-    code = "TL801"
-    name = "anomaly-detection"
-    summary = "anomaly detection is left on"
-    impact = "high"
-    safety = Safety.EXACT
-    articles = ("S2", "S3.13")
-    needs = ("detect_anomaly",)
-    about = ("torch", "lightning")
-
-    invalid = {
-        "for the whole program": """
-              import torch
-            - torch.autograd.set_detect_anomaly(True)
-              x = torch.ones(1, requires_grad=True)
-            """,
-        "the comment behind it stays": """
-              import torch
-            - torch.autograd.set_detect_anomaly(True)  # where do the NaNs come from?
-            + # where do the NaNs come from?
-              x = torch.ones(1)
-            """,
-        "one gap is left of two": """
-              import torch
-
-            - torch.autograd.set_detect_anomaly(True)
-            -
-
-              def main():
-                  return torch.ones(1)
-            """,
-        "by keyword": """
-              import torch
-            - torch.autograd.set_detect_anomaly(mode=True)
-              x = torch.ones(1)
-            """,
-        "without looking for NaN it still traces": """
-              import torch
-            - torch.autograd.set_detect_anomaly(True, check_nan=False)
-              x = torch.ones(1)
-            """,
-        "through the module's file": """
-              import torch
-            - torch.autograd.anomaly_mode.set_detect_anomaly(True)
-            - with torch.autograd.anomaly_mode.detect_anomaly():
-            -     x = torch.ones(1)
-            + x = torch.ones(1)
-            """,
-        "as a context": """
-              import torch
-              def train(model, loader):
-                  for x, y in loader:
-            -         with torch.autograd.detect_anomaly():
-            -             loss = model(x, y)
-            -             loss.backward()  # where it stops
-            +         loss = model(x, y)
-            +         loss.backward()  # where it stops
-                      torch.clamp_(y, 0)
-            """,
-        "a context that is told to look for NaN": """
-              import torch
-              loss = torch.ones(1, requires_grad=True).sum()
-            - with torch.autograd.detect_anomaly(check_nan=True):
-            -     loss.backward()
-            + loss.backward()
-            """,
-        "the setter as a context": """
-              import torch
-              loss = torch.ones(1, requires_grad=True).sum()
-            - with torch.autograd.set_detect_anomaly(True):
-            -     loss.backward()
-            + loss.backward()
-            """,
-        "one context of several": """
-              import torch
-              x = torch.ones(1, requires_grad=True)
-            - with torch.autograd.detect_anomaly(), torch.autocast("cpu"):
-            + with torch.autocast("cpu"):
-                  x.sum().backward()
-            - with torch.autocast("cpu"), torch.autograd.set_detect_anomaly(True):
-            + with torch.autocast("cpu"):
-                  x.sum().backward()
-            """,
-        "the import goes along when nothing else needs it": """
-              import torch
-            - from torch.autograd import detect_anomaly
-              x = torch.ones(1, requires_grad=True)
-            - with detect_anomaly():
-            -     x.sum().backward()
-            + x.sum().backward()
-            """,
-        "two uses of one import": """
-              import torch
-            - from torch.autograd import Variable, set_detect_anomaly as watch
-            + from torch.autograd import Variable
-              x = Variable(torch.ones(1), requires_grad=True)
-            - watch(True)
-            - with watch(True):
-            -     x.sum().backward()
-            + x.sum().backward()
-            """,
-        "the import stays while something else needs it": """
-              import argparse
-              from torch.autograd import set_detect_anomaly
-              args = argparse.Namespace(debug=False)
-            - set_detect_anomaly(True)
-              if args.debug:
-                  set_detect_anomaly(True)
-            """,
-        "one inside the other": """
-              from torch import autograd
-              x = autograd.Variable(None)
-            - with autograd.detect_anomaly():
-            -     with autograd.detect_anomaly():
-            -         x.backward()
-            + x.backward()
-            """,
-        "all that a function did": """
-              import torch
-              def prepare():
-            -     torch.autograd.set_detect_anomaly(True)
-            +     pass
-              prepare()
-              x = torch.ones(1)
-            """,
-        "under the main guard": """
-              import torch
-              if __name__ == "__main__":
-            -     torch.autograd.set_detect_anomaly(True)
-                  x = torch.ones(1)
-            """,
-        "a constant that only it reads": """
-              import torch
-            - DETECT_ANOMALY = True
-            + DETECT_ANOMALY = False
-            - torch.autograd.set_detect_anomaly(DETECT_ANOMALY)
-            + torch.autograd.set_detect_anomaly(DETECT_ANOMALY)
-            """,
-        "a constant that others read as well: reported, left alone": """
-              import torch
-              DEBUG = True
-            ! torch.autograd.set_detect_anomaly(DEBUG)
-              print(DEBUG)
-            """,
-        "two statements on a line: reported, left alone": """
-              import torch
-            ! x = torch.ones(1); torch.autograd.set_detect_anomaly(True)
-            """,
-        "a suite on the line of the `with`: reported, left alone": """
-              import torch
-              x = torch.ones(1, requires_grad=True)
-            ! with torch.autograd.detect_anomaly(): x.sum().backward()
-            """,
-        "kept in a name: reported, left alone": """
-              import torch
-              x = torch.ones(1, requires_grad=True)
-            ! watch = torch.autograd.detect_anomaly()
-              with watch:
-                  x.sum().backward()
-            """,
-        "entered on a stack": """
-              import contextlib
-              import torch
-              with contextlib.ExitStack() as stack:
-            -     stack.enter_context(torch.autograd.detect_anomaly())
-                  torch.ones(1, requires_grad=True).backward()
-            """,
-        "Lightning's trainer": """
-              import lightning as L
-            - trainer = L.Trainer(max_epochs=3, detect_anomaly=True)
-            + trainer = L.Trainer(max_epochs=3)
-            """,
-        "Lightning's trainer by its older name, one argument a line": """
-              from pytorch_lightning import Trainer
-              trainer = Trainer(
-                  max_epochs=3,
-            -     detect_anomaly=True,  # NaN at step 900
-            +     # NaN at step 900
-                  accelerator="auto",
-              )
-            """,
-        "in a dictionary for Lightning's trainer: reported, left alone": """
-              import lightning as L
-              import torch
-              options = {"max_epochs": 3, "detect_anomaly": True}
-            ! trainer = L.Trainer(**options)
-              print(options)
-            """,
-    }
-    valid = {
-        "a test of what the trainer does then": """
-            import lightning as L
-            def test_stops_at_nan(tmp_path):
-                trainer = L.Trainer(default_root_dir=tmp_path, detect_anomaly=True)
-            """,
-        "switched off": """
-            import torch
-            torch.autograd.set_detect_anomaly(False)
-            with torch.autograd.set_detect_anomaly(mode=False):
-                pass
-            """,
-        "an argument decides": """
-            import argparse
-            import torch
-            parser = argparse.ArgumentParser()
-            parser.add_argument("--debug", action="store_true")
-            args = parser.parse_args()
-            torch.autograd.set_detect_anomaly(args.debug)
-            with torch.autograd.set_detect_anomaly(mode=args.debug, check_nan=True):
-                pass
-            """,
-        "behind a switch, in a branch or for a whole helper": """
-            import os
-            import torch
-            DEBUG = bool(os.environ.get("DEBUG"))
-            if DEBUG:
-                torch.autograd.set_detect_anomaly(True)
-            def watch():
-                torch.autograd.set_detect_anomaly(True)
-            if DEBUG:
-                watch()
-            if not DEBUG:
-                pass
-            else:
-                watch()
-                torch.autograd.set_detect_anomaly(True)
-            DEBUG and torch.autograd.set_detect_anomaly(True)
-            """,
-        "a choice between two contexts": """
-            import contextlib
-            import torch
-            def train(x, debug):
-                with torch.autograd.detect_anomaly() if debug else contextlib.nullcontext():
-                    x.sum().backward()
-            """,
-        "the step is repeated because it failed": """
-            import torch
-            def step(loss):
-                try:
-                    loss.backward()
-                except RuntimeError:
-                    with torch.autograd.detect_anomaly():
-                        loss.backward()
-            """,
-        "a function that is there to be called when needed": """
-            import torch
-            def enable_debugging():
-                torch.autograd.set_detect_anomaly(True)
-            """,
-        "a parameter decides": """
-            import torch
-            def main(detect_anomaly=True):
-                torch.autograd.set_detect_anomaly(detect_anomaly)
-            """,
-        "Lightning off, or decided elsewhere": """
-            import lightning as L
-            def build(args, **options):
-                return [
-                    L.Trainer(detect_anomaly=False),
-                    L.Trainer(detect_anomaly=args.detect_anomaly),
-                    L.Trainer(**options),
-                ]
-            """,
-        "a test of gradients": """
-            import torch
-            def test_no_anomaly_in_the_loss():
-                with torch.autograd.set_detect_anomaly(True):
-                    torch.ones(1, requires_grad=True).sum().backward()
-            """,
-        "a function of one's own": """
-            def set_detect_anomaly(mode):
-                return mode
-            set_detect_anomaly(True)
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every place that switches anomaly detection on."""
+        """Flag every place that turns anomaly detection on."""
         found = list(_traced(script))
         gone = [each for each in found if each.edits is not None and each.gone is not None]
         for place in found:
             message = f"`{script.code(place.named)}` {_COST}: {place.advice}"
             fix = _fix(script, place, gone)
+            if fix is not None and script.once(_is_caught):
+                fix = Fix.unsafe(_TITLE, fix.edits, because=_CAUGHT)
             yield Finding(self.code, script.span(place.call), message, fix)
 
 
-class _Place(Record):
-    """One call or argument that switches anomaly detection on.
+def _is_caught(script: Script) -> bool:
+    """Return whether the file catches errors of a backward pass and continues."""
+    return any(
+        script.is_step(call)
+        for statement in script.all(cst.Try)
+        if statement.handlers and not _all_raise(script, statement)
+        for body in script.functions.reached(statement.body)
+        for call in script.functions.own(body, cst.Call)
+    )
 
-    `gone` is the code that the fix takes out, for which the imports are judged; None where there
-    are no edits.
+
+def _all_raise(script: Script, statement: cst.Try) -> bool:
+    """Return whether every handler raises in its last line, or only handles the program's end."""
+    return all(
+        (isinstance(each.type, cst.Name) and each.type.value == "KeyboardInterrupt")
+        or next(script.within(each.body, cst.Raise), None) is not None
+        for each in statement.handlers
+    )
+
+
+class _Place(NamedTuple):
+    """One call or argument that turns anomaly detection on.
+
+    `gone` is the code that the fix removes, by which unused imports are found; None without edits.
     """
 
     call: cst.CSTNode
@@ -356,18 +85,18 @@ def _traced(script: Script) -> Iterator[_Place]:
 
 
 def _is_trainer(name: str | None) -> bool:
-    """Whether a qualified name is Lightning's trainer, by one of its many ways."""
+    """Return whether a qualified name is Lightning's Trainer, by one of its paths."""
     parts = (name or "").split(".")
     return parts[0] in ("lightning", "pytorch_lightning") and parts[-1] == "Trainer"
 
 
 def _switched(script: Script, node: cst.CSTNode) -> bool:
-    """Whether anomaly detection is there for when it is needed."""
-    return script.switched(node, "debug", "anomal", "nan")
+    """Return whether anomaly detection is only used when needed."""
+    return script.is_conditional(node, "debug", "anomal", "nan")
 
 
 def _of_call(script: Script, call: cst.Call) -> _Place:
-    """Judge a call that stands as a statement or as a context; it goes as a whole."""
+    """Return the removal of a call that is a whole statement or context manager."""
     advice = "take it out, or switch it on by an argument"
     rewrite = script.rewrite
     holder = script.parent(call)
@@ -389,7 +118,7 @@ def _of_call(script: Script, call: cst.Call) -> _Place:
 
 
 def _of_constant(script: Script, call: cst.Call, value: cst.BaseExpression | None) -> _Place:
-    """Judge a call whose argument is a name for True: the name is set to False if it alone reads it."""
+    """Return the change of a call with a named True: the name becomes False if only it reads it."""
     given = script.call(call).given("mode", 0)
     name = given.value if given is not None else None
     advice = "pass False"
@@ -413,7 +142,7 @@ def _of_trainer(script: Script, call: cst.Call) -> _Place:
 
 
 def _fix(script: Script, place: _Place, together: Sequence[_Place]) -> Fix | None:
-    """Take out a place, with the imports that no place needs when all of them are gone."""
+    """Remove a place, with imports that become unused when all places are removed."""
     if place.edits is None:
         return None
     if place.gone is None:
@@ -434,7 +163,7 @@ def _fix(script: Script, place: _Place, together: Sequence[_Place]) -> Fix | Non
 
 
 def _nested(script: Script, places: Sequence[_Place]) -> bool:
-    """Whether one of some `with` statements stands in another."""
+    """Return whether one of some `with` statements is nested in another."""
     contexts = [
         statement
         for place in places

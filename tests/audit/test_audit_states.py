@@ -10,8 +10,10 @@ from audit_rows import catalogue, rows_of
 from audit_scripts import SMALL
 from tiny_rules import rule_of
 
-from torchlint.audit import Row, State, audit
+from torchlint.audit import Row, Status, audit
 from torchlint.audit.catalogue import FAMILIES
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Technique
 from torchlint.config import Settings
 from torchlint.registry import Registry, RuleHead
 from torchlint.source import Source
@@ -27,20 +29,20 @@ UNOWNED: Final = {"TL001", "TL002"}
 """What these two speak of is no technique: a file that does not parse, a comment of torchlint's."""
 HEADS: Final = [head for head in catalogue().rules if head.code in OWNED]
 NEVER: Final = {
-    State.NOT_APPLICABLE: {
+    Status.NOT_APPLICABLE: {
         "activation checkpointing",
-        "caching of what every item repeats",
+        "repeated work of items cached",
         "choice of optimizer",
         "networks called, not their forward",
     },
-    State.CANNOT_TELL: {
-        "autocast and scaler used as they are meant",
-        "concatenation once, behind the loop",
+    Status.CANNOT_TELL: {
+        "autocast and scaler used correctly",
+        "one concatenation, after the loop",
         "profilers off",
-        "tensors detached the safe way",
+        "`detach()`, not `.data`",
     },
-    State.MISSING: {"inputs normalised"},
-    State.IN_USE: set[str](),
+    Status.MISSING: {"inputs normalized"},
+    Status.IN_USE: set[str](),
 }
 """The techniques that cannot have a state, whatever the script."""
 
@@ -68,10 +70,10 @@ def test_a_rule_of_another_pack_has_a_row_of_its_own() -> None:
     registry = Registry((*catalogue().rules, RuleHead.of(other)))
     done = audit(Source("train.py", "import torch\n"), registry, Settings())
     row = done.rows[-1]
-    assert (row.family, row.technique, row.state) == (
+    assert (row.family, row.technique, row.status) == (
         "other rules",
         "word-of-theirs",
-        State.CANNOT_TELL,
+        Status.CANNOT_TELL,
     )
 
 
@@ -93,24 +95,24 @@ def test_what_a_rule_finds_is_missing(head: RuleHead) -> None:
     told = [row for row in example_rows(head).values() if head.code in row.rules]
     assert told
     for row in told:
-        assert row.state is State.MISSING
+        assert row.status is Status.MISSING
         assert row.line is not None
         assert row.why
 
 
-def reached() -> Iterator[tuple[str, State]]:
+def reached() -> Iterator[tuple[str, Status]]:
     for text in SMALL.values():
         for name, row in rows_of(text).items():
-            yield name, row.state
+            yield name, row.status
     for head in HEADS:
         for name, row in example_rows(head).items():
-            yield name, row.state
+            yield name, row.status
 
 
 def test_every_technique_is_seen_in_every_state_that_it_can_have() -> None:
     seen = set(reached())
     names = [technique.name for techniques in FAMILIES.values() for technique in techniques]
-    able = {name: {state for state in State if name not in NEVER[state]} for name in names}
+    able = {name: {state for state in Status if name not in NEVER[state]} for name in names}
     assert {name: {state for each, state in seen if each == name} for name in names} == able
 
 
@@ -118,23 +120,23 @@ def test_every_technique_is_seen_in_every_state_that_it_can_have() -> None:
 def test_a_row_says_where_or_why(name: str) -> None:
     for row in rows_of(SMALL[name]).values():
         assert row.why
-        assert (row.line is not None) == (row.state in (State.IN_USE, State.MISSING))
-        assert bool(row.gain) <= (row.state is State.MISSING)
+        assert (row.line is not None) == (row.status in (Status.IN_USE, Status.MISSING))
+        assert bool(row.gain) <= (row.status is Status.MISSING)
 
 
 def test_a_tuned_script_lacks_nothing() -> None:
     rows = rows_of(SMALL["everything tuned"])
-    assert {name: row.why for name, row in rows.items() if row.state is State.MISSING} == {}
+    assert {name: row.why for name, row in rows.items() if row.status is Status.MISSING} == {}
 
 
 SLOW: Final = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
-DEBUGGING: Final = "nothing of debugging left on"
+DEBUGGING: Final = "no debugging tools left on"
 
 
 def test_a_comment_that_silences_a_rule_is_heard() -> None:
-    assert rows_of(SLOW)[DEBUGGING].state is State.MISSING
+    assert rows_of(SLOW)[DEBUGGING].status is Status.MISSING
     row = rows_of(SLOW.rstrip() + "  # noqa: TL801\n")[DEBUGGING]
-    assert (row.state, row.why) == (State.NOT_APPLICABLE, "a comment silences TL801 on line 3")
+    assert (row.status, row.why) == (Status.NOT_APPLICABLE, "a comment silences TL801 on line 3")
 
 
 @pytest.mark.parametrize(
@@ -143,26 +145,39 @@ def test_a_comment_that_silences_a_rule_is_heard() -> None:
 )
 def test_settings_that_ignore_a_rule_are_heard(settings: Settings) -> None:
     row = rows_of(SLOW, settings)[DEBUGGING]
-    assert (row.state, row.why) == (State.NOT_APPLICABLE, "your settings ignore TL801")
+    assert (row.status, row.why) == (Status.NOT_APPLICABLE, "your settings ignore TL801")
 
 
 def test_rules_run_that_are_not_selected() -> None:
-    assert rows_of(SLOW, Settings(select=("TL1",)))[DEBUGGING].state is State.MISSING
+    assert rows_of(SLOW, Settings(select=("TL1",)))[DEBUGGING].status is Status.MISSING
 
 
 def test_a_rule_that_needs_a_newer_torch_does_not_speak() -> None:
     text = first_example(catalogue().find("TL310")).before
-    assert rows_of(text)["fused attention"].state is State.MISSING
-    row = rows_of(text, Settings(target_torch=(1, 13)))[
-        "torch's own functions for pointwise mathematics"
-    ]
-    assert row.state is not State.MISSING
+    assert rows_of(text)["fused attention"].status is Status.MISSING
+    row = rows_of(text, Settings(target_torch=(1, 13)))["torch's own pointwise functions"]
+    assert row.status is not Status.MISSING
     row = rows_of(text, Settings(target_torch=(1, 13)))["fused attention"]
-    assert row.state is State.NOT_APPLICABLE
+    assert row.status is Status.NOT_APPLICABLE
 
 
 def test_the_device_in_use_decides() -> None:
     text = SMALL["everything plain"]
-    assert rows_of(text)["mixed precision"].state is State.MISSING
+    assert rows_of(text)["mixed precision"].status is Status.MISSING
     row = rows_of(text, Settings(target_device="cpu"))["mixed precision"]
-    assert (row.state, row.why) == (State.NOT_APPLICABLE, "the target device is the CPU")
+    assert (row.status, row.why) == (Status.NOT_APPLICABLE, "the target device is the CPU")
+
+
+def test_a_technique_that_fails_costs_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(survey: Survey) -> None:
+        raise RecursionError("no end")
+
+    broken = Technique("broken", (), (failing,))
+    monkeypatch.setitem(FAMILIES, "of this test", (broken,))
+    done = audit(Source("train.py", "import torch\n"), catalogue(), Settings())
+    (row,) = (row for row in done.rows if row.technique == "broken")
+    assert row.status is Status.CANNOT_TELL
+    assert len(done.rows) > 20
+    assert done.errors == ()
+    (said,) = done.warnings
+    assert said.startswith("internal error in the technique `broken` on train.py (please report)")

@@ -121,7 +121,7 @@ def _flat(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a project with a script that is slow and one that is not."""
+    """Return a project with a script that is slow and one that is not."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "slow.py").write_text(SLOW)

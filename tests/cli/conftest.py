@@ -8,11 +8,11 @@ from cli_shell import QuickShell, Shell
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Give an empty folder to run torchlint in."""
+    """Return an empty folder to run torchlint in."""
     return Shell(tmp_path)
 
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Shell:
-    """Give an empty folder to run torchlint in, within this process."""
+    """Return an empty folder to run torchlint in, within this process."""
     return QuickShell(tmp_path)

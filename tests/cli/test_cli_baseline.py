@@ -106,23 +106,23 @@ def test_fix_leaves_alone_what_is_known(quick: Shell) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "known.json does not exist: `--write-baseline` makes it"),
-        ("", "known.json is no baseline: not JSON"),
-        ("\xff\xfe", "known.json is no baseline: not JSON"),
-        ("[" * 100_000, "known.json is no baseline: not JSON"),
-        ("[]", "known.json is no baseline: `--write-baseline` did not write it"),
+        (None, "known.json does not exist: `--write-baseline` creates it"),
+        ("", "known.json is not a baseline: not JSON"),
+        ("\xff\xfe", "known.json is not a baseline: not JSON"),
+        ("[" * 100_000, "known.json is not a baseline: not JSON"),
+        ("[]", "known.json is not a baseline: `--write-baseline` did not write it"),
         (
             '{"tool": "torchlint", "version": 2}',
             "known.json is a baseline of version 2, and this torchlint reads version 1:"
-            " `--write-baseline` writes it anew",
+            " `--write-baseline` writes it again",
         ),
         (
             '{"tool": "torchlint", "version": 1, "findings": {}}',
-            "known.json is no baseline: `findings` is not a list",
+            "known.json is not a baseline: `findings` is not a list",
         ),
         (
             '{"tool": "torchlint", "version": 1, "findings": [{"path": "a.py"}]}',
-            "known.json is no baseline: `findings[0]` is not complete",
+            "known.json is not a baseline: `findings[0]` is not complete",
         ),
     ],
     ids=["gone", "empty", "bytes", "deep", "list", "version", "no list", "no code"],
@@ -146,7 +146,7 @@ def test_writing_takes_the_place_of_a_baseline_and_of_nothing_else(quick: Shell)
     done = quick.check(*FILE, "--write-baseline")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: known.json is no baseline, and `--write-baseline` would write over it\n"
+        "error: known.json is not a baseline, and `--write-baseline` would write over it\n"
     )
     assert quick.read("known.json") == '{"name": "mine"}'
     done = quick.check("--baseline", "no/such.json", "--write-baseline")

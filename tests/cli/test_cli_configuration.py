@@ -32,7 +32,7 @@ def test_the_report_is_as_the_configuration_says(quick: Shell) -> None:
     assert [each["code"] for each in json.loads(done.stdout)] == ["XY201", "XY301", "XY401"]
     assert quick.run("check", "--output-format", "concise").stdout.startswith("1  XY201")
     done = quick.run("check", "--output-format", "sarif")
-    assert done.stderr.startswith("error: `--statistics` has no form in `sarif`")
+    assert done.stderr.startswith("error: `--statistics` is not supported by `sarif`")
 
 
 def test_paths_count_from_the_file_that_names_them(shell: Shell) -> None:

@@ -10,7 +10,7 @@ FIX = ("fix", "--select", "XY", "--no-cache", "--interactive", "--color", "never
 
 
 def fixed(shell: Shell, *answers: str, text: str = TEXT) -> str:
-    """Give what answers make of a script."""
+    """Return what answers make of a script."""
     shell.write("a.py", text)
     with Terminal(shell, *FIX, "-q") as terminal:
         for answer in answers:
@@ -80,7 +80,7 @@ def test_without_a_terminal_nobody_is_asked(shell: Shell) -> None:
     shell.write("a.py", "slow()\n")
     done = shell.fix("--interactive", text="y\n")
     assert done.returncode == 2
-    assert done.stderr == "error: `--interactive` asks at a terminal: standard input is none\n"
+    assert done.stderr == "error: `--interactive` needs a terminal as standard input\n"
     done = shell.fix("--interactive", "-", text="slow()\n")
     assert done.stderr.startswith("error: `--interactive` writes to files")
     done = shell.fix("--interactive", "--watch")

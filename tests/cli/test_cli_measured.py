@@ -23,7 +23,7 @@ heavy()
 
 
 def variant(code: str, verdict: str = "FASTER", ratio: float | None = 1.5, **more: Any) -> Any:
-    """Give a variant as `verify --json` writes it."""
+    """Return a variant as `verify --json` writes it."""
     speedup = None if ratio is None else {"ratio": ratio, "low": ratio - 0.1, "high": ratio + 0.1}
     return {
         "kind": "rule",
@@ -37,7 +37,7 @@ def variant(code: str, verdict: str = "FASTER", ratio: float | None = 1.5, **mor
 
 
 def document(*variants: Any, **more: Any) -> dict[str, Any]:
-    """Give a report as `verify --json` writes it."""
+    """Return a report as `verify --json` writes it."""
     return {
         "version": 1,
         "script": "a.py",
@@ -60,7 +60,7 @@ def measured(
 
 
 def heads(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Give place and code of the findings of a concise report."""
+    """Return place and code of the findings of a concise report."""
     lines = done.stdout.splitlines()
     return [line.split(" [")[0] for line in lines if line.startswith(("a.py", "-"))]
 
@@ -189,14 +189,17 @@ FASTER = variant("XY301")
 @pytest.mark.parametrize(
     ("report", "line"),
     [
-        (b"", "report.json is not JSON: `verify --json` writes what is wanted"),
+        (b"", "report.json is not JSON, and so not a report of `verify --json`"),
         (b"\xff\xfe{}", "report.json is not JSON"),
         (b"[" * 100_000, "report.json is not JSON"),
         ([], "`version` is not a whole number"),
         ({"version": True}, "`version` is not a whole number"),
         (document(version=2), "report.json is of version 2, and this torchlint reads version 1"),
         (document(script=3), "`script` is not a text"),
-        (document(script="b.py"), "report.json is of b.py, which is not among the files to check"),
+        (
+            document(script="b.py"),
+            "report.json was measured on b.py, which is not among the checked files",
+        ),
         (document(script="\0"), "names no file"),
         (document(variants={}), "`variants` is not a list"),
         (document(3), "`variants[0].codes` is not a list"),
@@ -209,7 +212,7 @@ FASTER = variant("XY301")
         (document(variant("X", ratio=float("nan"))), "`variants[0].speedup.ratio` is not a numb"),
         (document(variant("X", speedup={"ratio": 10**400})), "ratio` is not a number above 0"),
         (document(variant("X", speedup={"ratio": "2"})), "ratio` is not a number above 0"),
-        (document(script="\x1b[31m"), "report.json is of \\x1b[31m, which is not"),
+        (document(script="\x1b[31m"), "report.json was measured on \\x1b[31m, which is not"),
     ],
 )
 def test_a_wrong_report_is_one_line_and_exit_2(quick: Shell, report: Any, line: str) -> None:

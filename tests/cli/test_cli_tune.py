@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.trace import Failure
 from torchlint.harness.tuning.rate import Rate
-from torchlint.harness.tuning.report import Decision, LoaderSite, Searched, Trial, TuningReport
+from torchlint.harness.tuning.report import Decision, LoaderSite, SettingSearch, Trial, TuningReport
 from torchlint.report.paint import Paint
 from torchlint.report.tuning import tuning_json, tuning_text
 
@@ -41,7 +41,7 @@ def failed(value: int, failure: Failure) -> Trial:
     return Trial(value, None, failure=failure)
 
 
-WORKERS = Searched(
+WORKERS = SettingSearch(
     "num_workers",
     0,
     (
@@ -53,9 +53,11 @@ WORKERS = Searched(
     best=4,
     choice=2,
 )
-PREFETCH = Searched("prefetch_factor", 2, (trial(2, 1380.0), trial(4, 1391.0)), best=4, choice=2)
-PINNING = Searched("pin_memory", False, choice=False, not_tried="the script trains on the CPU")
-BATCHES = Searched(
+PREFETCH = SettingSearch(
+    "prefetch_factor", 2, (trial(2, 1380.0), trial(4, 1391.0)), best=4, choice=2
+)
+PINNING = SettingSearch("pin_memory", False, choice=False, not_tried="the script trains on the CPU")
+BATCHES = SettingSearch(
     "batch_size",
     32,
     (
@@ -99,7 +101,7 @@ def test_the_report_says_what_was_written_and_what_is_decided_elsewhere() -> Non
     written = tuning_text(REPORT, SITE, ("num_workers",), Paint())
     assert written.endswith("Wrote num_workers=2 at train.py:12.\n")
     assert tuning_text(REPORT, DECIDED, (), Paint()).endswith(
-        "num_workers is not written: train.py:5 decides it "
+        "num_workers is not written: train.py:5 sets it "
         '(`parser.add_argument("--workers", type=int)`): pass `--workers 2`\n'
     )
 
@@ -138,11 +140,11 @@ def test_a_folder_of_no_script_is_refused(quick: Shell, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--nproc-per-node", "2"), "processes need something that starts them"),
+        (("--nproc-per-node", "2"), "options for several processes need --launcher torchrun"),
         (("--launcher", "torchrun"), "--launcher torchrun needs --nproc-per-node N"),
         (
             ("--launcher", "torchrun", "--nproc-per-node", "2", "--nnodes", "2"),
-            "several hosts have to meet: --rdzv-endpoint HOST:PORT",
+            "several hosts need --rdzv-endpoint HOST:PORT",
         ),
         (
             (

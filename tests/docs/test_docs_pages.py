@@ -1,8 +1,9 @@
-"""The generated pages: what stands on them, and how they are kept fresh."""
+"""The lists of rules and the sources of the site: their content, and keeping them fresh."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from checkouts import ROOT, Copy
 
 from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
-from torchlint.docs.site import files
+from torchlint.docs.lists import files
+from torchlint.docs.site import site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
 
 DOCS = ("-m", "torchlint.docs")
+LINK = re.compile(r"\]\(([\w./-]+\.md)(?:#([^)]+))?\)")
 MEASURED = [
     {
         "device": "NVIDIA H200",
@@ -34,14 +37,9 @@ MEASURED = [
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    """Give the pages by their path below docs/."""
+    """Return the pages of the site by their path below its folder."""
     tree = Checkout(ROOT)
-    made = files(tree)
-    return {
-        path.relative_to(tree.docs).as_posix(): text
-        for path, text in made.items()
-        if path.suffix == ".md"
-    }
+    return {path.relative_to(tree.site).as_posix(): text for path, text in site(tree).items()}
 
 
 def test_every_rule_has_a_page_and_its_place_in_the_index(pages: dict[str, str]) -> None:
@@ -56,11 +54,20 @@ def test_links_lead_somewhere(pages: dict[str, str]) -> None:
         for name, text in pages.items()
     }
     for name, text in pages.items():
-        for page, place in re.findall(r"\]\(([\w./]+\.md)(?:#([^)]+))?\)", text):
-            target = (ROOT / "docs" / name).parent.joinpath(page).resolve()
-            linked = target.relative_to(ROOT.resolve() / "docs").as_posix()
-            assert linked in pages
+        for page, place in re.findall(LINK, text):
+            linked = posixpath.normpath(posixpath.join(posixpath.dirname(name), page))
+            assert linked in pages, f"{name} links to {page}"
             assert not place or place in headings[linked]
+
+
+def test_links_of_the_repository_lead_to_the_pages_beside_the_rules() -> None:
+    linked = []
+    for path, text in files(Checkout(ROOT)).items():
+        for page, _ in re.findall(LINK, text):
+            assert (path.parent / page).is_file(), f"{path} links to {page}"
+            linked.append(posixpath.basename(page))
+    for head in load_registry().rules:
+        assert Path(head.page).name in linked
 
 
 def test_a_page_has_versions_options_and_examples(pages: dict[str, str]) -> None:
@@ -83,24 +90,31 @@ def test_no_page_names_a_place_on_this_machine(pages: dict[str, str]) -> None:
     ]
 
 
-def test_a_stale_page_is_named_and_written_anew(tmp_path: Path) -> None:
+def test_a_stale_list_is_named_and_written_again(tmp_path: Path) -> None:
     tree = Copy.made_in(tmp_path)
     tree.passes(*DOCS)
     tree.passes(*DOCS, "--check")
-    page, gone = tmp_path / "docs/rules/TL101.md", tmp_path / "docs/rules/TL199.md"
-    fresh = page.read_text(encoding="utf-8")
-    assert "Not measured yet.\n" in fresh
-    page.write_text(fresh + "More.\n", encoding="utf-8")
-    gone.write_text("# TL199\n", encoding="utf-8")
+    index = tmp_path / "docs/rules/index.md"
+    fresh = index.read_text(encoding="utf-8")
+    index.write_text(fresh + "More.\n", encoding="utf-8")
     done = tree.python(*DOCS, "--check")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[:2] == [
-        "docs/rules/TL101.md is stale",
-        "docs/rules/TL199.md is stale",
-    ]
+    assert done.stderr.splitlines()[0] == "docs/rules/index.md is stale"
     tree.passes(*DOCS)
-    assert page.read_text(encoding="utf-8") == fresh
+    assert index.read_text(encoding="utf-8") == fresh
+
+
+def test_the_site_has_the_page_of_every_rule_and_nothing_of_before(tmp_path: Path) -> None:
+    tree = Copy.made_in(tmp_path)
+    tree.passes(*DOCS)
+    gone = tmp_path / "build/docs/rules/TL199.md"
+    gone.parent.mkdir(parents=True)
+    gone.write_text("# TL199\n", encoding="utf-8")
+    tree.passes(*DOCS, "--site")
     assert not gone.exists()
+    page = (tmp_path / "build/docs/rules/TL101.md").read_text(encoding="utf-8")
+    assert "Not measured yet.\n" in page
+    assert "](TL101.md)" in (tmp_path / "build/docs/rules/index.md").read_text(encoding="utf-8")
 
 
 def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None:
@@ -114,7 +128,8 @@ def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None
         "- 1.47 times as fast (1.40 to 1.55) on NVIDIA H200, torch 2.11.0\n"
         "- no measurable difference on CPU, torch 2.13.0\n"
     )
-    assert measured in (tmp_path / "docs/rules/TL101.md").read_text(encoding="utf-8")
+    tree.passes(*DOCS, "--site")
+    assert measured in (tmp_path / "build/docs/rules/TL101.md").read_text(encoding="utf-8")
     assert measured in tree.python("-m", "torchlint", "explain", "TL101").stdout
 
 
@@ -164,8 +179,8 @@ def test_no_page_is_written_in_peace_while_a_claim_does_not_hold(tmp_path: Path)
     done = tree.python(*DOCS)
     assert done.returncode == 1
     assert done.stderr == (
-        "TL101 claims impact high, and was measured SAME on CPU (2 cores), torch 2.11.0: "
-        "set `default = False`, or claim less\n"
+        "TL101 claims impact high, but was measured SAME on CPU (2 cores), torch 2.11.0: "
+        "write `default: false`, or claim less\n"
     )
     assert (
         "no measurable difference on CPU (2 cores)"

@@ -29,16 +29,16 @@ def test_findings_come_in_the_order_of_the_text() -> None:
 
 def test_a_rule_whose_words_are_missing_is_not_asked() -> None:
     result = check_source(Source("a.py", "y = 1\n"), select(broken("loader")), Settings())
-    assert result.errors == ()
+    assert result.is_whole
     assert result.findings == ()
 
 
 def test_a_rule_that_fails_is_named_and_the_others_go_on() -> None:
     result = check_source(Source("a.py", "x = 1\n"), select(broken(), finding("x")), Settings())
     assert [each.code for each in result.findings] == ["TL901"]
-    (error,) = result.errors
-    assert error.startswith("INTERNAL ERROR in TL903: it failed on a.py with KeyError: 'no such")
-    assert error.endswith("the other rules went on; please report")
+    (error,) = result.warnings
+    assert error.startswith("internal error in TL903 on a.py (please report): KeyError: 'no such")
+    assert error.endswith("other rules ran")
     assert "tiny_rules.py:" in error
 
 
@@ -97,8 +97,15 @@ def test_a_warning_of_the_parser_is_not_shown() -> None:
     assert _check('import torch\nx = "\\d" is 1\n', finding("torch")) == ["1 TL901"]
 
 
-def test_a_file_of_no_concern_may_be_anything() -> None:
-    assert _check("print 'no network here'\n", finding("torch")) == []
+@pytest.mark.parametrize("text", ["print 'no network here'\n", "def f(:\n", "x = (\n", "\n  x"])
+def test_a_file_of_no_concern_has_to_parse_too(text: str) -> None:
+    assert [each.partition(" ")[2] for each in _check(text, finding("torch"))] == ["TL001"]
+    assert check_source(Source("a.py", text), Selection.of(finding("torch")), Settings()).is_whole
+
+
+@pytest.mark.parametrize("text", ["", "return 1\n", "await x\n", "nonlocal x\n", "x = '\\d'\n"])
+def test_what_only_a_compiler_refuses_parses(text: str) -> None:
+    assert _check(text, finding("torch")) == []
 
 
 def test_codes_are_ignored_for_some_files() -> None:

@@ -117,7 +117,7 @@ def test_links_out_of_the_tree_are_not_followed_unless_they_are_named(tree: Path
 def test_what_is_no_file_is_passed_over(tree: Path) -> None:
     os.mkfifo(tree / "pipe.py")
     assert "pipe.py" not in _found(".")
-    assert "pipe.py is no file" in _discover("pipe.py").errors[0]
+    assert "pipe.py is not a regular file" in _discover("pipe.py").errors[0]
 
 
 def test_each_folder_has_its_own_settings(tree: Path) -> None:

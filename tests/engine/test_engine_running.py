@@ -7,18 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from pack_pages import page
 from tiny_rules import broken, replacing, rule_of
 
-from torchlint.engine import FileResult, Project, check_paths, clean, fix_paths
+from torchlint.engine import FileResult, Project, check_paths, fix_paths
 from torchlint.engine import jobs as work
-from torchlint.engine import running as batches
 from torchlint.engine.files import WORTH_REMEMBERING
-from torchlint.engine.jobs import read_bytes
 from torchlint.engine.processes import Died, can_fork
-from torchlint.engine.standby import Standby
 from torchlint.engine.workers import Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
@@ -46,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def _summary(result: FileResult) -> tuple[object, ...]:
-    return (Path(result.path).name, result.findings, result.errors, result.source)
+    return (Path(result.path).name, result.findings, result.errors, result.source, result.warnings)
 
 
 @needs_fork
@@ -79,10 +76,11 @@ def test_a_process_that_dies_takes_one_file_with_it(files: list[Path]) -> None:
 
     assert can_fork(), "a thread that another test left would make the rule end this process"
     results = list(check_paths(files, _project(rule_of("TL905", "deadly", found, ("x",))), jobs=2))
-    errors = {Path(each.path).name: each.errors for each in results if each.errors}
-    assert errors.keys() == {"f08.py", "gone.py"}
-    assert "was killed by SIGKILL" in errors["f08.py"][0]
-    assert "INTERNAL ERROR" in errors["f08.py"][0]
+    told = {Path(each.path).name: each for each in results if not each.is_whole}
+    assert told.keys() == {"f08.py", "gone.py"}
+    assert not told["f08.py"].errors
+    assert "was killed by SIGKILL" in told["f08.py"].warnings[0]
+    assert "internal error" in told["f08.py"].warnings[0]
 
 
 @needs_fork
@@ -146,13 +144,13 @@ def test_what_the_system_gives_no_process_for_is_done_here(
     monkeypatch.setattr(os, "fork", scarce)
     assert [_summary(each) for each in check_paths(files, project, jobs=3)] == alone
     assert not left
-    assert Standby.start() is None
 
 
 def test_an_error_that_names_no_file_is_told_once(tmp_path: Path, files: list[Path]) -> None:
     module = tmp_path / "xy100_absent.py"
-    module.write_text('\nclass Absent(Rule):\n    about = ("x",)\n    needs = ("x",)\n')
-    head = RuleHead("XY100", "absent", "theirs", "no_such.xy100_absent", str(module))
+    written = tmp_path / "xy100_absent.md"
+    written.write_text(page("XY100", "absent", about="[x]", needs="[x]"))
+    head = RuleHead("XY100", "absent", "theirs", "no_such.xy100_absent", str(module), str(written))
     project = Project(Registry((head,)), isolated=True)
     errors = [error for each in check_paths(files[:-1], project) for error in each.errors]
     (error,) = errors
@@ -232,16 +230,15 @@ def test_a_cache_that_cannot_be_written_is_none(files: list[Path], cache: Path) 
     assert len(list(check_paths(files, project, jobs=1, cache_dir=cache))) == len(files)
 
 
-def test_errors_are_not_kept(files: list[Path], cache: Path) -> None:
+def test_what_could_not_be_finished_is_not_kept(files: list[Path], cache: Path) -> None:
     for _ in range(2):
         results = list(check_paths(files, _project(broken("x")), jobs=1, cache_dir=cache))
-        assert sum("TL903" in "".join(each.errors) for each in results) == 10
+        assert sum("TL903" in "".join(each.warnings) for each in results) == 10
 
 
 @pytest.fixture
-def untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Files of which most are clean, on a file system whose clock ticks fast."""
-    monkeypatch.setattr(clean, "SETTLED", -(10**12))
+def many(tmp_path: Path) -> list[Path]:
+    """Files of which most are clean."""
     paths = [tmp_path / f"g{number:02}.py" for number in range(WORTH_REMEMBERING)]
     for number, path in enumerate(paths):
         path.write_text("x = 1\n" if number < 5 else "y = 1\n" if number < 10 else "nothing\n")
@@ -256,113 +253,70 @@ def _finding_x(asked: list[str]) -> type[Rule]:
     return rule_of("TL902", "counted", found, ("x", "y"))
 
 
-def test_clean_files_that_were_not_touched_are_not_read(
-    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_in_the_cache_is_asked_of_no_rule(many: list[Path], cache: Path) -> None:
     asked: list[str] = []
     project = _project(_finding_x(asked))
-    first = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    first = list(check_paths(many, project, jobs=1, cache_dir=cache))
     assert len(asked) == 10
-    read: list[str] = []
-
-    def noted(path: str) -> tuple[bytes, os.stat_result]:
-        read.append(path)
-        return read_bytes(path)
-
-    monkeypatch.setattr(batches, "read_bytes", noted)
-    again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    again = list(check_paths(many, project, jobs=1, cache_dir=cache))
     assert [each.findings for each in again] == [each.findings for each in first]
-    assert read == [str(path) for path in untouched[:5]]
     assert len(asked) == 10
-    fixed = list(fix_paths(untouched, project, jobs=1, cache_dir=cache))
+    fixed = list(fix_paths(many, project, jobs=1, cache_dir=cache))
     assert [each.changed for each in fixed] == [number < 5 for number in range(50)]
     assert sorted(asked[10:]) == ["x = 1\n"] * 5
 
 
 @needs_fork
 def test_many_files_are_the_same_in_any_number_of_processes(
-    untouched: list[Path], monkeypatch: pytest.MonkeyPatch
+    many: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "WORTH_FORKING", 0)
     project = _project(_finding_x([]))
-    alone = [_summary(each) for each in check_paths(untouched, project, jobs=1)]
+    alone = [_summary(each) for each in check_paths(many, project, jobs=1)]
     assert [bool(each[3]) for each in alone] == [number < 5 for number in range(50)]
-    assert [_summary(each) for each in check_paths(untouched, project, jobs=3)] == alone
-    fixed = list(fix_paths(untouched, project, jobs=1))
-    assert list(fix_paths(untouched, project, jobs=3)) == fixed
+    assert [_summary(each) for each in check_paths(many, project, jobs=3)] == alone
+    fixed = list(fix_paths(many, project, jobs=1))
+    assert list(fix_paths(many, project, jobs=3)) == fixed
     assert [each.after.text for each in fixed[:6]] == ["z = 1\n"] * 5 + [""]
 
 
 def test_what_is_kept_is_of_the_text_that_was_checked(
-    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+    many: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = _project(_finding_x([]))
-    results = check_paths(untouched, project, jobs=1, cache_dir=cache)
-    untouched[0].write_text("y = 1\n")  # between the look at all files and the work on this one
-    untouched[7].write_text("x = 1\n")
+    results = check_paths(many, project, jobs=1, cache_dir=cache)
+    many[0].write_text("y = 1\n")  # between the look at all files and the work on this one
+    many[7].write_text("x = 1\n")
     found = [number for number, each in enumerate(results) if each.findings]
     assert found == [1, 2, 3, 4, 7]
-    untouched[0].write_text("x = 1\n")
-    untouched[7].write_text("y = 1\n")
-    results = check_paths(untouched, project, jobs=1, cache_dir=cache)
+    many[0].write_text("x = 1\n")
+    many[7].write_text("y = 1\n")
+    results = check_paths(many, project, jobs=1, cache_dir=cache)
     assert [number for number, each in enumerate(results) if each.findings] == [0, 1, 2, 3, 4]
 
 
-def test_a_clean_file_that_was_touched_is_read(untouched: list[Path], cache: Path) -> None:
+def test_a_clean_file_that_was_touched_is_read(many: list[Path], cache: Path) -> None:
     project = _project(_finding_x([]))
-    list(check_paths(untouched, project, jobs=1, cache_dir=cache))
-    times = untouched[7].stat()
-    untouched[7].write_text("x = 1\n")
-    os.utime(untouched[7], ns=(times.st_atime_ns, times.st_mtime_ns))
-    other = untouched[8].with_name("other")
+    list(check_paths(many, project, jobs=1, cache_dir=cache))
+    times = many[7].stat()
+    many[7].write_text("x = 1\n")
+    os.utime(many[7], ns=(times.st_atime_ns, times.st_mtime_ns))
+    other = many[8].with_name("other")
     other.write_text("x = 1\n")
-    other.replace(untouched[8])
-    results = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
+    other.replace(many[8])
+    results = list(check_paths(many, project, jobs=1, cache_dir=cache))
     assert [number for number, each in enumerate(results) if each.findings] == [0, 1, 2, 3, 4, 7, 8]
 
 
-def test_clean_is_clean_for_the_same_settings_alone(untouched: list[Path], cache: Path) -> None:
+def test_clean_is_clean_for_the_same_settings_alone(many: list[Path], cache: Path) -> None:
     asked: list[str] = []
     for rule, overrides in (
         (_finding_x(asked), {}),
         (_finding_x(asked), {"target_torch": (2, 1)}),
         (_finding_x(asked), {"target_torch": (2, 1)}),
     ):
-        list(check_paths(untouched, _project(rule, **overrides), jobs=1, cache_dir=cache))
+        list(check_paths(many, _project(rule, **overrides), jobs=1, cache_dir=cache))
     assert len(asked) == 20
-
-
-def test_a_file_that_was_just_written_is_not_trusted_by_its_times(
-    untouched: list[Path], cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clean, "SETTLED", 2_000_000_000)
-    project = _project(_finding_x([]))
-    soon = untouched[0].stat().st_mtime_ns + 1_000_000_000
-    monkeypatch.setattr("torchlint.engine.clean.time", SimpleNamespace(time_ns=lambda: soon))
-    for _ in range(2):
-        list(check_paths(untouched, project, jobs=1, cache_dir=cache))
-        assert list(cache.glob("*.json"))
-        assert not list(cache.glob("*-clean.json"))
-
-
-@pytest.mark.parametrize(
-    "damage", [b"", b"{", b"[1, 2]", b'{"a": 1}', b"[" * 100_000, None], ids=repr
-)
-def test_damaged_notes_of_clean_files_are_made_anew(
-    untouched: list[Path], cache: Path, damage: bytes | None
-) -> None:
-    project = _project(_finding_x([]))
-    first = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
-    (kept,) = cache.glob("*-clean.json")
-    good = kept.read_bytes()
-    if damage is None:
-        damage = json.dumps(
-            {path: ["no", *rest] for path, (_, *rest) in json.loads(good).items()}
-        ).encode()
-    kept.write_bytes(damage)
-    again = list(check_paths(untouched, project, jobs=1, cache_dir=cache))
-    assert [_summary(each) for each in again] == [_summary(each) for each in first]
-    assert json.loads(kept.read_bytes()).items() >= json.loads(good).items()
 
 
 @pytest.mark.parametrize("text", ["name = 'no network here'\n", "import torch\n"])
@@ -376,10 +330,9 @@ def test_a_file_of_no_concern_costs_no_imports(tmp_path: Path, text: str) -> Non
         "results = list(check_paths([Path(sys.argv[1])], project))\n"
         "assert not results[0].errors and not results[0].findings, results\n"
         "heavy = {'libcst', 'torch', 'numpy', 'rich', 'importlib.metadata',"
-        " 'torchlint.engine.wildmatch',"
         " 'torchlint.rule', 'torchlint.semantic.script', 'packaging', 'tomllib', 'hashlib',"
-        " 'shutil', 'difflib', 'json', 'torchlint.engine.store',"
-        " 'torchlint.engine.fixing', 'torchlint.finding', 'torchlint.edit', 'torchlint.suppress',"
+        " 'shutil', 'difflib', 'torchlint.engine.checking',"
+        " 'torchlint.engine.fixing', 'torchlint.suppress',"
         " 'torchlint.notebook.notebook'}\n"
         "print(*sorted(heavy & sys.modules.keys()))\n"
     )

@@ -67,7 +67,7 @@ def test_what_does_not_parse_is_a_finding() -> None:
     assert [each.code for each in torchlint.check(OLD)] == ["TL001"]
     (found,) = torchlint.check(OLD.encode("latin-1") + b"# \xe9")
     assert (found.code, found.location) == ("TL001", torchlint.Position(3, 1))
-    assert torchlint.fix(OLD).text == OLD
+    assert torchlint.fix(OLD).text == OLD.replace("async", "non_blocking")
 
 
 def test_a_text_is_fixed() -> None:
@@ -136,7 +136,7 @@ def test_a_rule_that_fails_is_an_error_that_has_what_the_others_found() -> None:
             torchlint.check(TRACED, extend_select="ALL")
         assert [each.code for each in caught.value.remaining] == ["TL801"]
         assert caught.value.errors[0] == "rule pack `x` is broken"
-        assert caught.value.errors[1].startswith("INTERNAL ERROR in ")
+        assert caught.value.errors[1].startswith("internal error in ")
         with pytest.raises(torchlint.CheckError) as caught:
             torchlint.fix(TRACED)
         assert caught.value.fixed is not None
@@ -170,6 +170,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 
 def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="builds a wheel with hatchling")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, capture_output=True, check=True, cwd=TOP)
     (wheel,) = tmp_path.glob("*.whl")

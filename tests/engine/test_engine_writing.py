@@ -91,7 +91,7 @@ def test_a_text_that_the_encoding_lacks_is_not_written(script: Path) -> None:
 
 
 def _access_list(user: int) -> bytes:
-    """Give an access list as Linux keeps it: a user may read and write beside the owner."""
+    """Return an access list as Linux keeps it: a user may read and write beside the owner."""
     everybody = 0xFFFFFFFF
     entries = [(1, 6, everybody), (2, 6, user), (4, 4, everybody), (16, 6, everybody)]
     packed = [struct.pack("<HHI", *entry) for entry in [*entries, (32, 4, everybody)]]

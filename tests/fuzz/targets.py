@@ -12,9 +12,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Final
 
-from torchlint.config import ConfigError
+import libcst as cst
+from circles import CIRCLES, MAKERS, circular
+from layouts import LAYOUTS
+from places import PLACES
+from rewired import rewired
+
+from torchlint.audit import audit
+from torchlint.config import ConfigError, Settings
 from torchlint.config.toml import parse
 from torchlint.engine import (
     FileResult,
@@ -24,9 +32,9 @@ from torchlint.engine import (
     check_paths,
     fix_bytes,
 )
+from torchlint.engine.gitignore import IgnoreFile
 from torchlint.engine.ignorecomments import annotate
-from torchlint.engine.parsing import compile_problem
-from torchlint.engine.wildmatch import lines_of
+from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
 from torchlint.registry import Registry, load_registry
@@ -39,6 +47,7 @@ from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.settings import settings_in_force
 from torchlint.source import Source, SourceError
+from torchlint.testing import examples_of
 
 __all__ = ["SCRIPT", "TARGETS"]
 
@@ -55,6 +64,8 @@ for x in torch.utils.data.DataLoader(range(9)):
     optimizer.step()
     print(loss.item())
 """
+_UNFIT: Final = (SyntaxError, ValueError, cst.ParserSyntaxError, cst.CSTValidationError)
+"""How a change of a text fails that the text does not allow."""
 _TOO_DEEP: Final = "is nested too deeply for"
 _FORMS: Final = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -69,9 +80,53 @@ def _project() -> Project:
     return Project(_registry(), {"select": ("ALL",), "unsafe_fixes": True}, isolated=True)
 
 
+@cache
+def _examples() -> tuple[str, ...]:
+    """Everything that a rule has something to say about in its examples, and Python can read."""
+    texts = (
+        example.before
+        for head in _registry().select(Settings(select=("ALL",)))
+        for example in examples_of(head.load())
+        if not example.valid
+    )
+    return tuple(text for text in texts if syntax_problem(Source("x.py", text)) is None)
+
+
 def source(data: bytes) -> None:
     """Check and fix a script: no failure, nothing harmed, and nothing left to fix again."""
     _file(data, "fuzzed.py")
+
+
+def circle(data: bytes) -> None:
+    """Do the same with a script in which something is made of itself, and audit it."""
+    chance = Random(data)
+    while True:
+        makers = tuple(chance.choices(MAKERS, k=chance.randint(1, 3)))
+        text = circular(chance.choice(list(CIRCLES)), makers, inside=chance.random() < 0.6)
+        if text is not None:
+            break
+    _audited(text)
+    _file(text.encode(), "fuzzed.py")
+
+
+def rewiring(data: bytes) -> None:
+    """Do the same with an example of a rule in which values are made of each other."""
+    chance = Random(data)
+    text = rewired(chance.choice(_examples()), chance)
+    _audited(text)
+    _file(text.encode(), "fuzzed.py")
+
+
+def place(data: bytes) -> None:
+    """Fix an example of a rule between other code, before or behind it and laid out otherwise."""
+    chance = Random(data)
+    text, changes = chance.choice(_examples()), {**LAYOUTS, **PLACES}
+    for name in chance.choices(list(changes), k=chance.randint(1, 3)):
+        with contextlib.suppress(*_UNFIT):
+            changed = changes[name](text)
+            compile(changed, "fuzzed.py", "exec", dont_inherit=True)
+            text = changed
+    _file(text.encode(), "fuzzed.py")
 
 
 def notebook(data: bytes) -> None:
@@ -112,10 +167,10 @@ def configuration(data: bytes) -> None:
 def gitignore(data: bytes) -> None:
     """Read a `.gitignore` whose text is also the path that its lines are asked about."""
     text = data.decode("utf-8", "surrogateescape")
-    for line in lines_of(text):
-        for path in ("a", "a/b.py", text, text.replace("*", "a")):
-            line.matches(path, False)
-            line.matches(path, True)
+    ignored = IgnoreFile(text)
+    for path in ("a", "a/b.py", text, text.replace("*", "a")):
+        ignored.leaves_out(path, False)
+        ignored.leaves_out(path, True)
 
 
 def baseline(data: bytes) -> None:
@@ -164,7 +219,7 @@ def cached(data: bytes) -> None:
             for made_up in (data, *_entries_of(data, entries)):
                 file.write_bytes(made_up)
                 (result,) = check_paths([script], _project(), jobs=1, cache_dir=cache)
-                assert not result.errors
+                assert result.is_whole
                 _rendered(_entries(result))
 
 
@@ -187,26 +242,34 @@ def _file(data: bytes, path: str) -> None:
 def _checked(data: bytes, path: str) -> FileResult:
     project = _project()
     result = check_bytes(data, path, project.selection(Path(path)), project.settings(Path(path)))
-    _fine(result.errors)
+    assert not result.errors
+    _fine(result.warnings)
     return result
+
+
+def _audited(text: str) -> None:
+    assert audit(Source("fuzzed.py", text), _registry(), Settings()).warnings == (), text
 
 
 def _fixed(data: bytes, path: str) -> FixResult:
     project = _project()
     result = fix_bytes(data, path, project.selection(Path(path)), project.settings(Path(path)))
-    _fine(result.errors)
+    assert not result.errors
+    _fine(result.warnings)
     return result
 
 
-def _fine(errors: tuple[str, ...]) -> None:
-    assert all(_TOO_DEEP in error for error in errors), errors
+def _fine(warnings: tuple[str, ...]) -> None:
+    assert all(_TOO_DEEP in said for said in warnings), warnings
 
 
 def _entries(result: FileResult) -> list[Entry]:
     if result.source is None:
         return []
     heads = {each.code: _registry().find(each.code) for each in result.findings}
-    cards = {code: brief_card(code, head.name, head.file) for code, head in heads.items()}
+    cards = {
+        code: brief_card(code, head.name, head.page or head.file) for code, head in heads.items()
+    }
     source: Source = result.source
     return [
         Entry(source.path, source, each, cards[each.code], Safety.CLOSE) for each in result.findings
@@ -228,7 +291,7 @@ def _configured(file: Path) -> None:
         return
     shown = parse(settings_in_force(settings, Paint()), file)
     assert shown["exclude"] == list(settings.exclude)
-    _fine(check_bytes(SCRIPT.encode(), str(file.parent / "x.py"), rules, settings).errors)
+    assert check_bytes(SCRIPT.encode(), str(file.parent / "x.py"), rules, settings).is_whole
 
 
 def _is_line(message: str, file: Path | None = None) -> None:
@@ -238,6 +301,9 @@ def _is_line(message: str, file: Path | None = None) -> None:
 
 TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "source": source,
+    "circle": circle,
+    "rewiring": rewiring,
+    "place": place,
     "notebook": notebook,
     "suppressions": suppressions,
     "configuration": configuration,

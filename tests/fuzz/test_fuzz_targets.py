@@ -204,7 +204,7 @@ def test_documents(name: str) -> None:
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
-    """Give every place in a document that a value stands in: its holder, and the key."""
+    """Return every place in a document that a value stands in: its holder, and the key."""
     pairs = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
     inner = [
         place for _, each in pairs if isinstance(each, (dict, list)) for place in _places(each)

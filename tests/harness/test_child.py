@@ -44,7 +44,7 @@ def test_a_script_sees_its_own_arguments_path_and_name(tmp_path: Path) -> None:
     )
     trace = run(script, args=("--size", "4"))
     assert trace.failure is not None
-    assert trace.failure.message == "it ended itself: all as it should be"
+    assert trace.failure.message == "it exited: all as it should be"
 
 
 def test_fixed_text_is_laid_over_the_script_and_over_a_module_of_the_project(
@@ -90,7 +90,7 @@ def test_tracebacks_and_inspect_show_the_fixed_text_under_the_users_path(tmp_pat
         """
     trace = run(script, texts={str(script): text})
     assert trace.failure is not None
-    assert trace.failure.message == "it ended itself: seen"
+    assert trace.failure.message == "it exited: seen"
 
 
 WORKERS = """
@@ -235,7 +235,7 @@ def test_loggers_write_into_the_shadow_or_not_at_all(tmp_path: Path) -> None:
         ("import torch\nx = torch.zeros(2) @ torch.zeros(3)\n", "crash", "RuntimeError: ", 2),
         ("raise ValueError('so ' * 999)\n", "crash", f"ValueError: {'so ' * 50} … ", 1),
         ("def f(:\n", "crash", "SyntaxError: ", 1),
-        ("import nowhere\n", "crash", f"'nowhere' (looked for with {sys.executable}, ", 1),
+        ("import nowhere\n", "crash", f"'nowhere' (searched with {sys.executable}, ", 1),
         ("import torch\nname = input('data: ')\n", "input", "EOFError: ", 2),
         ("raise MemoryError\n", "memory", "MemoryError", 1),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "killed", "SIGSEGV", 0),

@@ -101,7 +101,12 @@ def test_the_slowest_rank_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("how", "kind", "message", "line"),
     [
         ("fail", "crash", "rank 1 of 2: ValueError: no such file for this rank", 18),
-        ("die", "memory", "rank 1 of 2: the system killed it, most likely for want of memory", 0),
+        (
+            "die",
+            "memory",
+            "rank 1 of 2: the system killed it, most likely because memory ran out",
+            0,
+        ),
     ],
 )
 def test_a_rank_that_fails_is_named_with_its_error(
@@ -189,7 +194,7 @@ def test_several_hosts_meet_at_an_endpoint_under_the_name_of_the_run() -> None:
 
 
 def two_hosts() -> Launcher:
-    """Give how each of two hosts that are this machine launches."""
+    """Return how each of two hosts that are this machine launches."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         return Launcher(1, 2, f"localhost:{free.getsockname()[1]}")

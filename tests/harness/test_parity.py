@@ -170,7 +170,7 @@ def compared(
 
 
 def changed(text: str, changes: Iterable[tuple[str, str]]) -> str:
-    """Give a text with something else in place of what it surely has."""
+    """Return a text with something else in place of what it surely has."""
     for before, after in changes:
         assert before in text
         text = text.replace(before, after)
@@ -212,7 +212,7 @@ def test_data_that_is_drawn_between_network_and_optimizer_is_no_base(tmp_path: P
     (comparison,) = compared(tmp_path, changed(BATCHES, DRAWN), [[BIAS]])
     assert comparison is not None
     assert (comparison.method, comparison.word) == ("seeds", "not-compared")
-    assert comparison.note == "its network is first called with other values"
+    assert comparison.note == "its network is first called with different inputs"
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from harness.scripts import write
 
-from torchlint.cli.knobs import find_call
+from torchlint.cli.loadersettings import find_call
 from torchlint.harness.session import ScriptError
 from torchlint.harness.tuning.report import TuningReport
 from torchlint.harness.tuning.runs import Runs, TuningPlan
@@ -140,7 +140,7 @@ def test_values_that_fail_are_told_and_the_search_goes_on(
     assert batches.trials[2].failure is not None
     assert batches.trials[2].failure.kind == "memory"
     assert "runs out of memory: " in spoken
-    assert report.setting("prefetch_factor").not_tried == "it means nothing without workers"
+    assert report.setting("prefetch_factor").not_tried == "it has no effect without workers"
 
 
 def test_the_loader_that_is_stepped_on_is_told_from_the_others(
@@ -190,7 +190,7 @@ def test_workers_that_hang_are_ended_long_before_the_time_limit(tmp_path: Path) 
     failure = workers.trials[-1].failure
     assert failure is not None
     assert failure.kind == "timeout"
-    assert "far longer than any run before it" in failure.message
+    assert "far longer than earlier runs" in failure.message
 
 
 def test_steps_by_hand_in_a_project_that_is_the_folder_of_temporary_files() -> None:
@@ -285,8 +285,8 @@ def test_in_memory_data_wants_no_workers_and_the_source_says_so_when_asked(
     workers, prefetch, _, batches = document["settings"]
     assert (workers["current"], workers["choice"], workers["written"]) == (2, 0, True)
     assert workers["trials"][0]["samples_per_second"]["value"] > 0
-    assert prefetch["not_tried"] == "it means nothing without workers"
-    assert batches["not_tried"] == "the batches are made by a sampler of the script's own"
+    assert prefetch["not_tried"] == "it has no effect without workers"
+    assert batches["not_tried"] == "the script's own sampler makes the batches"
     assert script.read_text() == text.replace("num_workers=2", "num_workers=0").replace(
         "prefetch_factor=4", "prefetch_factor=None"
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from torchlint.harness.pace import LoaderSeen, Pace
-from torchlint.harness.tuning.rate import Rate, Timed, noise_of, rate_of, steady_rate
+from torchlint.harness.tuning.rate import Rate, TimedRun, noise_of, rate_of, steady_rate
 from torchlint.harness.tuning.search import cheaper, doubling, knee_of, next_between, undecided
 
 
@@ -97,7 +97,7 @@ LOADER = LoaderSeen(
 )
 
 
-def run(turn: int, step: float, opening: float = 0.0, steps: int = 40) -> Timed:
+def run(turn: int, step: float, opening: float = 0.0, steps: int = 40) -> TimedRun:
     pace = Pace(
         seconds=(step,) * steps,
         samples=(10,) * steps,
@@ -110,7 +110,7 @@ def run(turn: int, step: float, opening: float = 0.0, steps: int = 40) -> Timed:
         learning_rate=0.1,
         loaders=(LOADER,),
     )
-    return Timed(turn, pace, 3)
+    return TimedRun(turn, pace, 3)
 
 
 def test_the_start_of_workers_is_spread_over_the_pass() -> None:

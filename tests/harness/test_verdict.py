@@ -153,7 +153,7 @@ def test_a_fix_with_which_the_script_fails_is_different_and_says_why() -> None:
     broken = Evidence(Trace("failed", Failure("crash", "NameError: x", "/a/t.py", 3)))
     outcome = assess(variant("TL201"), evidence(1.0), broken, None, NOISE)
     assert outcome.verdict is Verdict.DIFFERENT
-    assert "fails at /a/t.py:3: NameError: x" in outcome.doubts[0].message
+    assert "fails with this fix at /a/t.py:3: NameError: x" in outcome.doubts[0].message
 
 
 def test_numbers_that_cannot_be_compared_make_a_fast_fix_unsure() -> None:

@@ -155,14 +155,14 @@ def test_an_interrupted_verification_leaves_no_process_and_no_file(tmp_path: Pat
 
 
 def _marked(folder: Path) -> list[int]:
-    """Give the processes that carry our mark in their environment."""
+    """Return the processes that carry our mark in their environment."""
     mark = f"VERIFIED={folder}".encode()
     processes = Path("/proc").glob("[0-9]*")
     return [int(process.name) for process in processes if mark in _environment(process)]
 
 
 def _environment(process: Path) -> list[bytes]:
-    """Give the environment of a process, nothing for one that is gone."""
+    """Return the environment of a process, nothing for one that is gone."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:

@@ -27,8 +27,8 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("raise ValueError('no data')\n", "train.py:1: the script fails as it is: ValueError: no"),
-        ("x = input()\n", "train.py:1: the script asks for input"),
+        ("raise ValueError('no data')\n", "train.py:1: the original script fails: ValueError: no"),
+        ("x = input()\n", "train.py:1: the script reads standard input"),
         ("print('done')\n", "train.py: the script cannot be measured: it never imports torch"),
     ],
 )
@@ -92,5 +92,5 @@ def test_in_a_terminal_a_script_finds_one_of_its_width_and_nothing_typed(tmp_pat
     with Terminal(Shell(tmp_path), *call, columns=91) as terminal:
         code, _ = terminal.end()
     assert "fixed-script-fails" not in terminal.shown
-    assert "prints the same (there are no losses to compare)" in terminal.shown
+    assert "prints the same output (no losses to compare)" in terminal.shown
     assert code in (0, 1)

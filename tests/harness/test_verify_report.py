@@ -91,7 +91,7 @@ def test_text_says_the_verdict_first_and_what_it_rests_on() -> None:
     assert "TL101  keep\n" in text
     assert "1.80x (1.70x to 1.90x): 18 ms -> 10 ms a step" in text
     assert "equal bit for bit (60 losses, 8 parameters)" in text
-    assert "waits no longer at train.py:12: .item()" in text
+    assert "no longer waits at train.py:12: .item()" in text
     assert "256 -> 512 MiB" in text
     assert "TL302  revert (numbers off)\n" in text
     assert "not bit for bit equal, as its class `exact` promises, from step 4 on" in text
@@ -114,5 +114,5 @@ def test_one_rule_alone_is_not_told_twice() -> None:
 
 def test_a_script_that_fails_is_one_line_with_its_place() -> None:
     line = failure_line("t.py", Failure("crash", "ValueError: no", "data.py", 3))
-    assert line == "data.py:3: the script fails as it is: ValueError: no"
+    assert line == "data.py:3: the original script fails: ValueError: no"
     assert failure_line("t.py", Failure("idle", "no step")).startswith("t.py: ")

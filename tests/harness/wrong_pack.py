@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pack_pages import page
+
 __all__ = ["WRONG", "install"]
 
 WRONG = {
@@ -29,32 +31,9 @@ WRONG = {
 _RULE = '''
 """A wrong rule."""
 
-from torchlint.api import Edit, Finding, Fix, Rule, Safety, Span
+from torchlint.api import Edit, Finding, Fix, Rule, Span
 
 class Wrong{number}(Rule):
-    """
-    ## What it does
-    Harm.
-
-    ## Why it is slow
-    It is not.
-
-    ## When not to
-    Ever.
-
-    ## Fix safety
-    Exact, or so it says.
-    """
-
-    code = "WR{number}"
-    name = "wrong-{number}"
-    summary = "wrong"
-    impact = "low"
-    safety = Safety.EXACT
-    needs = ("torch",)
-    invalid = {{"a": "x"}}
-    valid = {{"b": "x"}}
-
     def check(self, script):
         before, after = {change!r}
         at = script.source.text.find(before)
@@ -76,5 +55,8 @@ def install(site: Path) -> tuple[str, ...]:
     numbers = range(100, 100 + len(WRONG))
     for number, change in zip(numbers, WRONG.values(), strict=True):
         text = _RULE.format(number=number, change=change)
-        (package / f"wr{number}_wrong_{number}.py").write_text(text)
+        module = package / f"wr{number}_wrong_{number}.py"
+        module.write_text(text)
+        header = page(f"WR{number}", f"wrong-{number}", safety="exact")
+        module.with_suffix(".md").write_text(header)
     return tuple(f"WR{number}" for number in numbers)

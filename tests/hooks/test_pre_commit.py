@@ -21,10 +21,11 @@ LOOP = """\
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+from torchvision.datasets import MNIST
 
 device = "cuda"
 model = nn.Linear(4, 1).to(device)
-loader = DataLoader(data, batch_size=4)
+loader = DataLoader(MNIST("data"), batch_size=4)
 for batch in loader:
     model(batch.to(device)).sum().backward()
 """
@@ -38,7 +39,7 @@ class Outcome:
     project: Path
 
     def of(self, hook: str) -> str:
-        """Give what pre-commit said of one hook."""
+        """Return what pre-commit said of one hook."""
         return next(part for part in self.output.split("\ntorchlint ") if part.startswith(hook))
 
 
@@ -109,7 +110,7 @@ def test_the_check_reports_and_fails(outcome: Outcome) -> None:
     said = outcome.of("check")
     assert "Failed\n- hook id: torchlint-check\n" in said
     assert "- exit code: 1" in said
-    assert "train.py:7:10: TL102 [unpinned-loader]" in said
+    assert "train.py:8:10: TL102 [unpinned-loader]" in said
     assert "files were modified" not in said
 
 

@@ -9,7 +9,7 @@ from notebook_samples import TRAINING
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Shell:
-    """Give a folder with a notebook, in which torchlint is run within this process."""
+    """Return a folder with a notebook, in which torchlint is run within this process."""
     shell = QuickShell(tmp_path)
     shell.write("a.ipynb", TRAINING)
     return shell

@@ -17,7 +17,7 @@ def _read(text: str) -> Source:
 
 
 def _replaced(text: str, old: str, new: str) -> str:
-    """Give a notebook in whose code `new` stands for `old`."""
+    """Return a notebook in whose code `new` stands for `old`."""
     source = _read(text)
     start = source.text.index(old)
     edit = Edit(Span(start, start + len(old)), new)
@@ -114,14 +114,6 @@ def test_edits_that_no_cell_can_take(start: int, end: int, new: str) -> None:
     assert source.text == "0     \nb\n0\nc = __   \n0\nd\n"
     assert not source.takes([Edit(Span(start, end), new)])
     assert source.takes([Edit(Span(7, 8), "x"), Edit(Span(11, 12), "y")])
-
-
-def test_an_import_that_a_hidden_cell_uses_stays() -> None:
-    source = _read(notebook(code("from a import b, c\nimport d"), code("%%timeit\nb(d)")))
-    assert not source.takes([Edit(Span(0, 19), "")])
-    assert not source.takes([Edit(Span(14, 17), "")])
-    assert not source.takes([Edit(Span(19, 27), "")])
-    assert source.takes([Edit(Span(15, 18), "")])
 
 
 CELLS = st.lists(

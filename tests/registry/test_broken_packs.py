@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from shutil import make_archive, rmtree
+from typing import Any
 
 import pytest
 from cli_shell import Shell
+from pack_pages import page
 
 RULE = '''
 """A rule of a pack."""
@@ -14,31 +18,6 @@ from torchlint.api import Finding, Rule, Span
 {first}
 
 class Theirs(Rule):
-    """
-    ## What it does
-    It.
-
-    ## Why it is slow
-    So.
-
-    ## When not to
-    Never.
-
-    ## Fix safety
-    None.
-    """
-
-    code = "{code}"
-    name = "their-rule"
-    summary = "theirs"
-    impact = "low"
-    safety = None
-    about = ("anomaly",)
-    needs = {needs}
-    {extra}
-    invalid = {{"a": "x"}}
-    valid = {{"b": "x"}}
-
     def check(self, script):
         {body}
 '''
@@ -53,9 +32,8 @@ def _pack(
     init: str = "",
     pack: str = "xyz",
     first: str = "",
-    code: str = "XYZ101",
-    needs: str = '("anomaly",)',
-    extra: str = "",
+    header: dict[str, str] | None = None,
+    written: str | None = None,
     body: str = "yield Finding('XYZ101', Span(0, 1), 'theirs')",
 ) -> dict[str, str]:
     """Write an installed pack; give the environment that it is installed in."""
@@ -66,8 +44,12 @@ def _pack(
     (info / "entry_points.txt").write_text(f"[torchlint.rules]\n{pack} = {package}\n")
     (info.parent / package).mkdir()
     (info.parent / package / "__init__.py").write_text(init)
-    text = RULE.format(first=first, code=code, needs=needs, extra=extra, body=body)
-    (info.parent / package / f"{file}.py").write_text(text)
+    module = info.parent / package / f"{file}.py"
+    module.write_text(RULE.format(first=first, body=body))
+    code, _, name = file.partition("_")
+    parts = {"about": "[anomaly]", "needs": "[anomaly]", **(header or {})}
+    text = page(code.upper(), name.replace("_", "-"), **parts)
+    module.with_suffix(".md").write_text(text if written is None else written)
     return {"PYTHONPATH": str(folder / "site")}
 
 
@@ -84,7 +66,7 @@ def _checked(shell: Shell, environment: dict[str, str], *arguments: str) -> tupl
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Give a shell without the tiny pack of the other tests."""
+    """Return a shell without the tiny pack of the other tests."""
     return Shell(tmp_path)
 
 
@@ -116,33 +98,70 @@ def test_a_sound_pack_is_heard_beside_ours(shell: Shell) -> None:
             "xyzpack.xyz101_their_rule cannot be imported: ValueError: two lines",
         ),
         (
-            {"code": "XYZ1"},
-            "xyzpack.xyz101_their_rule cannot be imported: RuleError: rule Theirs: 'XYZ1' or "
-            "'their-rule' is malformed",
-        ),
-        (
-            {"code": "XYZ102"},
-            "xyzpack.xyz101_their_rule promises code 'XYZ101', its rule has 'XYZ102'",
-        ),
-        (
             {"file": "xyz1_their_rule"},
             "xyzpack.xyz1_their_rule: `XYZ1` is no code: two to five letters and three digits, "
             "such as ABC101",
         ),
-        (
-            {"needs": '"anomaly"'},
-            "xyzpack.xyz101_their_rule: `needs` must be a tuple of strings, it is 'anomaly'",
-        ),
-        (
-            {"extra": "since = 2"},
-            "xyzpack.xyz101_their_rule: `since` must be two numbers such as (2, 4), it is 2",
-        ),
     ],
 )
-def test_a_broken_pack_is_named_in_one_line(shell: Shell, parts: dict[str, str], said: str) -> None:
+def test_a_broken_pack_is_named_in_one_line(shell: Shell, parts: dict[str, Any], said: str) -> None:
     environment = _pack(shell.folder, **parts)
     code, out, err = _checked(shell, environment)
     assert err == f"error: rule pack `xyz`: {said}\n"
+    assert (code, out.count(OURS)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"header": {"code": "XYZ1"}}, ":2: `code` must be two to five letters and three digits"),
+        (
+            {"header": {"code": "XYZ102"}},
+            " is the page of XYZ102 their-rule, its file name is that of XYZ101 their-rule",
+        ),
+        ({"header": {"needs": "anomaly"}}, ":7: `needs` must be a list such as [a, b], it is "),
+        ({"header": {"since": "2"}}, ":9: `since` must be a version such as 2.4, it is 2"),
+        ({"header": {"impact": ""}}, ":8: the header has no `impact`"),
+        ({"written": ""}, ":1: a page begins with a header between two lines of `---`"),
+    ],
+)
+def test_a_broken_page_is_named_with_its_line(
+    shell: Shell, parts: dict[str, Any], said: str
+) -> None:
+    code, out, err = _checked(shell, _pack(shell.folder, **parts))
+    page = shell.folder / "site/xyzpack/xyz101_their_rule.md"
+    assert err.startswith(f"error: rule pack `xyz`: {page}{said}")
+    assert err.count("\n") == 1
+    assert (code, out.count(OURS)) == (2, 2)
+
+
+def test_a_page_with_a_part_missing_fails_when_the_rule_is_loaded(shell: Shell) -> None:
+    whole = page("XYZ101", "their-rule", about="[anomaly]", needs="[anomaly]")
+    cut = whole.replace("## When not to\nNever.\n\n", "")
+    code, out, err = _checked(shell, _pack(shell.folder, written=cut))
+    assert err == (
+        f"error: rule pack `xyz`: {shell.folder / 'site/xyzpack/xyz101_their_rule.md'}:17: "
+        "`## When not to` must stand here\n"
+    )
+    assert (code, out.count(OURS)) == (2, 2)
+
+
+def test_a_page_without_a_module_is_named(shell: Shell) -> None:
+    environment = _pack(shell.folder)
+    (shell.folder / "site/xyzpack/xyz101_their_rule.py").unlink()
+    code, out, err = _checked(shell, environment)
+    assert err.startswith("error: rule pack `xyz`: xyzpack.xyz101_their_rule cannot be imported: ")
+    assert (code, out.count(OURS)) == (2, 2)
+
+
+def test_a_pack_in_an_archive_is_named(shell: Shell) -> None:
+    _pack(shell.folder)
+    site = shell.folder / "site"
+    make_archive(str(shell.folder / "packed"), "zip", site)
+    rmtree(site / "xyzpack")
+    path = os.pathsep.join((str(site), str(shell.folder / "packed.zip")))
+    code, out, err = _checked(shell, {"PYTHONPATH": path})
+    assert err == ("error: rule pack `xyz`: xyzpack lies in an archive: install it in a folder\n")
     assert (code, out.count(OURS)) == (2, 2)
 
 
@@ -160,10 +179,10 @@ def test_a_rule_that_fails_is_named_for_each_file(shell: Shell) -> None:
     environment = _pack(shell.folder, body="raise KeyError('no')")
     code, out, err = _checked(shell, environment)
     lines = err.splitlines()
-    assert (code, out.count(OURS)) == (2, 2)
-    assert [line.partition(" with ")[0] for line in lines] == [
-        "error: INTERNAL ERROR in XYZ101: it failed on a.py",
-        "error: INTERNAL ERROR in XYZ101: it failed on b.py",
+    assert (code, out.count(OURS)) == (1, 2)
+    assert [line.partition(": KeyError")[0] for line in lines] == [
+        "warning: internal error in XYZ101 on a.py (please report)",
+        "warning: internal error in XYZ101 on b.py (please report)",
     ]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +83,15 @@ def test_the_source_distribution_holds_what_is_committed(
         names = {member.name.partition("/")[2] for member in archive.getmembers()}
     assert names <= {*_files(), MADE}
     assert {"torchlint/__init__.py", "tests/release/test_reproducible.py", "LICENSE"} <= names
+
+
+def test_both_hold_the_page_of_every_rule(releases: tuple[Release, Release]) -> None:
+    modules = {name for name in _files() if re.fullmatch(r"rules/.*/tl\d{3}_\w+\.py", name)}
+    pages = {name.replace(".py", ".md") for name in modules}
+    with tarfile.open(releases[0].sdist) as archive:
+        assert pages <= {member.name.partition("/")[2] for member in archive.getmembers()}
+    with zipfile.ZipFile(releases[0].wheel) as wheel:
+        assert {name.removeprefix("rules/") for name in pages} <= set(wheel.namelist())
 
 
 def test_the_wheel_of_the_source_distribution_is_the_wheel(

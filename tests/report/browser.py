@@ -60,7 +60,7 @@ class Browser:
         return console, asked
 
     def _said(self, log: str) -> list[str]:
-        """Give what a log has had since it was last asked for."""
+        """Return what a log has had since it was last asked for."""
         entries: Any = self._driver.get_log(log)  # type: ignore[no-untyped-call]
         return [str(entry["message"]) for entry in entries]
 

@@ -26,7 +26,7 @@ _SHARES: tuple[tuple[PhaseName, float], ...] = (
 
 
 def step(seconds: float) -> Step | None:
-    """Give a step of the four phases with a pause after each."""
+    """Return a step of the four phases with a pause after each."""
     phases = []
     at = 0.0
     for name, share in _SHARES:
@@ -36,7 +36,7 @@ def step(seconds: float) -> Step | None:
 
 
 def curves(seconds: float, seed: int = 0, losses: int = 60) -> Curves:
-    """Give three rounds of two runs of fifty steps each, and losses that fall."""
+    """Return three rounds of two runs of fifty steps each, and losses that fall."""
     draw = random.Random(seed)
     times = tuple(
         tuple(
@@ -56,7 +56,7 @@ def outcome(
     texts: dict[str, str],
     ratio: float = 1.8,
 ) -> Outcome:
-    """Give what was found out about one variant."""
+    """Return what was found out about one variant."""
     speedup = Speedup(ratio, ratio - 0.1, ratio + 0.1)
     wrong = verdict is Verdict.DIFFERENT
     word: Word = "close" if wrong else "equal"
@@ -79,7 +79,7 @@ def outcome(
 
 
 def report(script: Path, outcomes: tuple[Outcome, ...]) -> Report:
-    """Give a verification of the outcomes."""
+    """Return a verification of the outcomes."""
     return Report(
         script=str(script),
         args=("--lr", "1"),

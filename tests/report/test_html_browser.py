@@ -184,7 +184,7 @@ def test_it_fits_and_can_be_read(browser: Browser, folder: Path, width: int, sch
 
 
 def _contrast(browser: Browser, front: str, back: str, what: str) -> float:
-    """Give how far apart two colours are, as the guidelines for readable pages count it."""
+    """Return how far apart two colours are, as the guidelines for readable pages count it."""
     pair = browser.ask(
         f"return [getComputedStyle({front}).{what}, getComputedStyle({back}).backgroundColor]"
     )

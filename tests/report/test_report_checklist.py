@@ -7,7 +7,7 @@ import json
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from torchlint.audit import Audit, Row, State
+from torchlint.audit import Audit, Row, Status
 from torchlint.report.checklist import checklist, checklist_json, checklist_markdown
 from torchlint.report.paint import Paint
 
@@ -15,7 +15,7 @@ WORKERS = Row(
     "input pipeline",
     "workers load batches",
     ("S0", "S3.2"),
-    State.MISSING,
+    Status.MISSING,
     12,
     "the training process loads every batch itself (also line 14)",
     ("TL101",),
@@ -25,12 +25,19 @@ AUDIT = Audit(
     "train.py",
     (
         WORKERS,
-        Row("input pipeline", "inputs normalised", ("S3.17",), State.IN_USE, 1048, "`a | b`"),
-        Row("evaluation", "inference mode", (), State.NOT_APPLICABLE, None, "evaluates nothing"),
+        Row("input pipeline", "inputs normalized", ("S3.17",), Status.IN_USE, 1048, "`a | b`"),
+        Row("evaluation", "inference mode", (), Status.NOT_APPLICABLE, None, "evaluates nothing"),
         Row(
-            "managing the run", "early stopping", ("S1",), State.MISSING, 3, "runs on", (), "epochs"
+            "managing the run",
+            "early stopping",
+            ("S1",),
+            Status.MISSING,
+            3,
+            "runs on",
+            (),
+            "epochs",
         ),
-        Row("managing the run", "batch size", (), State.CANNOT_TELL, None, "known\nwhen it runs"),
+        Row("managing the run", "batch size", (), Status.CANNOT_TELL, None, "known\nwhen it runs"),
     ),
 )
 NOTHING_TO_FIX = Audit("train.py", AUDIT.rows[1:])
@@ -64,9 +71,9 @@ def test_colours_change_nothing_else() -> None:
     ("audit", "words"),
     [
         (AUDIT, "Next: `torchlint fix --unsafe-fixes train.py`"),
-        (NOTHING_TO_FIX, "Next: what is missing is for you to decide"),
+        (NOTHING_TO_FIX, "Next: decide which missing techniques you want"),
         (NOTHING_MISSING, "Next: nothing that torchlint can see is missing"),
-        (NOTHING_THERE, "Next: audit the script that trains, this one does not."),
+        (NOTHING_THERE, "Next: audit the script that trains; this one does not."),
     ],
 )
 def test_the_last_line_says_what_to_do_next(audit: Audit, words: str) -> None:

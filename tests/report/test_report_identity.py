@@ -12,7 +12,7 @@ from torchlint.source import Source
 
 
 def statement(text: str, part: str) -> str:
-    """Give what a finding about `part` is known by."""
+    """Return what a finding about `part` is known by."""
     return Statements(Source("a.py", text)).of(Finding("XY001", span_of(text, part), ""))
 
 

@@ -19,7 +19,7 @@ from torchlint.edit import apply_edits
 from torchlint.measurement import Measurement
 from torchlint.report.formats import render
 from torchlint.report.paint import Paint
-from torchlint.report.report import Report
+from torchlint.report.report import Report, Unfinished
 from torchlint.source import Position, Source
 
 PLAIN = Paint()
@@ -28,7 +28,7 @@ Place = tuple[str, str, int, int, str]
 
 
 def sarif_run(report: Report) -> dict[str, Any]:
-    """Give the one run of a SARIF log."""
+    """Return the one run of a SARIF log."""
     log = json.loads(render(report, PLAIN, "sarif"))
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
@@ -91,7 +91,7 @@ def from_grouped(report: Report) -> list[Place]:
 
 
 def from_gitlab(report: Report) -> list[tuple[str, str, int, str]]:
-    """Give path, code, row and message: GitLab knows no columns."""
+    """Return path, code, row and message: GitLab knows no columns."""
     pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (.*)")
     found = []
     for issue in json.loads(render(report, PLAIN, "gitlab")):
@@ -345,3 +345,19 @@ def test_junit_has_the_elements_that_jenkins_knows(
 
 def test_sarif_says_when_the_run_failed() -> None:
     assert sarif_run(Report((), failed=True))["invocations"] == [{"executionSuccessful": False}]
+
+
+def test_sarif_names_what_could_not_be_finished() -> None:
+    said = "a b.py is nested too deeply for TL201; other rules ran"
+    report = Report((), 1, unfinished=(Unfinished("a b.py", said),))
+    log = json.loads(render(report, PLAIN, "sarif"))
+    Draft4Validator(SCHEMA).validate(log)
+    where = {"physicalLocation": {"artifactLocation": {"uri": "a%20b.py"}}}
+    assert sarif_run(report)["invocations"] == [
+        {
+            "executionSuccessful": True,
+            "toolExecutionNotifications": [
+                {"level": "warning", "message": {"text": said}, "locations": [where]}
+            ],
+        }
+    ]

@@ -14,7 +14,7 @@ from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.report import formats
 from torchlint.report.block import question
 from torchlint.report.entry import Entry
-from torchlint.report.formats import Telling, render
+from torchlint.report.formats import ReportWriter, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.unified import diff_bytes, diff_lines
@@ -36,16 +36,16 @@ def test_what_is_poured_early_is_the_same_text(
     monkeypatch.setattr(formats, "HELD", held)
     files = [report_of(path=path).entries for path in ("a.py", "b.py", "c.py")]
     poured: list[str] = []
-    telling = Telling.in_format(form, PLAIN, poured.append, statistics=False)
-    assert telling is not None
+    writer = ReportWriter.in_format(form, PLAIN, poured.append, statistics=False)
+    assert writer is not None
     for entries in files:
-        telling.add(entries)
-        telling.add(())
-    assert telling.has_poured is bool(poured)
+        writer.add(entries)
+        writer.add(())
+    assert writer.has_poured is bool(poured)
     assert len(poured) == 3 or held
-    told = Report((), files=3, told=telling.tally)
+    told = Report((), files=3, told=writer.tally)
     whole = Report(tuple(entry for entries in files for entry in entries), files=3)
-    assert "".join(poured) + telling.text(told) == render(whole, PLAIN, form)
+    assert "".join(poured) + writer.text(told) == render(whole, PLAIN, form)
 
 
 @pytest.mark.parametrize("entries", [(), report_of().entries[:1], report_of().entries])
@@ -236,7 +236,7 @@ def test_lines_that_only_move_are_one_line() -> None:
 
 
 def at_width(width: int | None) -> list[str]:
-    """Give the lines of a finding with long sentences."""
+    """Return the lines of a finding with long sentences."""
     long = " ".join(["words that go on and on"] * 6)
     fix = Fix.unsafe("Mend it", (Edit(Span(0, 4), "fast"),), because=long)
     note = Note(Span(8, 12), long)

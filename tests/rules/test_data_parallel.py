@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from torchlint.config import Settings
-from torchlint.engine import fix_bytes
-from torchlint.registry import load_registry
+from torchrun import Run, fixed, run
 
 ROOT = Path(__file__).parents[2]
 CLASSIFIER = ROOT / "fixtures/scripts/dataparallel_classifier/before.py"
@@ -121,68 +113,6 @@ def main():
 
 if __name__ == "__main__": main()
 '''
-
-
-TORN_DOWN = "terminate called without an active exception"
-"""What torch 2.13 says of an interpreter that ends while a thread of gloo lets go of a tensor.
-
-On a busy machine that is one run in five, whoever wrote the script: it is run again.
-"""
-TRIES = 5
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a script said and wrote."""
-
-    output: str
-    errors: str
-    files: tuple[str, ...]
-
-    @property
-    def losses(self) -> list[float]:
-        found: list[float] = literal_eval(re.findall(r"^losses: (.*)$", self.output, re.M)[-1])
-        return found
-
-    @property
-    def said(self) -> str:
-        """The output without what the clock says."""
-        return re.sub(r"\(\d+\.\d s\)", "", self.output)
-
-
-def fixed(source: bytes) -> bytes:
-    settings = Settings(select=("TL701",), unsafe_fixes=True)
-    result = fix_bytes(source, "train.py", load_registry().select(settings), settings)
-    assert not result.errors
-    assert [finding.code for finding in result.applied] == ["TL701"]
-    again = fix_bytes(
-        result.after.to_bytes(), "train.py", load_registry().select(settings), settings
-    )
-    assert not again.changed
-    assert not again.left
-    return result.after.to_bytes()
-
-
-def run(folder: Path, source: bytes, *arguments: str, processes: int = 0) -> Run:
-    folder.mkdir()
-    (folder / "train.py").write_bytes(source)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [sys.executable, *(launcher if processes else ()), "train.py", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment["PYTHONWARNINGS"] = "default::ResourceWarning"
-    for _ in range(TRIES):
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
-        if done.returncode == 0 or TORN_DOWN not in done.stderr:
-            break
-    files = sorted(
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "train.py" and "__pycache__" not in path.parts
-    )
-    assert done.returncode == 0, done.stderr
-    return Run(done.stdout, done.stderr, tuple(files))
 
 
 NAMES = ("classifier", "waves", "module", "full_batch")

@@ -37,7 +37,7 @@ FORMATTED = ("calls", "chains", "arguments", "values", "windows")
 """Layouts that formatters and editors make; nobody has the others everywhere."""
 
 BY_LAYOUT = {
-    ("TL201", "predictions as lists: unsafe, they stay on the device meanwhile"),
+    ("TL201", "predictions as lists: unsafe, they stay in GPU memory meanwhile"),
     ("TL204", "three on a line that becomes too long"),
     ("TL307", "a line of its own where one would become too long"),
     ("TL408", "volatile has no effect, comments stay: reported"),
@@ -84,7 +84,8 @@ def _same(first: str, second: str) -> bool:
 def _compare(plain: Looked, other: Looked, key: tuple[str, str], layout: str) -> None:
     text, done = other.fixed.before.text, other.fixed.after.text
     where = f"{key}, {layout}:\n{text}\n{done}"
-    assert (*other.found.errors, *other.fixed.errors) == (), where
+    assert other.found.is_whole, where
+    assert other.fixed.is_whole, where
     assert not [line for line in _said(other.found) if "\n" in line], where
     if layout != "attributes":
         assert Counter(_codes(other.found)) <= Counter(_codes(plain.found)), where
@@ -95,7 +96,7 @@ def _compare(plain: Looked, other: Looked, key: tuple[str, str], layout: str) ->
 
 
 def _said(result: FileResult) -> list[str]:
-    """Give what is said of a file and of its fixes."""
+    """Return what is said of a file and of its fixes."""
     told = [each.message for each in result.findings]
     return told + [each.fix.title for each in result.findings if each.fix is not None]
 

@@ -65,7 +65,7 @@ def test_workers_are_exact_where_nothing_is_random_and_the_guard_is_there() -> N
             "datasets.MNIST('.', transform=transforms.Lambda(lambda x: x))",
             "its lambda cannot be pickled",
         ),
-        ("elsewhere.Images()", "`elsewhere.Images` is out of sight"),
+        ("elsewhere.Images()", "`elsewhere.Images` was not looked at"),
     ],
 )
 def test_workers_are_unsafe_for_a_reason(dataset: str, because: str) -> None:
@@ -91,7 +91,7 @@ def test_both_fixes_come_out_as_one_call(unsafe: bool) -> None:
     settings = _settings(unsafe)
     rules = REGISTRY.select(settings)
     fixed = fix_source(_source(), rules, settings)
-    assert not fixed.errors
+    assert fixed.is_whole
     call = (
         "    loader = DataLoader(train, batch_size=64, shuffle=True, "
         "num_workers=min(4, os.cpu_count() or 1),\n"

@@ -37,7 +37,7 @@ def registry() -> Registry:
 def _said(
     source: Source, rules: Selection, settings: Settings, registry: Registry
 ) -> list[list[Said]]:
-    """Give the edits of each fix that is due, as the JSON of a check has them."""
+    """Return the edits of each fix that is due, as the JSON of a check has them."""
     gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
     found = check_source(source, rules, settings).findings
     heads = {each.code: registry.find(each.code) for each in found}
@@ -46,7 +46,7 @@ def _said(
             source.path,
             source,
             each,
-            brief_card(each.code, heads[each.code].name, heads[each.code].file),
+            brief_card(each.code, heads[each.code].name, heads[each.code].page),
             gate,
         )
         for each in found
@@ -78,7 +78,7 @@ def _by_hand(text: str, fixes: list[list[Said]]) -> str:
 
 
 def _meet(edit: Said, other: Said) -> bool:
-    """Whether edits meet: whole lines that are put into one place do not."""
+    """Return whether edits meet: whole lines that are put into one place do not."""
     if edit[:2] == other[:2] and edit[0] == edit[1]:
         return not (edit[2].endswith("\n") and other[2].endswith("\n"))
     return edit[0] <= other[1] and other[0] <= edit[1]

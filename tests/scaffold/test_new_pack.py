@@ -17,6 +17,7 @@ FILES = [
     "torchlint-acme/README.md",
     "torchlint-acme/torchlint_acme/__init__.py",
     f"torchlint-acme/torchlint_acme/{STEM}.py",
+    f"torchlint-acme/torchlint_acme/{STEM}.md",
     "torchlint-acme/tests/test_rules.py",
 ]
 SLOW = """\
@@ -49,7 +50,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Give a new pack that pip has built and installed."""
+    """Return a new pack that pip has built and installed."""
     folder = tmp_path_factory.mktemp("packs")
     done = QuickShell(folder).run("new", "--pack", "torchlint-acme")
     assert done.returncode == 0, done.stderr
@@ -98,13 +99,13 @@ def test_it_passes_the_usual_checks(site: Site, arguments: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--pack", "Acme"), "`Acme` is no name for a pack: lower-case words with hyphens"),
-        (("--pack", "torchlint"), "`torchlint` is taken: a package of this name"),
+        (("--pack", "Acme"), "`Acme` is not a pack name: use lower-case words with hyphens"),
+        (("--pack", "torchlint"), "`torchlint` is taken: another module or keyword"),
         (("--pack", "class"), "`class` is taken"),
         (("--pack", "there"), "there exists"),
-        (("--pack", "x9"), "`X101` is no code for a rule of a pack: two to five letters, not TL"),
-        (("--pack", "acme", "--code", "TL101"), "`TL101` is no code for a rule of a pack"),
-        (("Slow", "--pack", "acme"), "`Slow` is no name for a rule"),
+        (("--pack", "x9"), "`X101` is not a rule code for a pack: use two to five letters, not TL"),
+        (("--pack", "acme", "--code", "TL101"), "`TL101` is not a rule code for a pack"),
+        (("Slow", "--pack", "acme"), "`Slow` is not a rule name"),
         (("--pack", "acme", "--family", "2"), "a pack has no families"),
         ((), "say what the rule looks for"),
     ],

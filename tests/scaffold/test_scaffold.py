@@ -28,13 +28,14 @@ CHECKS = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """Give a tree with a new rule in it."""
+    """Return a tree with a new rule in it."""
     tests = ("tests/rules", "tests/fixtures", "tests/trainings")
     copy = Copy.made_in(tmp_path_factory.mktemp("tree"), *tests)
     done = copy.python(*NEW, "slow-thing", "--code", "TL850")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         RULE,
+        RULE.replace(".py", ".md"),
         *(f"{FIXTURE}/{name}" for name in ("slow.py", "findings.txt", "fast.py")),
     ]
     return copy
@@ -59,8 +60,8 @@ def test_the_new_rule_finds_something(tree: Copy) -> None:
     [
         (("slow-thing", "--family", "8"), f"{RULE} has this code or name"),
         (("other-thing", "--code", "TL850"), f"{RULE} has this code or name"),
-        (("Slow_Thing", "--family", "8"), "`Slow_Thing` is no name for a rule"),
-        (("other-thing", "--code", "TL12"), "`TL12` is no code for a rule"),
+        (("Slow_Thing", "--family", "8"), "`Slow_Thing` is not a rule name"),
+        (("other-thing", "--code", "TL12"), "`TL12` is not a rule code"),
         (("other-thing",), "give either --family or --code"),
     ],
 )
@@ -80,7 +81,7 @@ def test_a_family_goes_on_behind_its_last_code(tree: Copy) -> None:
 def test_outside_of_a_source_tree(tree: Copy, tmp_path: Path) -> None:
     done = Copy(tree.root).python("-c", f"import os; os.chdir({str(tmp_path)!r})\n{MAIN}")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: this is no source tree of torchlint")
+    assert done.stderr.startswith("error: not a torchlint source tree")
     assert not list(tmp_path.iterdir())
 
 

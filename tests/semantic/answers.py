@@ -9,7 +9,7 @@ import libcst as cst
 from semantic.expectations import Expectation
 
 from torchlint.semantic.script import Script
-from torchlint.semantic.values import State
+from torchlint.semantic.values.values import State
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
@@ -25,7 +25,7 @@ _COMPOUND = (cst.For, cst.While, cst.If, cst.With, cst.Try, cst.FunctionDef, cst
 
 
 def answer(script: Script, asked: Expectation) -> str:
-    """Give the model's answer to one expectation."""
+    """Return the model's answer to one expectation."""
     return _Line(script, asked.row).answer(asked)
 
 
@@ -37,7 +37,7 @@ class _Line:
         self.row = row
 
     def answer(self, asked: Expectation) -> str:
-        """Give the model's answer in the words of the expectation."""
+        """Return the model's answer in the words of the expectation."""
         script = self.script
         match asked.notion:
             case "role":
@@ -47,8 +47,8 @@ class _Line:
                 return script.kind(value).name
             case "name":
                 return script.name(self._call().func) or "?"
-            case "heat":
-                return script.heat(self._statement()).name.lower()
+            case "frequency":
+                return script.frequency(self._statement()).name.lower()
             case "grad":
                 return script.grad(self._statement()).name.lower()
             case "arg":
@@ -71,7 +71,7 @@ class _Line:
                 yield node
 
     def _statement(self) -> cst.BaseStatement:
-        """Give the innermost statement that covers the line."""
+        """Return the innermost statement that covers the line."""
         covering: list[tuple[int, int, cst.BaseStatement]] = []
         for kind in (cst.SimpleStatementLine, *_COMPOUND):
             for node in self.script.all(kind):
@@ -81,7 +81,7 @@ class _Line:
         return min(covering, key=lambda found: found[:2])[2]
 
     def _value(self) -> cst.BaseExpression:
-        """Give the expression that the line's statement is about."""
+        """Return the expression that the line's statement is about."""
         statement = self._statement()
         if isinstance(statement, cst.SimpleStatementLine):
             small = statement.body[0]
@@ -93,7 +93,7 @@ class _Line:
         raise ValueError(f"line {self.row} has no value")
 
     def _named(self, subject: str) -> cst.BaseExpression:
-        """Give the first name, or chain of attributes, that reads like `subject`."""
+        """Return the first name, or chain of attributes, that reads like `subject`."""
         kind = cst.Attribute if "." in subject else cst.Name
         for node in self._starting(kind):
             if self.script.code(node) == subject:
@@ -101,7 +101,7 @@ class _Line:
         raise ValueError(f"line {self.row} has no {subject}")
 
     def _call(self) -> cst.Call:
-        """Give the outermost call of the line."""
+        """Return the outermost call of the line."""
         return next(self._starting(cst.Call))
 
     def _role(self) -> str:

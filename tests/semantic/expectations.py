@@ -1,8 +1,8 @@
-"""Expectations that stand as trailing comments on the lines of a case file.
+"""Expectations written as trailing comments on the lines of a case file.
 
-Several on a line are parted by `;`. `role`, `kind`, `name`, `heat`, `grad` speak of the line they
-stand on; `kind x` of the first `x` on it, `arg x` of an argument of its outermost call.
-`accelerator` and `framework` stand on lines of their own and speak of the file.
+Several on a line are separated by `;`. `role`, `kind`, `name`, `frequency`, `grad` are about the
+line; `kind x` is about the first `x` on it, `arg x` about an argument of its outermost call.
+`accelerator` and `framework` are on lines of their own and are about the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ON_A_LINE = ("role", "kind", "name", "heat", "grad", "arg")
+ON_A_LINE = ("role", "kind", "name", "frequency", "grad", "arg")
 OF_THE_FILE = ("accelerator", "framework")
 WITH_SUBJECT = ("kind", "arg")
 

@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 
 from torchlint.semantic.syntax import Syntax, read
-from torchlint.semantic.tree import Tree
+from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source
 
 LAYOUT = frozenset(

@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from torchlint.semantic.accumulators import Accumulation, Adding
-from torchlint.semantic.loops import Role
-from torchlint.semantic.readings import Form
+from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
+from torchlint.semantic.training.accumulators import Accumulation, Adding
+from torchlint.semantic.training.readings import Form
 from torchlint.source import Source
 
 HEAD = """

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchlint.semantic.arrays import Array
 from torchlint.semantic.script import Script
+from torchlint.semantic.values.arrays import Array
 from torchlint.source import Source
 
 HEAD = """

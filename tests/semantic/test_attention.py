@@ -6,13 +6,13 @@ import textwrap
 
 import pytest
 
-from torchlint.semantic.attention import Attention
 from torchlint.semantic.script import Script
+from torchlint.semantic.values.attention import Attention
 from torchlint.source import Source
 
 
 def _read(body: str) -> tuple[Script, list[Attention]]:
-    """Give the attention in the body of a function of `q`, `k`, `v` and `mask`."""
+    """Return the attention in the body of a function of `q`, `k`, `v` and `mask`."""
     lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
     text = f"import math\nimport torch\ndef attend(q, k, v, mask, n):\n{lines}\n"
     script = Script.parse(Source("attention.py", text))

@@ -7,7 +7,7 @@ import textwrap
 import libcst as cst
 import pytest
 
-from torchlint.semantic.memo import Memo, Sorted, Trail
+from torchlint.semantic.scope.memo import AnswerIndex, Memo, Trail
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 
@@ -17,7 +17,7 @@ def _script(text: str) -> Script:
 
 
 def _callers(script: Script, name: str) -> list[list[str]]:
-    """Give the calls that run each function of a name."""
+    """Return the calls that run each function of a name."""
     return [
         [script.code(call) for call in script.functions.callers(function)]
         for function in script.all(cst.FunctionDef)
@@ -26,7 +26,7 @@ def _callers(script: Script, name: str) -> list[list[str]]:
 
 
 def _classes_called(script: Script) -> dict[str, str]:
-    """Give the class of which each thing that is called is an instance."""
+    """Return the class of which each thing that is called is an instance."""
     return {
         script.code(call.func): owner.name.value
         for call in script.all(cst.Call)
@@ -123,7 +123,7 @@ def test_what_is_found_of_a_whole_file_is_found_once() -> None:
 def test_subjects_are_sorted_by_their_answers_in_their_order() -> None:
     subjects, answers = [object() for _ in range(5)], [object(), object()]
     memo = Memo[object, object](None, Trail(), lambda each: answers[subjects.index(each) % 2])
-    kept = Sorted(memo, subjects)
+    kept = AnswerIndex(memo, subjects)
     assert kept.with_answer(answers[1]) == subjects[1::2]
     assert kept.with_answer(answers[0]) == subjects[::2]
     assert kept.with_answer(object()) == []

@@ -7,7 +7,7 @@ import textwrap
 import libcst as cst
 import pytest
 
-from torchlint.semantic.datasets import Trait
+from torchlint.semantic.data.datasets import Trait
 from torchlint.semantic.script import CallSite, Script
 from torchlint.source import Source
 
@@ -39,7 +39,7 @@ def _traits(text: str) -> dict[str, str]:
 
 
 def _reads(body: str, init: str = "self.paths = paths", base: str = "Dataset") -> str:
-    """Give a script with one dataset class whose `__getitem__` has this body."""
+    """Return a script with one dataset class whose `__getitem__` has this body."""
     lines = ["class Images(" + base + "):", "    def __init__(self, paths, transform=None):"]
     lines += ["        " + init, "    def __len__(self):", "        return len(self.paths)"]
     lines += ["    def __getitem__(self, index):"]

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from torchlint.semantic.batching import Layout
+from torchlint.semantic.data.batching import Layout
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 
@@ -50,7 +50,7 @@ def test_items(text: str, found: list[tuple[str, str]]) -> None:
 
 
 def _tensors(text: str) -> list[str] | None:
-    """Give the tensors of the dataset that the last loader reads from."""
+    """Return the tensors of the dataset that the last loader reads from."""
     script = _script(text)
     site = list(script.calls("torch.utils.data.DataLoader"))[-1]
     dataset = site.given("dataset", 0)

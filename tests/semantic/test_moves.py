@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from torchlint.semantic.scope.target import Target
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 
@@ -77,3 +78,91 @@ def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> N
     moves = [script.moves.move(call) for call in script.method_calls("cuda")]
     found = [part for move in moves if move is not None for part in script.parts.of(move.moved)]
     assert len(found) == count
+
+
+@pytest.mark.parametrize(
+    ("line", "never"),
+    [
+        ("x.cuda()", False),
+        ("x.to(device)", False),
+        ("x.to(0)", False),
+        ("x.to(args.device)", False),
+        ("x.to('mps')", True),
+        ("x.to(torch.device('mps' if args.fast else 'cpu'))", True),
+        ("x.to(torch.device('mps' if args.fast else args.device))", False),
+        ("x.to('cpu' if args.slow else 'cuda')", False),
+    ],
+)
+def test_a_device_that_is_none_of_cudas_is_in_sight(line: str, never: bool) -> None:
+    script = _script(line)
+    move = script.moves.move(next(script.method_calls("to", "cuda")))
+    assert move is not None
+    assert script.moves.is_never_cuda(move) is never
+
+
+FLOAT64 = """
+import torch
+from mine import net, loader, pick
+from argparse import ArgumentParser
+args = ArgumentParser().parse_args()
+{made}
+def evaluate(net, loader, device):
+    total = 0.0
+    for x, y in loader:
+        total += net(x.to(device)).item()
+    return total
+{called}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "called", "only"),
+    [
+        ("device = torch.device('cuda')", "evaluate(net, loader, device)", True),
+        ("device = 'cuda:1'", "evaluate(net, loader, device)", True),
+        (
+            "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+            "evaluate(net, loader, device)",
+            True,
+        ),
+        ("", "evaluate(net.cuda(), loader, 'cuda')", True),
+        ("", "evaluate(net, loader, 0)", True),
+        ("device = 'cuda'", "", False),
+        ("device = args.device", "evaluate(net, loader, device)", False),
+        ("device = torch.device(args.device)", "evaluate(net, loader, device)", False),
+        ("device = pick()", "evaluate(net, loader, device)", False),
+        ("device = 'cuda' if args.gpu else pick()", "evaluate(net, loader, device)", False),
+        ("from mine import device", "evaluate(net, loader, device)", False),
+        ("device = 'mps'", "evaluate(net, loader, device)", False),
+        ("device = 'cuda'", "evaluate(net.to(args.where_device), loader, device)", False),
+        (
+            "device = torch.accelerator.current_accelerator()",
+            "evaluate(net, loader, device)",
+            False,
+        ),
+    ],
+)
+def test_float64_needs_a_device_that_is_known(made: str, called: str, only: bool) -> None:
+    text = FLOAT64.format(made=made, called=called)
+    script = Script.parse(Source("train.py", text))
+    (reading,) = script.method_calls("item")
+    assert script.moves.only_cuda(reading) is only
+    for device, known in (("cuda", True), ("mps", False), ("xpu", False)):
+        target = Target(device=device)
+        told = Script.parse(Source("train.py", text), target)
+        (reading,) = told.method_calls("item")
+        assert told.moves.only_cuda(reading) is known
+
+
+def test_a_function_beside_it_does_not_make_a_device_unknown() -> None:
+    text = FLOAT64.format(made="", called="evaluate(net, loader, 'cuda')")
+    script = Script.parse(Source("train.py", text + "def other(x, device):\n    x.to(device)\n"))
+    (reading,) = script.method_calls("item")
+    assert script.moves.only_cuda(reading)
+
+
+def test_a_device_that_is_made_of_itself_is_unknown() -> None:
+    for made in ("device = torch.device(device)", "args.device = torch.device(args.device)"):
+        text = FLOAT64.format(made=made, called="evaluate(net, loader, args.device)")
+        (reading,) = (script := Script.parse(Source("train.py", text))).method_calls("item")
+        assert not script.moves.only_cuda(reading)

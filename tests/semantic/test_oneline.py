@@ -6,8 +6,8 @@ import libcst as cst
 import pytest
 
 from torchlint.engine.parsing import parse_script, syntax_tree
+from torchlint.semantic.scope.target import Target
 from torchlint.semantic.script import Script
-from torchlint.semantic.target import Target
 from torchlint.source import Source
 
 CODE = {

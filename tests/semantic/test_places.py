@@ -10,7 +10,7 @@ import pytest
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from torchlint.semantic.syntax import Syntax
-from torchlint.semantic.tree import Tree
+from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Position, Source, SourceError
 
 ROOT = Path(__file__).parents[2]

@@ -26,8 +26,6 @@ def train(net, loader, optimizer, epoch):
         hits += (out.argmax(1) == y).sum().item()
         seen += len(y)
         steps += 1
-        odd += loss.item()
-        odd += loss.item() * y.size(0)
     return total / steps, hits / seen, odd
 
 def main():
@@ -94,13 +92,3 @@ def test_a_loader_is_followed_through_a_parameter_and_a_pair(script: Script) -> 
     assert loader is not None
     assert script.code(loader) == "DataLoader(data, 64)"
     assert script.program.draws(loader) == [loop]
-
-
-def test_totals_are_sums_or_means_and_what_is_neither_is_left_out(script: Script) -> None:
-    totals = script.program.totals(script.program.training_loops()[0])
-    assert {total.name: total.mean for total in totals} == {
-        "total": True,
-        "hits": False,
-        "seen": False,
-    }
-    assert all(total.read_after for total in totals)

@@ -23,7 +23,7 @@ def evaluate(model, loader, meter):
 
 
 def read(line: str) -> list[str]:
-    """Give the code of what a line reads."""
+    """Return the code of what a line reads."""
     text = BATCHES.replace("{LINE}", line)
     script = Script.parse(Source.from_bytes(text.encode(), "case.py"))
     return [script.code(each.node) for each in script.readings(script.tree.module)]

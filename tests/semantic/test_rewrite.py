@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchlint.edit import apply_edits
-from torchlint.semantic.rewrite import Edits
+from torchlint.semantic.edits.rewrite import Edits
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 
@@ -216,6 +216,40 @@ def test_an_import_made_beside_one_in_a_try_is_not_made_again() -> None:
     assert _script(text).rewrite.importing("torch") == ("torch", ())
 
 
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("import os\nuse()\n", None),
+        ("first()\nimport os\nuse()\n", None),
+        ("import sys\nuse()\nimport os\n", "import os\nimport sys\nuse()\nimport os\n"),
+        ("def f():\n    use()\nimport os\n", "import os\ndef f():\n    use()\nimport os\n"),
+    ],
+)
+def test_an_import_below_its_use_does_not_count(text: str, made: str | None) -> None:
+    script = _script(text)
+    (use,) = (call for call in script.all(cst.Call) if script.code(call) == "use()")
+    found = script.rewrite.importing("os", at=use)
+    assert found is not None
+    assert (_made(script, found[1]) if found[1] else None) == made
+
+
+def test_without_a_place_an_import_counts_above_all_code() -> None:
+    found = _script("first()\nimport os\n").rewrite.importing("os")
+    assert found is not None
+    assert found[1]
+
+
+def test_a_name_that_is_imported_below_is_imported_above_as_well() -> None:
+    script = _script("import a\nuse()\nfrom m import b\n")
+    (use,) = script.all(cst.Call)
+    found = script.rewrite.importing("m", "b", at=use)
+    assert found is not None
+    assert _made(script, found[1]).startswith("from m import b\nimport a\nuse()")
+    names = script.rewrite.importing_names("m", "b", "d", at=use)
+    assert names is not None
+    assert "from m import b\nfrom m import d\nimport a\n" in _made(script, names[1])
+
+
 def test_importing_a_name_and_an_alias() -> None:
     script = _script("import sys\n")
     found = script.rewrite.importing("torch", "nn")
@@ -316,6 +350,14 @@ def test_before_and_after() -> None:
     )
     assert _change(text, lambda s: s.rewrite.after(line(s), "a()")) == (
         "if 1:\r\n\tx = 1  # one\r\n\ta()\r\n\ty = 2\r\n"
+    )
+
+
+@pytest.mark.parametrize("above", ["", "\t@staticmethod\n", "\t@property\n\t# why\n"])
+def test_a_decorator_stands_right_above_its_function(above: str) -> None:
+    text = f"class A:\n{above}\tdef f():\n\t\tpass\n"
+    assert _change(text, lambda s: s.rewrite.decorate(s.all(cst.FunctionDef)[0], "d()")) == (
+        f"class A:\n{above}\t@d()\n\tdef f():\n\t\tpass\n"
     )
 
 

@@ -74,7 +74,7 @@ def test_outside_a_loop_there_is_no_step() -> None:
     ],
 )
 def test_low_precision_is_spoken_of_in_code(line: str, low: bool) -> None:
-    assert _script(f"import torch\n{line}\n").precision.speaks_of_low is low
+    assert _script(f"import torch\n{line}\n").precision.mentions_low_precision is low
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from semantic.likeness import compare
 
 from torchlint.semantic.syntax import read
-from torchlint.semantic.tree import Tree
+from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source, SourceError
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def parsed(path: Path) -> tuple[Source, ast.Module, cst.Module]:
 
 @pytest.fixture(autouse=True)
 def deep() -> Iterator[None]:
-    """Give the tests themselves room to compare deeply nested code."""
+    """Return the tests themselves room to compare deeply nested code."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
     yield

@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 import pytest
 
-from torchlint.semantic.loops import Role
+from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
-from torchlint.semantic.updates import Act
+from torchlint.semantic.training.updates import Act
 from torchlint.source import Source
 
 SCRIPT = """\
@@ -101,7 +101,7 @@ def test_what_is_frozen_before_an_optimizer_and_not_after(script: Script) -> Non
 
 
 def test_a_mode_comes_round_to_training(script: Script) -> None:
-    (stuck,) = script.rounds.stuck
+    (stuck,) = script.stuck_modes.all
     assert script.code(stuck.switch) == "model.eval()"
     assert script.code(stuck.at) == "validate(net)"
     assert script.code(stuck.network) == "net"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchlint.semantic.words import says_evaluation, says_training, words
+from torchlint.semantic.scope.words import says_evaluation, says_training, words
 
 
 def test_identifiers_are_split_however_they_are_written() -> None:

@@ -12,7 +12,7 @@ POISON = 'raise SystemExit("the server imported what it must not")\n'
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Give an environment in which an import of torch or numpy ends the process."""
+    """Return an environment in which an import of torch or numpy ends the process."""
     folder = tmp_path_factory.mktemp("poison")
     for name in ("torch", "numpy"):
         (folder / f"{name}.py").write_text(POISON)
@@ -22,13 +22,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder that the editor has open."""
+    """Return the folder that the editor has open."""
     return tmp_path_factory.mktemp("workspace")
 
 
 @pytest.fixture(scope="session")
 def vscode(workspace: Path, environment: dict[str, str]) -> Iterator[Editor]:
-    """Give an editor that can what VS Code can."""
+    """Return an editor that can what VS Code can."""
     with editor(environment=environment) as opened:
         opened.initialize(workspace)
         yield opened

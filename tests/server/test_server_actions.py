@@ -15,7 +15,7 @@ PIN = "Pass pin_memory=torch.cuda.is_available() (TL102, exact)"
 
 @pytest.fixture(scope="module")
 def uri(vscode: Editor, workspace: Path) -> str:
-    """Give a document that is open."""
+    """Return a document that is open."""
     uri = (workspace / "train.py").as_uri()
     vscode.open(uri, TRAIN, version=7)
     return uri
@@ -23,7 +23,7 @@ def uri(vscode: Editor, workspace: Path) -> str:
 
 @pytest.fixture(scope="module")
 def published(vscode: Editor, uri: str) -> types.PublishDiagnosticsParams:
-    """Give what was found in the document."""
+    """Return what was found in the document."""
     return vscode.diagnostics(uri)
 
 

@@ -63,13 +63,13 @@ class Wire:
 
 
 def framed(body: bytes) -> bytes:
-    """Give a message with its header."""
+    """Return a message with its header."""
     return b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 @pytest.fixture(scope="module")
 def wire() -> Iterator[Wire]:
-    """Give a server that is up; in the end it must take its leave without a traceback."""
+    """Return a server that is up; in the end it must take its leave without a traceback."""
     made = Wire()
     assert "result" in made.ask(1, "initialize", INITIALIZE)
     made.say({"jsonrpc": "2.0", "method": "initialized", "params": {}})
@@ -94,17 +94,17 @@ PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601
 @pytest.mark.parametrize(
     ("data", "code", "said"),
     [
-        (framed(b"{"), PARSE_ERROR, "no JSON: "),
-        (framed(b"\xff\xfe\x00"), PARSE_ERROR, "no JSON: "),
-        (framed(b"[" * 100_000), PARSE_ERROR, "no JSON: "),
-        (b"nonsense\r\n\r\n" + framed(b"nonsense"), PARSE_ERROR, "no JSON: "),
-        (b"Content-Length: 999999999999\r\n\r\n", PARSE_ERROR, "no JSON: "),
-        (framed(b"[1, 2]"), INVALID_REQUEST, "no message of JSON-RPC 2.0"),
-        (framed(b"{}"), INVALID_REQUEST, "no message of JSON-RPC 2.0"),
+        (framed(b"{"), PARSE_ERROR, "invalid JSON: "),
+        (framed(b"\xff\xfe\x00"), PARSE_ERROR, "invalid JSON: "),
+        (framed(b"[" * 100_000), PARSE_ERROR, "invalid JSON: "),
+        (b"nonsense\r\n\r\n" + framed(b"nonsense"), PARSE_ERROR, "invalid JSON: "),
+        (b"Content-Length: 999999999999\r\n\r\n", PARSE_ERROR, "invalid JSON: "),
+        (framed(b"[1, 2]"), INVALID_REQUEST, "not a JSON-RPC 2.0 message"),
+        (framed(b"{}"), INVALID_REQUEST, "not a JSON-RPC 2.0 message"),
         (
             framed(b'{"jsonrpc": "1.0", "method": "initialized", "params": {}}'),
             INVALID_REQUEST,
-            "no message",
+            "not a JSON-RPC 2.0 message",
         ),
         (framed(b'{"jsonrpc": "2.0"}'), INVALID_PARAMS, "wrong parameters: "),
     ],

@@ -109,7 +109,7 @@ def test_the_editor_sets_options_by_folder(tmp_path: Path, environment: dict[str
 
 @pytest.fixture(scope="module")
 def vim(workspace: Path, environment: dict[str, str]) -> Iterator[Editor]:
-    """Give an editor that sends its settings unasked."""
+    """Return an editor that sends its settings unasked."""
     with editor(environment=environment) as opened:
         opened.initialize(workspace)
         yield opened
@@ -151,7 +151,7 @@ def test_options_that_cannot_be_followed_are_shown_and_left_out(
 
 
 def _settled(opened: Editor, file: Path, expected: list[str]) -> bool:
-    """Whether a document has these findings once the settings are there."""
+    """Return whether a document has these findings once the settings are there."""
     found = _found(opened, file)
     while found != expected:
         found = codes(opened.diagnostics(file.as_uri()))

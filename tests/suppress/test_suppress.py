@@ -5,7 +5,7 @@ import pytest
 from torchlint.edit import Span, apply_edits
 from torchlint.finding import Finding
 from torchlint.source import Source
-from torchlint.suppress import find_suppressions, is_suppression, speaks_of_rules
+from torchlint.suppress import find_suppressions, is_suppression, names_our_rules
 
 KNOWN = {"TL101": "loader-without-workers", "TL201": "sync", "TL202": "other", "TL802": "profiler"}
 
@@ -129,5 +129,5 @@ def test_only_rules_that_ran_are_judged() -> None:
     ],
 )
 def test_a_text_that_may_be_meant_for_us(text: str, ours: bool) -> None:
-    assert speaks_of_rules(text, KNOWN) is ours
+    assert names_our_rules(text, KNOWN) is ours
     assert is_suppression(text) is ("#" in text)

@@ -63,7 +63,7 @@ def _class(name: str, made: type) -> Iterator[str]:
 
 
 def _fields(made: type) -> dict[str, str]:
-    """Give the annotations that stand in a class, those of its bases first."""
+    """Return the annotations that stand in a class, those of its bases first."""
     kinds: dict[str, str] = {}
     for base in reversed(made.__mro__):
         if _is_ours(base):

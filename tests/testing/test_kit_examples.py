@@ -14,11 +14,11 @@ def _with(rule: type[Rule], **examples: dict[str, str]) -> type[Rule]:
 FINE = {
     "a call": """
           y = 1
-        - f(x)
-        + f(z)
-
         - x = 2
         + z = 2
+
+        - f(x)
+        + f(z)
         """
 }
 
@@ -27,8 +27,8 @@ def test_examples_that_hold() -> None:
     rule = _with(replacing(r"x\b", "z"), invalid=FINE, valid={"no x": "\n    xy = 1\n"})
     check_rule(rule)
     first, second = examples_of(rule)
-    assert first.before == "y = 1\nf(x)\n\nx = 2\n"
-    assert first.after == "y = 1\nf(z)\n\nz = 2\n"
+    assert first.before == "y = 1\nx = 2\n\nf(x)\n"
+    assert first.after == "y = 1\nz = 2\n\nf(z)\n"
     assert first.may == frozenset({2, 4})
     assert not first.must
     assert not first.valid
@@ -43,15 +43,15 @@ def test_a_line_that_is_flagged_and_stays() -> None:
     ("rule", "invalid", "valid", "said"),
     [
         (finding("x"), "! y = 1", "y", "nothing was found"),
-        (finding("x"), "! x = 1\n! y = 1", "y", "findings belong on the rows 1, 2"),
-        (finding("x"), "! x = 1\n  x = 2", "y", "findings belong on the rows 1\n1: x is here"),
+        (finding("x"), "! x = 1\n! y = 1", "y", "findings are expected on rows 1, 2"),
+        (finding("x"), "! x = 1\n  x = 2", "y", "findings are expected on rows 1\n1: x is here"),
         (finding("x"), "! x = 1", "x = 1", "it is valid, but has findings"),
         (replacing(r"x\b", "z"), "- x = 1\n+ y = 1", "y", "-y = 1\n+z = 1"),
-        (replacing(r"x\b", "z"), "! x = 1", "y", "the fixes make another text"),
+        (replacing(r"x\b", "z"), "! x = 1", "y", "the fixes give a different text"),
         (replacing("x = 1", "x = ("), "- x = 1\n+ x = 2", "y", "does not compile"),
         (replacing("x = 1  # a", "z = 1"), "- x = 1  # a\n+ z = 1", "y", "loses the comment `# a`"),
-        (replacing("x", "xx"), "- x = 1\n+ xx = 1", "y", "do not settle"),
-        (broken(), "! x = 1", "y", "INTERNAL ERROR in TL903"),
+        (replacing("x", "xx"), "- x = 1\n+ xx = 1", "y", "did not settle"),
+        (broken(), "! x = 1", "y", "internal error in TL903"),
         (finding("x"), "* x = 1", "y", "no line may begin with '* '"),
         (finding("x"), "# options: many=2\n! x = 1", "y", "has no option many"),
     ],

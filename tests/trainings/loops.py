@@ -53,7 +53,7 @@ _CALLED: Final = "train(model, criterion, epoch)"
 
 
 def _returned(writer: Writer, shown: str) -> tuple[str, str]:
-    """Give what a function of an epoch returns, if anything, and what is shown after it.
+    """Return what a function of an epoch returns, if anything, and what is shown after it.
 
     Either the function shows all that it counted, or it returns what would be shown last.
     """

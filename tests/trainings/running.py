@@ -47,7 +47,7 @@ def run(text: str, *, double: bool = False) -> Outcome:
 
 @contextmanager
 def _as_new() -> Iterator[None]:
-    """Give a script what a new process has, and take back what it changed."""
+    """Return a script what a new process has, and take back what it changed."""
     environment, threads = dict(os.environ), torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -74,7 +74,7 @@ def _copy(value: object) -> object:
 
 
 def difference(before: Outcome, after: Outcome, tolerance: float) -> str | None:
-    """Say what tells two runs apart, None if nothing does; without tolerance, to the last bit."""
+    """Return how two runs differ, None if they do not; without tolerance to the last bit."""
     if len(before.printed) != len(after.printed):
         return f"{len(before.printed)} values became {len(after.printed)}"
     for first, second in zip(before.printed, after.printed, strict=True):
@@ -89,7 +89,7 @@ _NUMBERS: Final = (int, float, np.floating)
 
 
 def _digits_off(text: str) -> str:
-    """Give a text with its numbers taken out: what is rounded otherwise is printed otherwise."""
+    """Return a text with its numbers taken out: what is rounded otherwise is printed otherwise."""
     return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "0", text)
 
 
@@ -98,7 +98,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether tensors are equal to the last bit, those of a training that diverged too."""
+    """Return whether tensors are equal to the last bit, those of a training that diverged too."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     return bool(((first == second) | (first.isnan() & second.isnan())).all())

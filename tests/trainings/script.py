@@ -64,7 +64,7 @@ def training_scripts(draw: st.DrawFn, focus: str, close: bool = False) -> str:
 
 
 def _of(network: str, writer: Writer) -> Writer:
-    """Give a writer that leaves out what the network cannot do on every processor."""
+    """Return a writer that leaves out what the network cannot do on every processor."""
     return replace(writer, close=True) if "nn.LSTM" in network else writer
 
 

@@ -39,7 +39,7 @@ class Feed:
     index: str = ""
 
     def renamed(self, loader: str) -> Feed:
-        """Give the same batches from a loader of another name, where they have one of their own."""
+        """Return the same batches from a loader with another name, if they have a loader."""
         if "loader" not in self.before:
             return self
         return Feed(*(part.replace("loader", loader) for part in astuple(self)))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from editor import PATIENCE, editor
+from pack_pages import page
 
-from torchlint.engine.processes import processors
 from torchlint.engine.timelimit import within
 
 PACK = '''
@@ -22,30 +22,6 @@ from torchlint.api import Rule
 
 
 class Endless(Rule):
-    """
-    ## What it does
-    Goes on for ever.
-
-    ## Why it is slow
-    It never ends.
-
-    ## When not to
-    Never.
-
-    ## Fix safety
-    None.
-    """
-
-    code = "XYZ101"
-    name = "endless"
-    summary = "endless"
-    impact = "low"
-    safety = None
-    about = ("anomaly",)
-    needs = ("endless", "compiled", "deaf", "deep")
-    invalid = {"a": "x"}
-    valid = {"b": "x"}
-
     def check(self, script):
         text = script.source.text
         while "endless" in text:
@@ -66,7 +42,7 @@ class Endless(Rule):
         yield
 '''
 SCRIPT = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
-LINE = "error: {} was given up after 2 seconds"
+LINE = "warning: {} took more than 2 CPU seconds"
 FORKED = "# " + "x" * 60_000 + "\n"
 """What makes a file large enough for a run over several processes."""
 needs_timers = pytest.mark.skipif(
@@ -77,7 +53,7 @@ pytestmark = needs_timers
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a script on which a rule of a pack does not end, between two others."""
+    """Return a folder with a script on which a rule of a pack does not end, between two others."""
     info = tmp_path / "site" / "xyzpack-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xyzpack\nVersion: 1.0\n")
@@ -85,6 +61,9 @@ def folder(tmp_path: Path) -> Path:
     (info.parent / "xyzpack").mkdir()
     (info.parent / "xyzpack" / "__init__.py").write_text("")
     (info.parent / "xyzpack" / "xyz101_endless.py").write_text(PACK)
+    needs = "[endless, compiled, deaf, deep]"
+    text = page("XYZ101", "endless", about="[anomaly]", needs=needs)
+    (info.parent / "xyzpack" / "xyz101_endless.md").write_text(text)
     (tmp_path / "a.py").write_text(SCRIPT)
     (tmp_path / "b.py").write_text(SCRIPT + "# endless\n")
     (tmp_path / "c.py").write_text(SCRIPT)
@@ -114,7 +93,7 @@ def _checked(folder: Path, *arguments: str) -> tuple[list[str], list[str]]:
     (folder / "torchlint.toml").write_text("no-cache = true\n")
     arguments = ("--output-format", "concise", "--quiet", *arguments, "a.py", "b.py", "c.py")
     code, out, err = _run(folder, "check", *arguments)
-    assert code == 2
+    assert code == 1
     return [line.split(":")[0] for line in out.splitlines()], err.splitlines()
 
 
@@ -126,8 +105,8 @@ def test_a_rule_that_never_ends(folder: Path, jobs: str, needed: str) -> None:
     found, (line,) = _checked(folder, "--jobs", jobs)
     assert found == ["a.py", "c.py"]
     assert line == (
-        f"{LINE.format('b.py')} (XYZ101 was at work): leave it out with `exclude`, "
-        "or allow it more with `file-timeout`; please report"
+        f"{LINE.format('b.py')} (XYZ101 was running) and was skipped: exclude it with `exclude` "
+        "or raise `file-timeout` (please report)"
     )
 
 
@@ -137,27 +116,29 @@ def test_compiled_code_that_never_ends_in_a_process_of_its_own(folder: Path) -> 
     (folder / "b.py").write_text(f"{SCRIPT}# compiled\n{FORKED}")
     found, (line,) = _checked(folder, "--jobs", "2")
     assert found == ["a.py", "c.py"]
-    assert line.startswith(f"{LINE.format('b.py')}: leave it out")
-
-
-@pytest.mark.skipif(processors() < 2, reason="with one processor all is done in one process")
-def test_compiled_code_that_never_ends_in_a_few_small_files(folder: Path) -> None:
-    (folder / "b.py").write_text(f"{SCRIPT}# compiled\n")
-    found, (line,) = _checked(folder)
-    assert found == ["a.py", "c.py"]
-    assert line.startswith(f"{LINE.format('b.py')}: leave it out")
+    assert line.startswith(f"{LINE.format('b.py')} and was skipped")
 
 
 def test_calls_that_go_too_deep_cost_the_rule_alone(folder: Path) -> None:
     (folder / "b.py").write_text(SCRIPT + "# deep\n")
     found, (line,) = _checked(folder)
     assert found == ["a.py", "b.py", "c.py"]
-    assert line == "error: b.py is nested too deeply for XYZ101: the other rules went on"
+    assert line.startswith(
+        "warning: internal error in XYZ101 on b.py (please report): RecursionError"
+    )
+    assert line.endswith("other rules ran")
+
+
+def test_a_file_that_is_nested_too_deeply_is_no_error_of_the_rule(folder: Path) -> None:
+    (folder / "b.py").write_text(f"{SCRIPT}total = {' + '.join('1' * 200)}  # deep\n")
+    found, (line,) = _checked(folder)
+    assert found == ["a.py", "b.py", "c.py"]
+    assert line == "warning: b.py is nested too deeply for XYZ101; other rules ran"
 
 
 def test_fix_leaves_the_file_as_it_is(folder: Path) -> None:
     code, _, err = _run(folder, "fix", "--apply", "--no-cache", "--quiet", "a.py", "b.py", "c.py")
-    assert code == 2
+    assert code == 0
     assert err.startswith(LINE.format("b.py"))
     assert "anomaly" in (folder / "b.py").read_text()
     assert "anomaly" not in (folder / "a.py").read_text() + (folder / "c.py").read_text()
@@ -166,14 +147,14 @@ def test_fix_leaves_the_file_as_it_is(folder: Path) -> None:
 def test_standard_input(folder: Path) -> None:
     text = SCRIPT + "# endless é\n"
     code, out, err = _run(folder, "fix", "--apply", "-", text=text)
-    assert (code, out) == (2, text)
+    assert (code, out) == (0, text)
     assert err.startswith(LINE.format("-"))
 
 
 def test_audit(folder: Path) -> None:
     code, out, err = _run(folder, "audit", "b.py", "c.py")
     assert code == 2
-    assert err.startswith(LINE.format("b.py"))
+    assert err.startswith(LINE.format("b.py").replace("warning", "error"))
     assert "c.py" in out
 
 
@@ -184,13 +165,13 @@ def test_an_editor_hears_of_the_next_document(folder: Path) -> None:
         first, following = ((folder / name).as_uri() for name in ("b.py", "c.py"))
         opened.open(first, SCRIPT + "# endless\n")
         said = opened.messages.get(timeout=PATIENCE)
-        assert "b.py was given up after 2 seconds (XYZ101 was at work)" in said
+        assert "b.py took more than 2 CPU seconds (XYZ101 was running)" in said
         opened.open(following, SCRIPT)
         assert [each.code for each in opened.diagnostics(following).diagnostics] == ["TL801"]
 
 
 def test_the_main_thread_is_as_it_was() -> None:
-    assert within(0.05, "x.py", _endless, str.upper).startswith("X.PY WAS GIVEN UP AFTER 0.05 S")
+    assert within(0.05, "x.py", _endless, str.upper).startswith("X.PY TOOK MORE THAN 0.05 CPU S")
     assert within(0.05, "x.py", lambda: "done", str.upper) == "done"
     until = time.process_time() + 0.2
     while time.process_time() < until:
@@ -209,8 +190,36 @@ def test_another_thread_is_as_it_was() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert said[0].startswith("X.PY WAS GIVEN UP AFTER 0.05 S")
+    assert said[0].startswith("X.PY TOOK MORE THAN 0.05 CPU S")
     assert said[1:] == ["done"]
+
+
+TRACED = """
+import sys, threading
+from torchlint.engine.timelimit import within
+
+def endless():
+    while True:
+        pass
+
+def work():
+    within(5, "x.py", lambda: "done", str)
+    within(0.05, "x.py", endless, str)
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+sys.settrace(lambda *event: None)
+(lambda: None)()
+print("traced")
+"""
+
+
+def test_a_debugger_goes_on_after_another_thread_was_limited() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout == "traced\n"
 
 
 def _endless() -> str:

@@ -24,6 +24,7 @@ COMMAND = (
     "--isolated",
     "--no-cache",
     "--quiet",
+    "--target-torch=2.9",
 )
 BEFORE = (
     b"\xef\xbb\xbfimport torch\r\n"
@@ -37,7 +38,7 @@ BEFORE = (
 
 @pytest.fixture(scope="module")
 def after(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Give what a run that nobody disturbs makes of the file."""
+    """Return what a run that nobody disturbs makes of the file."""
     file = tmp_path_factory.mktemp("calm") / "train.py"
     file.write_bytes(BEFORE)
     subprocess.run([*COMMAND, str(file)], check=True, capture_output=True)
@@ -114,7 +115,7 @@ _DROP_FROM_BOUNDING_SET = 24
 
 
 def _without_privileges() -> Callable[[], None] | None:
-    """Give what takes from root, in a new process, the right to do what others may not."""
+    """Return what takes from root, in a new process, the right to do what others may not."""
     if os.geteuid() != 0:
         return None
     prctl = ctypes.CDLL(None).prctl

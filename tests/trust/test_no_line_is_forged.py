@@ -22,6 +22,7 @@ TEXT_FORMATS = ("full", "concise", "grouped", "github")
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    (tmp_path / "torchlint.toml").write_text('target-torch = "2.9"\n')
     (tmp_path / EVIL).write_text(SCRIPT + "# \x1b]8;;http://evil\x07 click\n")
     return tmp_path
 
@@ -129,9 +130,9 @@ def test_a_planted_cache_cannot(tmp_path: Path, form: str) -> None:
     _steers(tmp_path, "check", "a.py")
     (kept,) = (tmp_path / ".torchlint_cache").glob("*.json")
     entries = json.loads(kept.read_text())
-    for _, (code, start, end, _, fix, _) in entries.values():
+    for about, (code, start, end, _, fix, _) in entries.values():
         said = [code, start, end, EVIL, [EVIL, fix[1], EVIL, fix[3]], [[0, 5, EVIL]]]
-        entries = {key: [0, said] for key in entries}
+        entries = {key: [about, said] for key in entries}
     kept.write_text(json.dumps(entries))
     assert "forged" in _steers(tmp_path, "check", "--output-format", form, "a.py") or form not in (
         "full",
@@ -177,7 +178,7 @@ def test_a_notebook_cannot(tmp_path: Path, form: str) -> None:
 )
 def test_a_baseline_cannot(tmp_path: Path, document: dict[str, object]) -> None:
     (tmp_path / "a.py").write_text(SCRIPT)
-    (tmp_path / "torchlint.toml").write_text('baseline = "known.json"\n')
+    (tmp_path / "torchlint.toml").write_text('baseline = "known.json"\ntarget-torch = "2.9"\n')
     (tmp_path / "known.json").write_text(json.dumps({"tool": "torchlint", **document}))
     for arguments in (("check", "--verbose"), ("fix",)):
         _steers(tmp_path, *arguments, ".", codes=(1, 2))

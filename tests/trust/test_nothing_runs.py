@@ -51,7 +51,7 @@ class Run:
     events: list[list[str]]
 
     def of(self, *kinds: str) -> list[list[str]]:
-        """Give the events whose name begins with one of some words."""
+        """Return the events whose name begins with one of some words."""
         return [event for event in self.events if event[0].startswith(kinds)]
 
 

@@ -1,6 +1,6 @@
-"""The checklist of every known technique for one script."""
+"""The checklist of all known techniques for one script."""
 
 from torchlint.audit.auditing import Audit, audit
-from torchlint.audit.row import Row, State
+from torchlint.audit.row import Row, Status
 
-__all__ = ["Audit", "Row", "State", "audit"]
+__all__ = ["Audit", "Row", "Status", "audit"]

@@ -1,4 +1,4 @@
-"""Auditing one file: what the rules find first, then what each technique sees for itself."""
+"""The audit of one file: findings of rules first, then the questions of each technique."""
 
 from __future__ import annotations
 
@@ -10,59 +10,68 @@ from typing import Final
 from torchlint import suppress
 from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.line import Line
-from torchlint.audit.row import Row, State
+from torchlint.audit.row import Row, Status
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, missing, not_applicable
 from torchlint.config import Settings
 from torchlint.engine import check_source
+from torchlint.engine.failures import internal_error
 from torchlint.engine.parsing import parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
 from torchlint.measurement import measurements_beside
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection
-from torchlint.semantic.target import Target
+from torchlint.semantic.scope.target import Target
 from torchlint.source import Source
 
 __all__ = ["Audit", "audit"]
 
 OTHERS: Final = "other rules"
-"""The family of the rules of other packs, and of those that no technique names yet."""
+"""The family of rules that belong to no technique, such as those of other packs."""
+_GOES_ON: Final = "the audit went on"
 _OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The checklist of one file; `errors` are one line each and mean that the run failed."""
+    """The checklist of one file.
+
+    `errors` has one line each and means that the run failed; `warnings` name what could not be
+    finished in this file.
+    """
 
     path: str
     rows: tuple[Row, ...]
     errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
-    """Go through every technique; raises `UnparsableError` for a text that does not parse.
+    """Answer every technique; raises `UnparsableError` for a text that does not parse.
 
-    All rules run, those that are off by default and those that are ignored too: a technique whose
-    rules are ignored, or silenced by a comment, is not applicable.
+    All rules run, including those that are off by default or ignored: a technique whose rules
+    are ignored or silenced by a comment is not applicable.
     """
-    look = _Look(source, registry, settings)
+    look = _FileAudit(source, registry, settings)
     rows = tuple(
         look.row(family, technique)
         for family, techniques in look.families.items()
         for technique in techniques
     )
-    return Audit(source.path, rows, (*look.errors, *look.result.errors))
+    errors, warnings = (*look.errors, *look.result.errors), (*look.warnings, *look.result.warnings)
+    return Audit(source.path, rows, errors, warnings)
 
 
-class _Look:
-    """One file under audit."""
+class _FileAudit:
+    """The audit of one file in progress."""
 
     def __init__(self, source: Source, registry: Registry, settings: Settings) -> None:
         self.source = source
         self.registry = registry
         self.settings = settings
         self.errors: list[str] = []
+        self.warnings: list[str] = []
         target = Target(settings.target_torch, settings.target_device)
         self.survey = Survey(parse_script(source, target, syntax_tree(source)))
         self.heads = {head.code: head for head in registry.rules}
@@ -70,7 +79,7 @@ class _Look:
         self.result = self._checked()
 
     def _others(self) -> Iterator[Technique]:
-        """Yield a technique of its own for each rule that belongs to none."""
+        """Yield a technique for each rule that belongs to none."""
         owned = {code for each in FAMILIES.values() for one in each for code in one.rules}
         for head in self.registry.rules:
             if head.code not in owned and head.code not in _OF_THE_ENGINE:
@@ -82,27 +91,27 @@ class _Look:
                 yield Technique(head.name, articles, (_only_its_rule,), (head.code,))
 
     def row(self, family: str, technique: Technique) -> Row:
-        """Say what the script makes of a technique."""
+        """Return the row of a technique."""
         found = [each for each in self.result.findings if each.code in technique.rules]
-        told = [each for each in found if not self._silenced(each)]
-        answer = self._of_rules(found, told) or self._of_script(technique)
+        active = [each for each in found if not self._silenced(each)]
+        answer = self._of_rules(found, active) or self._of_script(technique)
         return Row(
             family,
             technique.name,
             technique.articles,
-            answer.state,
+            answer.status,
             answer.line.row if answer.line else None,
             answer.why,
-            tuple(dict.fromkeys(each.code for each in told)),
-            self._gain(technique, told) if answer.state is State.MISSING else "",
+            tuple(dict.fromkeys(each.code for each in active)),
+            self._gain(technique, active) if answer.status is Status.MISSING else "",
             answer.line.cell if answer.line else None,
         )
 
-    def _gain(self, technique: Technique, told: Sequence[Finding]) -> str:
-        """Say what the technique brought: what its rules measured on their fixtures comes first."""
+    def _gain(self, technique: Technique, active: Sequence[Finding]) -> str:
+        """Return the gain of the technique: measurements on fixtures first, then cited figures."""
         measured = (
             f"{code}: {each.words}"
-            for code in dict.fromkeys(each.code for each in told)
+            for code in dict.fromkeys(each.code for each in active)
             if (file := self.heads[code].file)
             for each in measurements_beside(file, code)[:1]
         )
@@ -126,13 +135,13 @@ class _Look:
         target = self.settings.target_torch
         return target is None or head.since <= target
 
-    # -- what rules say -------------------------------------------------------
+    # -- findings of rules ----------------------------------------------------
 
-    def _of_rules(self, found: list[Finding], told: list[Finding]) -> Answer | None:
-        if told:
-            first = told[0]
+    def _of_rules(self, found: list[Finding], active: list[Finding]) -> Answer | None:
+        if active:
+            first = active[0]
             why = self.heads[first.code].load().summary
-            rows = sorted({self._line(each) for each in told[1:]} - {self._line(first)})
+            rows = sorted({self._line(each) for each in active[1:]} - {self._line(first)})
             return missing(self._line(first), why + _also(rows))
         if not found:
             return None
@@ -160,11 +169,16 @@ class _Look:
         here = ignored_here(self.source.path, self.settings, self.registry.known)
         return (self.registry.covered(words) - frozenset(selected)) | here
 
-    # -- what the script shows ------------------------------------------------
+    # -- answers of the script ------------------------------------------------
 
     def _of_script(self, technique: Technique) -> Answer:
-        answer = technique.answer(self.survey)
-        if answer.state is State.IN_USE:
+        try:
+            answer = technique.answer(self.survey)
+        except Exception as error:
+            who = f"the technique `{technique.name}`"
+            self.warnings.append(internal_error(who, self.source.path, error, _GOES_ON))
+            return cannot_tell("torchlint failed while checking this")
+        if answer.status is Status.IN_USE:
             return answer
         return next(self._too_new(technique), answer)
 
@@ -174,16 +188,16 @@ class _Look:
             needed = min(head.since for head in heads)
             target = self.settings.target_torch or needed
             yield not_applicable(
-                f"needs torch {needed[0]}.{needed[1]}, and {target[0]}.{target[1]} must do"
+                f"needs torch {needed[0]}.{needed[1]}, but the target is {target[0]}.{target[1]}"
             )
 
 
 def _only_its_rule(survey: Survey) -> Answer:
-    return cannot_tell("only its rule looks for it, and found nothing")
+    return cannot_tell("only its rule checks for it, and found nothing")
 
 
 def _also(rows: list[Line]) -> str:
-    """Give the other lines, the first of them by number."""
+    """Return a list of the other lines, the first three by number."""
     if not rows:
         return ""
     shown = ", ".join(map(str, rows[:3]))

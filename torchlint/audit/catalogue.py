@@ -12,7 +12,7 @@ from torchlint.audit.evaluation import EVALUATION
 from torchlint.audit.leftovers import LEFTOVERS
 from torchlint.audit.management import MANAGEMENT
 from torchlint.audit.network import NETWORK
-from torchlint.audit.optimisation import OPTIMISATION
+from torchlint.audit.optimization import OPTIMIZATION
 from torchlint.audit.pipeline import PIPELINE
 from torchlint.audit.precision import PRECISION
 from torchlint.audit.technique import Technique
@@ -24,11 +24,11 @@ FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
     "host and device": DEVICE,
     "precision and kernels": PRECISION,
     "model and memory": NETWORK,
-    "optimisation step": OPTIMISATION,
+    "optimization step": OPTIMIZATION,
     "evaluation": EVALUATION,
     "distributed": DISTRIBUTED,
-    "left on": LEFTOVERS,
+    "debugging leftovers": LEFTOVERS,
     "checkpoints": CHECKPOINTS,
     "managing the run": MANAGEMENT,
 }
-"""Every technique, under the heading that it is printed under."""
+"""Every technique, by the heading that it is printed under."""

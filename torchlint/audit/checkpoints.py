@@ -6,7 +6,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, looped, method, spoken_of, trained, trainer_option, whole
+from torchlint.audit.questions import (
+    calls,
+    looped,
+    mentions,
+    method,
+    trained,
+    trainer_option,
+    whole,
+)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
@@ -71,18 +79,16 @@ def _restored(survey: Survey) -> Answer | None:
     call = survey.method("load_state_dict") if survey.called(r"torch\.load") else None
     if call is None:
         return None
-    return in_use(survey.line(call), f"{survey.quoted(call)}; the optimizer starts anew")
+    return in_use(survey.line(call), f"{survey.quoted(call)}; the optimizer state is not restored")
 
 
 def _never_loaded(survey: Survey) -> Answer | None:
     call = _saves(survey)
     if call is not None:
-        why = f"{survey.quoted(call)} has no `torch.load` beside it"
+        why = f"{survey.quoted(call)} has no matching `torch.load`"
         return missing(survey.line(call), why)
     loop = survey.training
-    return (
-        missing(survey.line(loop), "a run that stops starts again from nothing") if loop else None
-    )
+    return missing(survey.line(loop), "an interrupted run starts from scratch") if loop else None
 
 
 CHECKPOINTS: Final = (
@@ -93,14 +99,14 @@ CHECKPOINTS: Final = (
         ("TL901",),
     ),
     Technique(
-        "checkpoints now and then",
+        "checkpoints not in every step",
         ("S2",),
         (looped, _saves_nothing, _saved_now_and_then),
         ("TL902",),
         "measured: saving 4 MB takes as long as two steps of a small network",
     ),
     Technique(
-        "best weights kept as a copy",
+        "best weights copied, not referenced",
         ("S2",),
         (_copied,),
         ("TL903",),
@@ -111,7 +117,7 @@ CHECKPOINTS: Final = (
         (_restored, trainer_option("resume_from_checkpoint|ckpt_path"),
          method("load_checkpoint", "load_state"),
          calls(r"torch\.distributed\.checkpoint\.load\w*"), looped, trained, whole,
-         spoken_of(_RESUMING, "brings back"), _never_loaded),
+         mentions(_RESUMING, "restores"), _never_loaded),
         gain="saves the time of a run that was interrupted",
     ),
 )  # fmt: skip

@@ -7,22 +7,22 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import (
+from torchlint.audit.questions import (
     accelerated,
     calls,
-    decided,
     evaluated,
-    kept_at_training,
+    in_use_at_training,
     keyword,
     layered,
     method,
     owned,
     trained,
+    unknown,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
-from torchlint.semantic.heat import Heat
-from torchlint.semantic.loops import Role
+from torchlint.semantic.loops.frequency import Frequency
+from torchlint.semantic.loops.loops import Role
 
 __all__ = ["DEVICE"]
 
@@ -33,11 +33,14 @@ _FACTORY: Final = re.compile(
 
 def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
     for reading in survey.script.readings(region):
-        if survey.script.heat(reading.node) is Heat.HOT:
+        if survey.script.frequency(reading.node) is Frequency.EVERY_PASS:
             place = f"{survey.quoted(reading.node)} on line {survey.line(reading.node)}"
             return cannot_tell(f"whether each pass needs {place}")
     for call in survey.script.method_calls("item", "tolist", "numpy", "cpu"):
-        if survey.script.tree.inside(call, region) and survey.script.heat(call) is Heat.HOT:
+        if (
+            survey.script.tree.inside(call, region)
+            and survey.script.frequency(call) is Frequency.EVERY_PASS
+        ):
             return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} waits")
     return None
 
@@ -61,7 +64,7 @@ def _read_in_evaluation(survey: Survey) -> Answer | None:
 def _kept_in_evaluation(survey: Survey) -> Answer | None:
     place = survey.script.evaluations()[0]
     return in_use(
-        survey.line(place.node), "no rule found a value that each batch reads off the device"
+        survey.line(place.node), "no rule found a value that each batch reads from the device"
     )
 
 
@@ -83,7 +86,7 @@ def _made_on_host(survey: Survey) -> Answer:
             if not any(survey.script.tree.inside(call, each) for each in reading):
                 place = f"{survey.quoted(call)} on line {survey.line(call)}"
                 return cannot_tell(f"whether {place} belongs on the device")
-    return not_applicable("no tensor is made from scratch outside of datasets")
+    return not_applicable("no tensor is created from scratch outside of datasets")
 
 
 def _nothing_joined(survey: Survey) -> Answer:
@@ -102,77 +105,78 @@ def _batches_moved(survey: Survey) -> Answer | None:
         for call in survey.script.within(loop.node.body, cst.Call):
             if loop.is_batch and survey.script.moves.move(call) is not None:
                 return None
-    return not_applicable("no batch is copied to a device in a loop of this file")
+    return not_applicable("no loop in this file copies a batch to a device")
 
 
 DEVICE: Final = (
     Technique(
-        "no waiting in the training loop",
+        "no host syncs in the training loop",
         ("S2", "S3.7"),
         (accelerated, owned, trained, _read_in_training,
-         kept_at_training("no rule found a value that each step reads off the device")),
+         in_use_at_training("no rule found a value that each step reads from the device")),
         ("TL201", "TL205", "TL207", "TL211"),
-        "cited: the host can launch ahead again; how much that is depends on the kernels",
+        "cited: the host can queue kernels ahead again; the gain depends on the kernels",
     ),
     Technique(
-        "no waiting in evaluation",
+        "no host syncs in evaluation",
         ("S3.7",),
         (accelerated, owned, evaluated, _read_in_evaluation, _kept_in_evaluation),
         ("TL202",),
-        "cited: the host can launch ahead again; how much that is depends on the kernels",
+        "cited: the host can queue kernels ahead again; the gain depends on the kernels",
     ),
     Technique(
-        "logging now and then",
+        "logging not in every step",
         ("S2",),
-        (owned, trained, kept_at_training("no rule found a log line in each step")),
+        (owned, trained, in_use_at_training("no rule found a log line in each step")),
         ("TL207",),
     ),
     Technique(
-        "tensors made on the device",
+        "tensors created on the device",
         ("S3.7",),
         (_made_there, accelerated, _made_on_host),
         ("TL203",),
     ),
     Technique(
-        "copies that do not block",
+        "non-blocking copies to the device",
         ("S3.7",),
         (keyword("non_blocking"), accelerated, owned, _batches_moved,
-         decided("whether the host's memory is pinned where these batches come from")),
+         unknown("whether these batches come from pinned memory")),
         ("TL204",),
         "cited: the copy overlaps with the work of the GPU",
     ),
     Technique(
-        "networks moved once",
+        "networks moved to the device once",
         ("S2",),
         (accelerated, owned, _moves_nothing, trained,
-         kept_at_training("no rule found a network that moves in the loop")),
+         in_use_at_training("no rule found a network that moves in the loop")),
         ("TL206",),
         "measured x1.5 of a forward pass saved each step, two CPU cores",
     ),
     Technique(
-        "graphs let go after each step",
+        "no graph kept across steps",
         ("S2",),
-        (owned, trained, kept_at_training("no rule found a sum or list that keeps a graph alive")),
+        (owned, trained,
+         in_use_at_training("no rule found a sum or list that keeps a graph alive")),
         ("TL208",),
         "measured 104 MB less for 40 losses that were kept",
     ),
     Technique(
         "whole tensors, no Python loop over elements",
         ("S2",),
-        (trained, kept_at_training("no rule found a loop over the elements of a tensor")),
+        (trained, in_use_at_training("no rule found a loop over the elements of a tensor")),
         ("TL209",),
         "measured x25 to x40 for a linear layer, x380 and more for sums, two CPU cores",
     ),
     Technique(
-        "constants made once",
+        "constants created once",
         ("S2",),
         (method("register_buffer"), trained, layered("forward", "no network is written here"),
-         kept_at_training("no rule found a constant that each step makes anew")),
+         in_use_at_training("no rule found a constant that each step creates again")),
         ("TL210",),
         "measured x1.1 on two CPU cores",
     ),
     Technique(
-        "concatenation once, behind the loop",
+        "one concatenation, after the loop",
         ("S2",),
         (calls(r"torch\.(?:cat|concat|concatenate|stack)"),
          _nothing_joined),

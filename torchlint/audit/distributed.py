@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import accelerated, calls, decided, owned, spoken_of, trained, whole
+from torchlint.audit.questions import accelerated, calls, mentions, owned, trained, unknown, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
-from torchlint.semantic.values import State
+from torchlint.semantic.values.values import State
 
 __all__ = ["DISTRIBUTED"]
 
-_PERHAPS: Final = spoken_of(
-    r"\w*distributed|ddp|\w*world_size|\w*local_rank", "makes of several GPUs"
+_PERHAPS: Final = mentions(
+    r"\w*distributed|ddp|\w*world_size|\w*local_rank", "does with several GPUs"
 )
 _WRAPS: Final = (
     r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
@@ -38,12 +38,12 @@ def _sampler(survey: Survey) -> Answer | None:
 
 
 def _no_windows(survey: Survey) -> Answer | None:
-    if any(True for _ in survey.script.windows()):
+    if any(True for _ in survey.script.gradient_accumulations()):
         return None
     return not_applicable("no gradients are accumulated in this file")
 
 
-def _synchronised_last(survey: Survey) -> Answer | None:
+def _synchronized_last(survey: Survey) -> Answer | None:
     found = survey.method("no_sync") or survey.word("require_backward_grad_sync")
     return in_use(survey.line(found), survey.quoted(found)) if found else None
 
@@ -55,7 +55,9 @@ def _used_alone(survey: Survey) -> Answer | None:
     wrap = calls_of[0]
     asked = survey.script.call(wrap).argument("find_unused_parameters")
     if asked.state is State.ABSENT or survey.is_off(asked):
-        return in_use(survey.line(wrap), f"{survey.quoted(wrap)} looks for no unused parameters")
+        return in_use(
+            survey.line(wrap), f"{survey.quoted(wrap)} does not search for unused parameters"
+        )
     return None
 
 
@@ -64,7 +66,7 @@ def _collectives(survey: Survey) -> Answer | None:
         r"torch\.distributed\.(?:all_reduce|reduce|all_gather\w*|gather\w*|barrier|broadcast\w*)"
     )
     if call is None:
-        return not_applicable("no collective of one's own in this file")
+        return not_applicable("this file calls no collective")
     if survey.script.each_step(call):
         place = f"{survey.quoted(call)} on line {survey.line(call)}"
         return cannot_tell(f"whether each step needs {place}")
@@ -82,35 +84,35 @@ DISTRIBUTED: Final = (
         ("S0", "S1", "S2", "S3.10"),
         (calls(_WRAPS), owned, accelerated, trained,
          _PERHAPS,
-         decided("how many GPUs there are: this file uses one")),
+         unknown("how many GPUs there are: this file uses one")),
         ("TL701",),
-        "cited, without a figure: DataParallel copies the network anew in every step",
+        "cited, without a figure: DataParallel copies the network again in every step",
     ),
     Technique(
         "torchrun starts the processes",
         ("S1",),
         (_reads_rank, owned, _one_process, _spawned,
-         decided("how the processes of this file are started")),
+         unknown("how the processes of this file are started")),
         ("TL703",),
     ),
     Technique(
-        "each process its own share, shuffled anew",
+        "data sharded by process and reshuffled every epoch",
         ("S1",),
-        (_sampler, owned, _one_process, decided("how the data is shared out")),
+        (_sampler, owned, _one_process, unknown("how the data is split between the processes")),
         ("TL702", "TL706"),
     ),
     Technique(
-        "gradients averaged once per accumulation",
+        "gradients synchronized once per accumulation",
         ("S3.9",),
-        (_synchronised_last, owned, _one_process, _no_windows,
-         decided("whether gradients are averaged in every pass")),
+        (_synchronized_last, owned, _one_process, _no_windows,
+         unknown("whether gradients are synchronized in every pass")),
         ("TL704",),
         "measured x1.47 for two processes on a CPU that accumulate four batches",
     ),
     Technique(
         "no search for unused parameters",
         ("S1",),
-        (owned, _used_alone, decided("whether a parameter goes unused in some step")),
+        (owned, _used_alone, unknown("whether a parameter goes unused in some step")),
         ("TL705",),
         "measured x1.04 on two CPU cores",
     ),

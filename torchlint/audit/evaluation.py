@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import calls, decided, evaluated, looped
+from torchlint.audit.questions import calls, evaluated, looped, unknown
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
-from torchlint.semantic.gradient import Grad
+from torchlint.semantic.values.gradient import Grad
 
 __all__ = ["EVALUATION"]
 
@@ -33,7 +33,7 @@ def _in_modes(survey: Survey) -> Answer | None:
 
 def _same_in_both(survey: Survey) -> Answer | None:
     networks = [each for place in survey.script.evaluations() for each in place.networks]
-    if networks and all(survey.script.modes.heeds_mode(each) is False for each in networks):
+    if networks and all(survey.script.modes.depends_on_mode(each) is False for each in networks):
         return not_applicable("the networks have neither dropout nor batch norm")
     return None
 
@@ -43,22 +43,22 @@ EVALUATION: Final = (
         "evaluation without gradients",
         ("S2", "S3.16"),
         (_unrecorded, looped, evaluated,
-         decided("whether autograd records where the networks are evaluated")),
+         unknown("whether autograd records where the networks are evaluated")),
         ("TL601",),
         "measured x1.8 to x2.0 for a network with batch norm on two CPU cores",
     ),
     Technique(
-        "evaluation mode, and back",
+        "evaluation mode, then training mode again",
         ("S2",),
         (_in_modes, looped, evaluated, _same_in_both,
-         decided("the mode of the networks that are evaluated")),
+         unknown("the mode of the networks that are evaluated")),
         ("TL602", "TL604"),
     ),
     Technique(
         "inference mode",
         ("S3.16",),
         (calls(r"torch\.inference_mode"), looped, evaluated,
-         decided("whether a tensor made here is used by autograd later")),
+         unknown("whether autograd uses a tensor from here later")),
         ("TL603",),
         "measured x0.98 to x1.06 on two CPU cores",
     ),

@@ -1,10 +1,10 @@
-"""Techniques of what is left on."""
+"""Techniques about debugging tools that are left on."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.asking import kept_at_training, trained
+from torchlint.audit.questions import in_use_at_training, trained
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 
@@ -17,7 +17,9 @@ def _asked_for(survey: Survey) -> Answer | None:
     setting = next(survey.script.determinism.settings(), None)
     if setting is None:
         return None
-    return not_applicable(f"line {survey.line(setting.node)} asks for it, behind a condition")
+    return not_applicable(
+        f"line {survey.line(setting.node)} asks for deterministic kernels, under a condition"
+    )
 
 
 def _on_demand(survey: Survey) -> Answer | None:
@@ -29,9 +31,9 @@ def _on_demand(survey: Survey) -> Answer | None:
 
 LEFTOVERS: Final = (
     Technique(
-        "nothing of debugging left on",
+        "no debugging tools left on",
         ("S2", "S3.13"),
-        (trained, kept_at_training("no rule found debugging that was left on")),
+        (trained, in_use_at_training("no rule found a debugging tool that was left on")),
         ("TL801", "TL803", "TL805"),
         "measured x3.2 to x8.8 for anomaly detection on two CPU cores",
     ),
@@ -43,9 +45,10 @@ LEFTOVERS: Final = (
         "measured x4.7 to x17 on two CPU cores",
     ),
     Technique(
-        "kernels free to choose",
+        "nondeterministic kernels allowed",
         ("S3.6",),
-        (_asked_for, trained, kept_at_training("no rule found a wish for deterministic kernels")),
+        (_asked_for, trained,
+         in_use_at_training("no rule found a request for deterministic kernels")),
         ("TL804",),
         "measured x1.05 to x1.07 on a CPU",
     ),

@@ -1,4 +1,4 @@
-"""Lines of an audited file, told as people find them."""
+"""Line numbers of an audited file, as people find them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Line"]
 
 
 class Line(int):
-    """A line, counted over all the code of a file; one of a notebook is told by its cell."""
+    """A line, counted over all the code of a file; in a notebook, counted within its cell."""
 
     cell: int | None
     row: int
 
     @classmethod
     def of(cls, source: Source, offset: int) -> Line:
-        """Give the line of a place in the text."""
+        """Return the line of an offset in the text."""
         line = cls(source.position(offset).row)
         part = source.part(Span(offset, offset))
         line.cell, line.row = part.cell, part.start.row

@@ -7,7 +7,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import calls, evaluated, lacking, looped, trained, whole, words
+from torchlint.audit.questions import (
+    calls,
+    evaluated,
+    looped,
+    missing_at_training,
+    trained,
+    whole,
+    words,
+)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
@@ -17,7 +25,7 @@ from torchlint.audit.technique import (
     missing,
     not_applicable,
 )
-from torchlint.semantic.loops import Role
+from torchlint.semantic.loops.loops import Role
 
 __all__ = ["MANAGEMENT"]
 
@@ -51,7 +59,7 @@ def _leaves_early(survey: Survey) -> Answer | None:
 
 def _to_the_end(survey: Survey) -> Answer:
     line = survey.line(survey.script.loops(Role.EPOCH)[0].node)
-    return missing(line, "every epoch runs, whatever validation says")
+    return missing(line, "every epoch runs, whatever the validation loss")
 
 
 def _own_logger(survey: Survey) -> Answer | None:
@@ -78,7 +86,8 @@ MANAGEMENT: Final = (
     Technique(
         "measuring where the time goes",
         ("S1", "S2"),
-        (calls(_TIMERS), looped, trained, whole, lacking("nothing measures the time of a step")),
+        (calls(_TIMERS), looped, trained, whole,
+         missing_at_training("nothing measures the time of a step")),
         gain="tells which of these rows is worth the work",
     ),
     Technique(
@@ -86,7 +95,7 @@ MANAGEMENT: Final = (
         ("S1", "S2"),
         (calls(_TRACKERS), words("SummaryWriter|wandb|mlflow|report_to|log_with|init_trackers"),
          _own_logger, looped, trained, whole,
-         lacking("losses go to the terminal only")),
+         missing_at_training("losses go to the terminal only")),
         gain="tells which change made a run better",
     ),
 )  # fmt: skip

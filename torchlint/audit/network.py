@@ -7,14 +7,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import (
+from torchlint.audit.questions import (
     calls,
-    decided,
-    kept_at_training,
+    in_use_at_training,
     keyword,
     method,
     shown,
     trained,
+    unknown,
     words,
 )
 from torchlint.audit.survey import Survey
@@ -26,7 +26,7 @@ from torchlint.audit.technique import (
     missing,
     not_applicable,
 )
-from torchlint.semantic.values import State
+from torchlint.semantic.values.values import State
 
 __all__ = ["NETWORK"]
 
@@ -106,10 +106,10 @@ def _no_old_tensors(survey: Survey) -> Answer | None:
     call = survey.method("detach") or survey.called(r"torch\.no_grad")
     if call is not None:
         return in_use(survey.line(call), survey.quoted(call))
-    return not_applicable("no tensor leaves its graph in this file")
+    return not_applicable("no tensor is detached in this file")
 
 
-def _normalised(survey: Survey) -> Answer | None:
+def _normalized(survey: Survey) -> Answer | None:
     call = survey.called(_NORMS)
     if call is not None:
         return in_use(survey.line(call), survey.quoted(call))
@@ -123,7 +123,7 @@ def _deep_without(survey: Survey) -> Answer | None:
     layers = _convolutions(survey)
     if len(layers) < _DEEP:
         return not_applicable("fewer than three convolutions: too shallow to need it")
-    return missing(survey.line(layers[0]), f"{len(layers)} convolutions and no normalisation")
+    return missing(survey.line(layers[0]), f"{len(layers)} convolutions and no normalization")
 
 
 def _depthwise(survey: Survey) -> Answer | None:
@@ -143,7 +143,8 @@ def _wide_convolution(survey: Survey) -> Answer | None:
         sizes = [each.literal for each in channels if isinstance(each.literal, int)]
         if len(sizes) == len(_CHANNELS) and min(sizes) >= _WIDE and not _pointwise(survey, call):
             return missing(
-                survey.line(call), f"{survey.quoted(call)} is dense; another model, so try it"
+                survey.line(call),
+                f"{survey.quoted(call)} is dense; a depthwise one is a different model: try it",
             )
     return None
 
@@ -179,7 +180,7 @@ def _is_of_library(survey: Survey, call: cst.Call) -> bool:
 
 
 def _has_new_head(survey: Survey) -> bool:
-    """Whether the last layer of a network is put in anew, as for data of one's own."""
+    """Return whether the file replaces the last layer of a network, as for its own data."""
     return any(
         isinstance(each.target, cst.Attribute)
         and each.target.attr.value in ("fc", "classifier", "head", "heads")
@@ -196,9 +197,9 @@ def _from_scratch(survey: Survey) -> Answer | None:
         if _MADE.fullmatch(name):
             if _has_new_head(survey):
                 return missing(survey.line(call), f"{survey.quoted(call)} starts from scratch")
-            return cannot_tell(f"whether weights would suit {survey.quoted(call)}")
+            return cannot_tell(f"whether pretrained weights would suit {survey.quoted(call)}")
     if survey.networks and survey.has_layers:
-        return not_applicable("the network is this file's own, there are no weights for it")
+        return not_applicable("this file defines its own network, which has no pretrained weights")
     return None
 
 
@@ -219,7 +220,7 @@ NETWORK: Final = (
     Technique(
         "networks called, not their forward",
         (),
-        (_called, decided("no network is run in this file")),
+        (_called, unknown("no network is run in this file")),
         ("TL403",),
     ),
     Technique(
@@ -227,41 +228,41 @@ NETWORK: Final = (
         ("S1", "S3.8"),
         (_checkpointed, method("gradient_checkpointing_enable"),
          keyword(r"\w*gradient_checkpointing|use_checkpoint|use_checkpointing"), shown,
-         decided("whether memory is short: it costs a step twice its time and saves memory")),
+         unknown("whether memory is short: it saves memory and runs the forward pass twice")),
         ("TL404",),
         "measured x1.03 to x1.33 against reentrant checkpointing on two CPU cores",
     ),
     Technique(
-        "rows looked up, not multiplied out",
+        "embedding lookups, not one-hot products",
         (),
-        (_embeds, decided("whether the product with one-hot vectors is a look-up")),
+        (_embeds, unknown("whether the one-hot product could be a lookup")),
         ("TL406",),
-        "measured x420 to x460 for the look-up on two CPU cores",
+        "measured x420 to x460 for the lookup on two CPU cores",
     ),
     Technique(
-        "graphs freed by their only backward pass",
+        "graphs freed after backward",
         ("S2",),
-        (trained, kept_at_training("no rule found a graph that is kept for nothing")),
+        (trained, in_use_at_training("no rule found a graph that is retained needlessly")),
         ("TL407",),
         "measured x1.03 to x1.09 on two CPU cores; memory is what it saves",
     ),
     Technique(
-        "tensors detached the safe way",
+        "`detach()`, not `.data`",
         (),
         (_no_old_tensors,),
         ("TL408",),
     ),
     Technique(
-        "batch or layer normalisation",
+        "batch or layer normalization",
         ("S3.17",),
-        (_normalised, shown, _deep_without),
+        (_normalized, shown, _deep_without),
         gain="cited: fewer epochs to the same loss",
     ),
     Technique(
         "depthwise-separable convolutions, small models",
         ("S0", "S1", "S2"),
         (words(_LIGHT), _depthwise, shown, _wide_convolution,
-         decided("whether a smaller model is accurate enough")),
+         unknown("whether a smaller model is accurate enough")),
         gain="measured x1.9 to x2.6 for a convolution of 64 channels on a CPU, with a seventh of"
         " the parameters",
     ),
@@ -269,7 +270,7 @@ NETWORK: Final = (
         "pretrained weights",
         ("S1",),
         (_from_hub, calls(r"torch\.hub\.load"), _pretrained, _from_scratch,
-         decided("the network is not in this file")),
+         unknown("the network is not in this file")),
         gain="cited: fewer epochs to the same accuracy",
     ),
 )  # fmt: skip

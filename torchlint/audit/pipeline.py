@@ -7,21 +7,21 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import (
+from torchlint.audit.questions import (
     accelerated,
     calls,
-    decided,
-    kept_at_loader,
+    in_use_at_loader,
     loader_option,
     loading,
     owned,
+    unknown,
     words,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
-from torchlint.semantic.datasets import Trait
-from torchlint.semantic.kind import Kind
-from torchlint.semantic.values import State
+from torchlint.semantic.data.datasets import Trait
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.values import State
 
 __all__ = ["PIPELINE"]
 
@@ -30,8 +30,8 @@ _TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
 _NO_WORKERS: Final = {
     Trait.IN_MEMORY: "only indexes what is in memory: workers would slow it down",
     Trait.FEW: "has so few items that starting workers costs more",
-    Trait.ON_DEVICE: "gives tensors that are on the GPU already",
-    Trait.UNSHARDED: "would give every worker the whole stream",
+    Trait.ON_DEVICE: "yields tensors that are on the GPU already",
+    Trait.UNSHARDED: "would yield the whole stream from every worker",
     Trait.MUTATES: "changes itself when it is read: workers would change copies",
     Trait.HANDLE: "holds an open file, which workers cannot share",
 }
@@ -61,26 +61,26 @@ def _no_workers(survey: Survey) -> Answer | None:
 def _one_pass(survey: Survey) -> Answer | None:
     if any(survey.script.loaders.repeated(site.node) for site in survey.loaders):
         return None
-    return not_applicable("no loader is seen to be passed over more than once")
+    return not_applicable("no loader is iterated more than once")
 
 
 def _apple(survey: Survey) -> Answer | None:
     if survey.script.target.device == "mps":
-        return not_applicable("Apple's devices have no page-locked memory")
+        return not_applicable("MPS has no pinned memory")
     return None
 
 
 def _unpinned(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         if site.argument("pin_memory", 7).equals(False):
-            return not_applicable("`pin_memory=False` is somebody's decision")
+            return not_applicable("`pin_memory=False` is set explicitly")
     return None
 
 
 def _fetched_together(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         if site.argument("batch_size", 1).equals(None):
-            return in_use(survey.line(site.node), "`batch_size=None`: the sampler gives batches")
+            return in_use(survey.line(site.node), "`batch_size=None`: the sampler yields batches")
     for function in survey.script.all(cst.FunctionDef):
         if function.name.value == "__getitems__":
             return in_use(survey.line(function.name), "`__getitems__`")
@@ -91,7 +91,7 @@ def _in_memory(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
         if dataset and Trait.IN_MEMORY in survey.script.datasets.traits(dataset.value):
-            return cannot_tell("whether batches can be taken whole from this dataset")
+            return cannot_tell("whether this dataset can be indexed with a whole batch")
     return not_applicable("no loader here reads tensors that are in memory")
 
 
@@ -103,7 +103,7 @@ def _reads_items(survey: Survey) -> Answer | None:
 
 def _items_on_host(survey: Survey) -> Answer | None:
     code = survey.script.items()[0]
-    return in_use(survey.line(code.node), f"`{code.label}` works on the host alone")
+    return in_use(survey.line(code.node), f"`{code.label}` works on the host only")
 
 
 def _keeps_items(survey: Survey) -> Answer | None:
@@ -126,12 +126,12 @@ def _nothing_repeated(survey: Survey) -> Answer | None:
 def _arrays(survey: Survey) -> Answer | None:
     if survey.script.imports("numpy", "pandas", "cv2", "PIL"):
         return None
-    return not_applicable("this file has no arrays of NumPy")
+    return not_applicable("this file has no NumPy arrays")
 
 
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
-        return cannot_tell("whether the images are normalised where they are prepared")
+        return cannot_tell("whether the images are normalized where they are prepared")
     if survey.script.items():
         return not_applicable("no images are read in this file")
     if survey.called(r"torch\.nn\.Embedding"):
@@ -178,7 +178,7 @@ PIPELINE: Final = (
         "workers load batches",
         ("S0", "S1", "S2", "S3.2"),
         (loader_option("num_workers", 5), loading, _gains_nothing,
-         decided("whether reading an item costs enough to pay for workers")),
+         unknown("whether reading an item costs enough to pay for workers")),
         ("TL101",),
         "measured x1.6 with two workers on two CPU cores; x3.2 with four where items wait for"
         " the disk",
@@ -187,24 +187,24 @@ PIPELINE: Final = (
         "batches in pinned memory",
         ("S0", "S1", "S2", "S3.2"),
         (loader_option("pin_memory", 7), accelerated, _apple, loading, _unpinned,
-         decided("whether the batches of the loaders go to a GPU from here")),
+         unknown("whether the batches of the loaders go to a GPU from here")),
         ("TL102",),
         "cited: an epoch in half the time, together with four workers",
     ),
     Technique(
-        "workers kept, batches prefetched",
+        "persistent workers, prefetched batches",
         ("S0",),
         (loader_option("persistent_workers"), loader_option("prefetch_factor"), loading,
-         _no_workers, _one_pass, decided("whether the same workers could serve every epoch")),
+         _no_workers, _one_pass, unknown("whether the same workers could serve every epoch")),
         ("TL103",),
         "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
     ),
     Technique(
-        "loaders made once",
+        "loaders created once",
         ("S2",),
-        (loading, kept_at_loader("no rule found a loader that a loop makes anew")),
+        (loading, in_use_at_loader("no rule found a loader that a loop creates again")),
         ("TL104",),
-        "measured x3.5 an epoch together with workers that are kept, x1.0 alone, two CPU cores",
+        "measured x3.5 an epoch together with persistent workers, x1.0 alone, two CPU cores",
     ),
     Technique(
         "arrays become tensors without a copy",
@@ -221,27 +221,27 @@ PIPELINE: Final = (
         "measured x205 to x280 for the conversion of 64 arrays, two CPU cores",
     ),
     Technique(
-        "datasets leave the GPU alone",
+        "no GPU work in datasets",
         ("S1", "S2"),
         (accelerated, _reads_items, _items_on_host),
         ("TL107",),
     ),
     Technique(
-        "batches taken whole from memory",
+        "batches indexed whole",
         ("S1",),
         (_fetched_together, loading, _in_memory),
         ("TL108",),
         "measured x1.8 for a whole script on two CPU cores",
     ),
     Technique(
-        "caching of what every item repeats",
+        "repeated work of items cached",
         ("S1",),
         (calls(r"numpy\.memmap|joblib\.Memory"),
          _keeps_items, _reads_items, _nothing_repeated),
         ("TL109",),
     ),
     Technique(
-        "inputs normalised",
+        "inputs normalized",
         ("S3.17",),
         (calls(r"(?:torchvision\.transforms|albumentations)\.(?:\w+\.)*Normalize"),
          words("(?-i:Normalize)|StandardScaler|MinMaxScaler|standardi[sz]e"),

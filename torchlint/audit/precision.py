@@ -7,15 +7,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.asking import (
+from torchlint.audit.questions import (
     accelerated,
     calls,
-    decided,
     layered,
     looped,
     owned,
     trained,
     trainer_option,
+    unknown,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
@@ -29,15 +29,13 @@ _ATTENTION: Final = r"(?:\w*_)?attn(?:_\w+)?|\w*Attention\w*|attention\w*|Transf
 
 def _wide(survey: Survey) -> Answer | None:
     if survey.script.precision.is_wide:
-        return not_applicable("complex numbers, float64 or matrix inverses need every digit")
+        return not_applicable("complex numbers, float64 or matrix inverses need full precision")
     return None
 
 
 def _other_low(survey: Survey) -> Answer | None:
-    if survey.script.precision.speaks_of_low:
-        return cannot_tell(
-            "whether the low precision that this file speaks of is that of its training"
-        )
+    if survey.script.precision.mentions_low_precision:
+        return cannot_tell("whether this file trains in the low precision that it mentions")
     return None
 
 
@@ -49,7 +47,7 @@ def _no_autocast(survey: Survey) -> Answer | None:
 
 def _autocast_in_order(survey: Survey) -> Answer | None:
     call = survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler")
-    return in_use(survey.line(call), "autocast and scaler are in order") if call else None
+    return in_use(survey.line(call), "autocast and scaler are used correctly") if call else None
 
 
 def _tuned(survey: Survey) -> Answer | None:
@@ -58,7 +56,7 @@ def _tuned(survey: Survey) -> Answer | None:
         if value.equals(True):
             return in_use(survey.line(line), survey.quoted(line))
         if not value.is_literal:
-            return cannot_tell(f"{survey.quoted(line)} is known when the script runs")
+            return cannot_tell(f"{survey.quoted(line)} is only known at run time")
     return None
 
 
@@ -74,7 +72,7 @@ def _tf32(survey: Survey) -> Answer | None:
     if call is not None:
         full = survey.script.call(call).argument("precision", 0).equals("highest")
         if full:
-            return not_applicable("somebody asked for the full precision")
+            return not_applicable("full precision is set explicitly")
         return in_use(survey.line(call), survey.quoted(call))
     for name in (
         "torch.backends.cuda.matmul.allow_tf32",
@@ -83,14 +81,14 @@ def _tf32(survey: Survey) -> Answer | None:
         for line in survey.assigned(name):
             value = survey.script.value_of(line.value)
             if value.equals(False) or value.equals("ieee"):
-                return not_applicable("somebody asked for the full precision")
+                return not_applicable("full precision is set explicitly")
             return in_use(survey.line(line), survey.quoted(line))
     return None
 
 
 def _covered(survey: Survey) -> Answer | None:
     if survey.called(_AUTOCAST):
-        return not_applicable("autocast covers the matrix products")
+        return not_applicable("autocast covers the matmuls")
     return None
 
 
@@ -143,13 +141,13 @@ PRECISION: Final = (
         ("S0", "S1", "S2", "S3.4"),
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
-         decided("whether this training keeps its accuracy in low precision")),
+         unknown("whether this training keeps its accuracy in low precision")),
         ("TL301",),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
         " to x3 on GPUs",
     ),
     Technique(
-        "autocast and scaler used as they are meant",
+        "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
         (_no_autocast, _autocast_in_order),
         ("TL302", "TL303", "TL314"),
@@ -158,24 +156,24 @@ PRECISION: Final = (
         "cuDNN's autotuner",
         ("S3.6",),
         (_tuned, accelerated, looped, layered(_CONVOLUTIONS, "no convolution in this file"),
-         _deterministic, trained, decided("whether every batch has the same shape")),
+         _deterministic, trained, unknown("whether every batch has the same shape")),
         ("TL305",),
         "cited: 27 % more steps a second for one convolution",
     ),
     Technique(
-        "TF32 for matrix products",
+        "TF32 matmuls",
         ("S2",),
         (_tf32, accelerated, looped, _wide, _covered, trained,
-         decided("whether matrix products take a share of the time")),
+         unknown("whether matmuls take a relevant share of the time")),
         ("TL306",),
-        "no figure yet; for float32 products on Ampere and later GPUs",
+        "no figure yet; for float32 matmuls on Ampere and later GPUs",
     ),
     Technique(
-        "images with channels last",
+        "channels-last memory format",
         ("S2",),
         (_channels_last, accelerated, looped,
          layered(_CONVOLUTIONS, "no convolution in this file"),
-         decided("whether every layer keeps this layout")),
+         unknown("whether every layer keeps this layout")),
         ("TL307",),
         "measured x1.10 to x1.23 for four convolutions on two CPU cores; cited: 22 % for a"
         " ResNet-50 with autocast",
@@ -184,7 +182,7 @@ PRECISION: Final = (
         "compiled networks",
         ("S1", "S3.bonus"),
         (_compiled, trainer_option("torch_compile"), accelerated, looped, trained,
-         decided("whether the run is long enough to pay for the compilation")),
+         unknown("whether the run is long enough to pay for the compilation")),
         ("TL308", "TL309", "TL313"),
         "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
     ),
@@ -194,21 +192,21 @@ PRECISION: Final = (
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
                r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
          layered(_ATTENTION, "no attention in this file"),
-         decided("whether this attention is what the fused kernel computes")),
+         unknown("whether this attention is what the fused kernel computes")),
         ("TL310", "TL315"),
         "measured x1.8 to x1.95 for a causal step, x0.7 to x0.8 for one without a mask, on two CPU"
         " cores",
     ),
     Technique(
-        "torch's own functions for pointwise mathematics",
+        "torch's own pointwise functions",
         ("S3.bonus",),
         (_pointwise, layered("forward", "no network is written here"),
-         decided("no activation of torch's own is used in this file")),
+         unknown("no activation of torch's own is used in this file")),
         ("TL311",),
         "measured x13.7 to x16.6 for GELU, forward and backward, on a CPU",
     ),
     Technique(
-        "sizes that fill the tensor cores",
+        "layer sizes that suit tensor cores",
         ("S2",),
         (accelerated, layered("Linear|Conv[123]d|Embedding", "no layer is made in this file"),
          _aligned),

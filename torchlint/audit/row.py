@@ -1,15 +1,15 @@
-"""Rows: one technique and what a script makes of it."""
+"""Rows of the checklist: one technique and its state in a script."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Row", "State"]
+__all__ = ["Row", "Status"]
 
 
-class State(Enum):
-    """What is known of a technique in a script."""
+class Status(Enum):
+    """The state of a technique in a script."""
 
     IN_USE = "in use"
     MISSING = "missing"
@@ -24,20 +24,20 @@ class Row:
     family: str
     technique: str
     articles: tuple[str, ...]
-    """Where the technique is described: `S3.7` is the seventh tip of the article S3."""
-    state: State
+    """Sources that describe the technique: `S3.7` is the seventh tip of article S3."""
+    status: Status
     line: int | None
     why: str
     rules: tuple[str, ...] = ()
-    """The codes that say that it is missing; none where no rule demands the technique."""
+    """The codes of rules that report it missing, none where no rule does."""
     gain: str = ""
-    """What a missing technique brought where it was measured, or what is cited for it."""
+    """The measured gain of a missing technique, or a cited one."""
     cell: int | None = None
-    """The cell of a notebook that the line is counted in."""
+    """The notebook cell in which the line is counted."""
 
     @property
     def place(self) -> str:
-        """Where to look: `4`, in a notebook `3:4` for the fourth line of cell 3."""
+        """The place to look at: `4`, or `3:4` for the fourth line of cell 3."""
         if self.line is None:
             return ""
         return f"{self.line}" if self.cell is None else f"{self.cell}:{self.line}"

@@ -1,4 +1,4 @@
-"""The survey: what techniques ask of a script, found once for all of them."""
+"""Facts of a script that techniques ask for, computed once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 import libcst as cst
 
 from torchlint.audit.line import Line
-from torchlint.semantic.kind import Kind
-from torchlint.semantic.loops import Role
+from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import CallSite, Script
-from torchlint.semantic.values import State, Value
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.values import State, Value
 
 __all__ = ["Survey"]
 
@@ -33,7 +33,7 @@ _LONGEST: Final = 48
 
 
 class Survey:
-    """A script with the facts that many techniques need."""
+    """A script with the facts that several techniques need."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -41,11 +41,11 @@ class Survey:
     # -- places ---------------------------------------------------------------
 
     def line(self, node: cst.CSTNode) -> Line:
-        """Give the line on which a node begins."""
+        """Return the line on which a node begins."""
         return Line.of(self.script.source, self.script.span(node).start)
 
     def quoted(self, node: cst.CSTNode) -> str:
-        """Give the code of a node between backquotes, a call without its arguments."""
+        """Return the code of a node in backquotes, a call without its arguments."""
         if isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param)):
             return f"`{node.name.value}`"
         if isinstance(node, cst.Call):
@@ -56,11 +56,11 @@ class Survey:
         text = " ".join(self.script.code(node).split()).replace("`", "'")
         return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
-    # -- what there is --------------------------------------------------------
+    # -- parts of the script -------------------------------------------------
 
     @cached_property
     def loaders(self) -> list[CallSite]:
-        """The calls that make loaders of torch's own."""
+        """The calls that make `DataLoader` objects of torch."""
         return list(self.script.calls(_LOADER))
 
     @cached_property
@@ -91,7 +91,7 @@ class Survey:
 
     @cached_property
     def has_layers(self) -> bool:
-        """Whether the file makes a network of layers."""
+        """Whether the file defines a network of layers."""
         return self.called(_LAYERS) is not None
 
     @cached_property
@@ -104,7 +104,7 @@ class Survey:
 
     @property
     def framework(self) -> str | None:
-        """The framework that owns the training loop, as people call it."""
+        """The name of the framework that owns the training loop."""
         found = self.script.framework
         return None if found == "none" else _FRAMEWORKS.get(found, found)
 
@@ -112,7 +112,7 @@ class Survey:
 
     @cached_property
     def named_calls(self) -> list[tuple[str, cst.Call]]:
-        """Every call of something that has a qualified name."""
+        """Every call of something with a qualified name."""
         return [
             (name, call)
             for call in self.script.all(cst.Call)
@@ -120,16 +120,16 @@ class Survey:
         ]
 
     def called(self, pattern: str) -> cst.Call | None:
-        """Give the first call of something whose qualified name matches a pattern as a whole."""
+        """Return the first call whose qualified name matches the whole pattern."""
         asked = re.compile(pattern)
         return next((call for name, call in self.named_calls if asked.fullmatch(name)), None)
 
     def method(self, *names: str) -> cst.Call | None:
-        """Give the first call of a method of one of these names."""
+        """Return the first call of a method of one of these names."""
         return next(self.script.method_calls(*names), None)
 
     def named(self, name: str) -> cst.CSTNode | None:
-        """Give the first expression that has a qualified name, called or not."""
+        """Return the first expression with a qualified name, called or not."""
         last = name.rpartition(".")[2]
         for attribute in self.script.all(cst.Attribute):
             if attribute.attr.value == last and self.script.name(attribute) == name:
@@ -139,7 +139,7 @@ class Survey:
 
     @cached_property
     def _words(self) -> list[tuple[str, cst.CSTNode]]:
-        """Every identifier of the code with the node it stands for, those of imports left out."""
+        """Every identifier of the code with its node, except those of imports."""
         found: list[tuple[str, cst.CSTNode]] = []
         found += [(each.value, each) for each in self.script.all(cst.Name)]
         found += [(each.attr.value, each) for each in self.script.all(cst.Attribute)]
@@ -150,12 +150,12 @@ class Survey:
         return sorted(found, key=lambda pair: self.script.tree.order(pair[1]))
 
     def word(self, pattern: str) -> cst.CSTNode | None:
-        """Give the first place of an identifier that matches a pattern as a whole."""
+        """Return the first identifier that matches the whole pattern."""
         asked = re.compile(pattern, re.IGNORECASE)
         return next((node for word, node in self._words if asked.fullmatch(word)), None)
 
     def calling(self, pattern: str) -> cst.Call | None:
-        """Give the first call of something whose last name matches, wherever it comes from."""
+        """Return the first call whose last name matches, wherever it comes from."""
         asked = re.compile(pattern)
         for call in self.script.all(cst.Call):
             func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
@@ -164,7 +164,7 @@ class Survey:
         return None
 
     def keyword(self, pattern: str) -> cst.Arg | None:
-        """Give the first argument whose keyword matches a pattern and is not surely off."""
+        """Return the first keyword argument that matches a pattern and is not known to be off."""
         asked = re.compile(pattern)
         for arg in self.script.all(cst.Arg):
             if arg.keyword is not None and asked.fullmatch(arg.keyword.value):
@@ -173,7 +173,7 @@ class Survey:
         return None
 
     def assigned(self, name: str) -> list[cst.Assign]:
-        """Give the assignments to a qualified name such as `torch.backends.cudnn.benchmark`."""
+        """Return the assignments to a qualified name such as `torch.backends.cudnn.benchmark`."""
         last = name.rpartition(".")[2]
         return [
             line
@@ -185,7 +185,7 @@ class Survey:
         ]
 
     def strings(self, text: str) -> Iterator[cst.SimpleString]:
-        """Yield the string literals that are a text."""
+        """Yield the string literals that equal a text."""
         for node in self.script.all(cst.SimpleString):
             if node.evaluated_value == text:
                 yield node
@@ -193,11 +193,11 @@ class Survey:
     # -- values ---------------------------------------------------------------
 
     def is_off(self, value: Value) -> bool:
-        """Whether a value is surely 0, False, None or empty."""
+        """Return whether a value is known to be 0, False, None or empty."""
         return value.is_literal and not value.literal
 
     def default(self, node: cst.BaseExpression) -> Any:
-        """Give the default of the command-line argument that `args.name` is, None for others."""
+        """Return the default of the command-line argument behind `args.name`, None for others."""
         if not isinstance(node, cst.Attribute):
             return None
         for call in self.script.method_calls("add_argument"):

@@ -1,4 +1,4 @@
-"""Techniques: what a script may do to train faster, and how to see whether it does."""
+"""Techniques for faster training, and how to recognize them in a script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from torchlint.audit.line import Line
-from torchlint.audit.row import State
+from torchlint.audit.row import Status
 from torchlint.audit.survey import Survey
 
 __all__ = ["Answer", "Ask", "Technique", "cannot_tell", "in_use", "missing", "not_applicable"]
@@ -15,35 +15,35 @@ __all__ = ["Answer", "Ask", "Technique", "cannot_tell", "in_use", "missing", "no
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a look at a script says of a technique."""
+    """The state of a technique, with its line and reason."""
 
-    state: State
+    status: Status
     why: str
     line: Line | None = None
 
 
 Ask = Callable[[Survey], Answer | None]
-"""A question to a script; None where it has nothing to say."""
+"""A question about a script, answered with None to go on to the next."""
 
 
 def in_use(line: Line, why: str) -> Answer:
-    """Say that a line of the script does it."""
-    return Answer(State.IN_USE, why, line)
+    """Return that a line of the script uses the technique."""
+    return Answer(Status.IN_USE, why, line)
 
 
 def missing(line: Line, why: str) -> Answer:
-    """Say that it would have to be done at a line."""
-    return Answer(State.MISSING, why, line)
+    """Return that the technique is missing at a line."""
+    return Answer(Status.MISSING, why, line)
 
 
 def not_applicable(why: str) -> Answer:
-    """Say that it has no place in the script."""
-    return Answer(State.NOT_APPLICABLE, why)
+    """Return that the technique does not apply to the script."""
+    return Answer(Status.NOT_APPLICABLE, why)
 
 
 def cannot_tell(why: str) -> Answer:
-    """Say what the file does not show."""
-    return Answer(State.CANNOT_TELL, why)
+    """Return that the file does not show it, and what is unknown."""
+    return Answer(Status.CANNOT_TELL, why)
 
 
 _NOTHING: Final = cannot_tell("nothing in this file shows it")
@@ -51,16 +51,16 @@ _NOTHING: Final = cannot_tell("nothing in this file shows it")
 
 @dataclass(frozen=True)
 class Technique:
-    """One technique: its name, who describes it, which rules demand it, how to see it in use."""
+    """One technique: its name, its sources, its rules, and questions that recognize it."""
 
     name: str
     articles: tuple[str, ...]
     asks: tuple[Ask, ...]
-    """Asked in order where no rule finds anything; the first that answers has the say."""
+    """Questions asked in order where no rule finds anything; the first answer counts."""
     rules: tuple[str, ...] = ()
     gain: str = ""
 
     def answer(self, survey: Survey) -> Answer:
-        """Say what the script itself shows of the technique."""
+        """Return the answer of the script itself."""
         answers = (ask(survey) for ask in self.asks)
         return next((answer for answer in answers if answer is not None), _NOTHING)

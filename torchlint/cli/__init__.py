@@ -1,4 +1,4 @@
-"""The command line: arguments in, text and an exit code out."""
+"""The command line: parse arguments, run a command, return an exit code."""
 
 from torchlint.cli.start import main
 

@@ -1,4 +1,4 @@
-"""What `check --add-ignore` does: every finding silenced where it stands."""
+"""The option `check --add-ignore`: add a suppression comment for every finding."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["add_ignores"]
 
 
 def add_ignores(run: Run, results: Iterable[FileResult]) -> int:
-    """Write the comments of all files and give the exit code: 1 where findings are left."""
+    """Write the comments and return the exit code: 1 if findings are left."""
     known = {head.code: head.name for head in run.registry.rules}
     silenced = files = left = 0
     for result in results:
-        run.report_errors(result.errors)
+        run.report_problems(result)
         if result.source is None or not result.findings:
             continue
         annotated = annotate(result.source, result.findings, known)

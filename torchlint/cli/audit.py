@@ -13,6 +13,8 @@ from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.edit import Span
+from torchlint.engine.failures import guarded
+from torchlint.engine.parsing import UnparsableError
 from torchlint.engine.timelimit import within
 from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError
@@ -37,16 +39,16 @@ __all__ = ["audit"]
     type=OneOf(["text", "json", "markdown"]),
     default="text",
     show_default=True,
-    help="The form of the checklist.",
+    help="Format of the checklist.",
 )
 @target_options
 @file_timeout_option
 @color_option
 @click.pass_context
 def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> None:
-    """Go through every known technique: in use, missing, not applicable, cannot tell.
+    """List every known technique as in use, missing, not applicable or cannot tell.
 
-    SCRIPT is a file of Python or a notebook; several give one table each.
+    SCRIPT is a Python file or a notebook; each script gets its own table.
     """
     run = Run({**options, "quiet": False})
     audits = [done for script in scripts if (done := _limited(run, script)) is not None]
@@ -58,7 +60,7 @@ def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> N
 
 
 def _limited(run: Run, script: Path) -> Audit | None:
-    """Audit one file; None where it takes too long, which is reported."""
+    """Audit one file; report a timeout and return None."""
     limit = run.settings.file_timeout
     return within(
         limit, str(script), lambda: _audited(run, script), lambda said: run.report_errors([said])
@@ -66,7 +68,7 @@ def _limited(run: Run, script: Path) -> Audit | None:
 
 
 def _audited(run: Run, script: Path) -> Audit | None:
-    """Read and audit one file; None where it cannot be read or parsed, which is reported."""
+    """Read and audit one file; report a file that cannot be read or parsed, and return None."""
     try:
         source = read_source(script.read_bytes(), str(script))
     except OSError as error:
@@ -80,17 +82,20 @@ def _audited(run: Run, script: Path) -> Audit | None:
 
 def _of_source(run: Run, source: Source) -> Audit | None:
     from torchlint.audit import audit
-    from torchlint.engine.parsing import UnparsableError
 
-    try:
-        with refused():
-            done = audit(source, run.registry, run.project.settings(Path(source.path)))
-    except UnparsableError as error:
-        at = source.offset(error.position)
-        place = f"{source.path}:{source.part(Span(at, at)).place}"
-        run.report_errors([f"{place}: cannot be parsed: {error.reason}"])
-        return None
-    run.report_errors(done.errors)
+    def audited() -> Audit | None:
+        try:
+            return audit(source, run.registry, run.project.settings(Path(source.path)))
+        except UnparsableError as error:
+            at = source.offset(error.position)
+            place = f"{source.path}:{source.part(Span(at, at)).place}"
+            run.report_errors([f"{place}: cannot be parsed: {error.reason}"])
+            return None
+
+    with refused():
+        done = guarded(source.path, audited, lambda said: run.report_errors([said]))
+    if done is not None:
+        run.report_problems(done)
     return done
 
 

@@ -1,4 +1,4 @@
-"""The options `--baseline` and `--write-baseline`: findings that are known already."""
+"""The options `--baseline` and `--write-baseline`: hide findings that are already known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["KnownFindings", "known_findings"]
 
 
 def known_findings(run: Run, write: bool) -> KnownFindings | None:
-    """Read the baseline of a run, None where it has none; a wrong one is refused."""
+    """Return the baseline of a run, None without one; raise a usage error if it is malformed."""
     file = run.settings.baseline
     if file is None:
         if write:
@@ -36,7 +36,7 @@ def known_findings(run: Run, write: bool) -> KnownFindings | None:
             return KnownFindings(run, Baseline.read(shown))
         if shown.exists() and not is_baseline(shown):
             raise BaselineError(
-                f"{shown} is no baseline, and `--write-baseline` would write over it"
+                f"{shown} is not a baseline, and `--write-baseline` would write over it"
             )
         return KnownFindings(run, _before(shown))
     except BaselineError as error:
@@ -44,7 +44,7 @@ def known_findings(run: Run, write: bool) -> KnownFindings | None:
 
 
 def _before(file: Path) -> Baseline:
-    """Give the baseline that is written anew: nothing of one that cannot be followed."""
+    """Return the old baseline that is to be rewritten; empty if it is unreadable."""
     try:
         return Baseline.read(file)
     except BaselineError:
@@ -52,7 +52,7 @@ def _before(file: Path) -> Baseline:
 
 
 class KnownFindings:
-    """The baseline of a run, and which of it the run has looked for."""
+    """The baseline of a run, and the files and rules that the run covers."""
 
     def __init__(self, run: Run, baseline: Baseline) -> None:
         self._run = run
@@ -60,13 +60,13 @@ class KnownFindings:
         self._codes: dict[str, frozenset[str]] = {}
 
     def noting(self, results: Iterable[FileResult]) -> Iterator[FileResult]:
-        """Pass results on and keep in mind which files were looked at, and for what."""
+        """Pass results on, and record which files were checked with which rules."""
         for result in results:
-            self.saw(result.path, whole=not result.errors and not _unparsed(result))
+            self.saw(result.path, whole=result.is_whole and not _unparsed(result))
             yield result
 
     def saw(self, path: str, whole: bool) -> None:
-        """Keep in mind that a file was looked at: for nothing where that went wrong."""
+        """Record that a file was checked; with no rules if the check failed."""
         project = self._run.project
         with refused():
             rules, settings = project.selection(Path(path)), project.settings(Path(path))
@@ -74,7 +74,7 @@ class KnownFindings:
         self._codes[relative_path(path, self._folder)] = codes if whole else frozenset()
 
     def unknown(self, entries: Sequence[Entry], hidden: list[str]) -> list[Entry]:
-        """Give the findings that are new; `hidden` takes what to say of the others."""
+        """Return the findings that are new; add a line about the others to `hidden`."""
         new = self._baseline.unknown(entries)
         if len(new) < len(entries):
             left_out = plural(len(entries) - len(new), "finding")
@@ -82,11 +82,11 @@ class KnownFindings:
         return new
 
     def knows(self, entry: Entry) -> bool:
-        """Whether a finding like this one is known."""
+        """Return whether the baseline lists a finding like this one."""
         return self._baseline.knows(entry)
 
     def mention_gone(self, entries: Sequence[Entry]) -> None:
-        """Say how many findings are gone, and with `--verbose` which."""
+        """Print how many known findings are gone, and with `--verbose` which."""
         gone = self._baseline.gone(entries, self._looked_for)
         if not gone or self._run.quiet:
             return
@@ -102,7 +102,7 @@ class KnownFindings:
                 remark(f"  {printable(each.path)}: {each.code} {printable(each.statement)}{often}")
 
     def write(self, entries: Sequence[Entry]) -> int:
-        """Write the baseline of a run and give the exit code."""
+        """Write the baseline and return the exit code."""
         file = self._baseline.file
         updated = self._baseline.updated(entries, self._looked_for)
         self._run.write_file(file, updated.to_bytes())

@@ -17,17 +17,19 @@ from torchlint.cli.options import (
     report_options,
     run_options,
 )
-from torchlint.cli.printed import Printed
+from torchlint.cli.recording import Recording
+from torchlint.cli.replay import Command, Output
 from torchlint.cli.run import STDIN, Run, refused
+from torchlint.engine import FileResult
+from torchlint.engine.failures import guarded
+from torchlint.engine.timelimit import within
+from torchlint.engine.usedelsewhere import Projects
 from torchlint.report.escape import printable
 from torchlint.report.report import Report, Tally
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
-    from torchlint.cli.invocation import Invocation
-    from torchlint.cli.recording import Recording
-    from torchlint.engine import FileResult
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
@@ -40,8 +42,10 @@ __all__ = ["check"]
 @run_options
 @report_options
 @measured_options
-@click.option("--add-ignore", is_flag=True, help="Silence every finding by a comment on its line.")
-@click.option("--write-baseline", is_flag=True, help="Write the findings to the baseline.")
+@click.option(
+    "--add-ignore", is_flag=True, help="Add a suppression comment to the line of every finding."
+)
+@click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """Report what makes training slow.
@@ -56,10 +60,9 @@ def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> Non
 
 
 def _check(
-    paths: tuple[Path, ...], options: Mapping[str, Any], invocation: Invocation | None = None
+    paths: tuple[Path, ...], options: Mapping[str, Any], command: Command | None = None
 ) -> int:
-    """Check once and give the exit code; what the program is called for prints may be kept."""
-    command, standby = invocation or (None, None)
+    """Check once and return the exit code; with a `command` the output may be replayed."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -73,7 +76,7 @@ def _check(
         from torchlint.cli.addignore import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
-    printed = run.printed(command)
+    printed = run.replay(command)
     if printed is not None:
         run.show(printed.text)
         return printed.code
@@ -89,31 +92,30 @@ def _check(
         return _report(run, _stdin_result(run), measured, known)
     alone = known is None and measured is None
     recording = run.recording(command, paths) if alone else None
-    results = run.results(files, standby)
-    if standby is not None and standby.is_working:
-        run.get_ready_to_report()
+    results = run.results(files)
     return _report(run, results, measured, known, recording)
 
 
 def show_files(run: Run, paths: tuple[Path, ...]) -> int:
-    """Print the files that a run would look at, and give the exit code."""
+    """Print the files that a run would check, and return the exit code."""
     for file in run.files(paths):
         click.echo(printable(str(file)))
     return run.code(False)
 
 
 def _stdin_result(run: Run) -> list[FileResult]:
-    from torchlint.engine import FileResult, check_bytes
-    from torchlint.engine.timelimit import within
+
+    from torchlint.engine import check_bytes
 
     data, path, rules, settings = run.stdin()
 
     def given_up(said: str) -> FileResult:
-        return FileResult(path, None, errors=(said,))
+        return FileResult(path, None, warnings=(said,))
 
     with refused():
         limit = run.settings.file_timeout
-        return [within(limit, path, partial(check_bytes, data, path, rules, settings), given_up)]
+        work = partial(check_bytes, data, path, rules, settings, Projects().used_elsewhere)
+        return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 
 def _report(
@@ -124,18 +126,21 @@ def _report(
     recording: Recording | None = None,
 ) -> int:
     entries: list[Entry] = []
-    telling = run.telling() if known is None and measured is None else None
+    writer = run.report_writer() if known is None and measured is None else None
     files = suppressed = 0
+    is_all_seen = True
     for result in results if known is None else known.noting(results):
         files += 1
         suppressed += result.suppressed
-        run.report_errors(result.errors)
+        if result.import_uses and recording is not None:
+            is_all_seen = is_all_seen and recording.covers_project(result.path)
+        run.report_problems(result)
         if result.source is not None:
             found = run.entries(result.source, result.findings)
-            if telling is None:
+            if writer is None:
                 entries += found
             else:
-                telling.add(found)
+                writer.add(found)
     options = run.options
     if known is not None and options["write_baseline"]:
         return known.write(entries)
@@ -145,14 +150,16 @@ def _report(
         entries = known.unknown(entries, hidden)
     if measured is not None:
         entries = without_cheap(measured.ranked(entries), options["min_cost"], hidden)
-    told = Tally() if telling is None else telling.tally
-    report = Report(tuple(entries), files, run.failed, run.quiet, tuple(hidden), told)
+    told = Tally() if writer is None else writer.tally
+    report = Report(
+        tuple(entries), files, run.failed, run.quiet, tuple(hidden), told, tuple(run.unfinished)
+    )
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
-    text = run.render(report) if telling is None else telling.text(report)
+    text = run.render(report) if writer is None else writer.text(report)
     run.deliver(text)
     code = run.code(report.tally.found > 0)
-    has_poured = telling is not None and telling.has_poured
-    if recording is not None and not run.failed and not has_poured:
-        recording.keep(Printed(text, code))
+    has_poured = writer is not None and writer.has_poured
+    if recording is not None and is_all_seen and not (run.failed or run.unfinished or has_poured):
+        recording.keep(Output(text, code))
     return code

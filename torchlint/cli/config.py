@@ -23,9 +23,9 @@ __all__ = ["config"]
 @configuration_options
 @color_option
 def config(path: Path, **options: Any) -> None:
-    """Print the settings in force and where each came from.
+    """Print the effective settings and where each comes from.
 
-    PATH is the file or folder that they are in force for, by default the current folder.
+    PATH is the file or folder to print them for, by default the current folder.
     """
     paint = paint_for(options["color"], sys.stdout)
     with refused():

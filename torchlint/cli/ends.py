@@ -1,4 +1,4 @@
-"""How a program ends that the system does not let go on."""
+"""Exit codes and errors for runs that are cut short."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 __all__ = ["INTERRUPTED", "NO_ROOM", "READER_GONE"]
 
 INTERRUPTED: Final = 130
-"""The exit code for SIGINT: somebody pressed Ctrl-C."""
+"""The exit code after Ctrl-C (SIGINT)."""
 READER_GONE: Final = 141
-"""The exit code for SIGPIPE: who read the output read no further."""
+"""The exit code when the reader of the output has exited (SIGPIPE)."""
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The errors of a write for which there is no room."""
+"""The errors of a write without enough disk space."""

@@ -8,10 +8,9 @@ import click
 
 from torchlint.cli.options import color_option
 from torchlint.cli.parameters import complete_rule
-from torchlint.cli.run import refused
+from torchlint.cli.run import known_rules, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.measurement import measurements_of
-from torchlint.registry import load_registry
 from torchlint.report.page import page
 
 __all__ = ["explain"]
@@ -26,6 +25,7 @@ def explain(rule: str, color: str | None) -> None:
     RULE is a code such as TL201 or a name such as sync-in-training-loop.
     """
     paint = paint_for(color, sys.stdout)
+    registry = known_rules()
     with refused():
-        found = load_registry().find(rule).load()
+        found = registry.find(rule).load()
     click.echo(page(found, paint, measurements_of(found)), nl=False, color=paint.color)

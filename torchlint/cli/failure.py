@@ -1,4 +1,4 @@
-"""What goes wrong, one line each, on standard error."""
+"""Errors, warnings and remarks: one line each on standard error."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["fail", "remark", "warn"]
 
 
 def fail(message: str) -> None:
-    """Print `error: …`: the run failed, wholly or in part."""
+    """Print `error: …`, for a run that failed at least in part."""
     _line("error:", "red", message)
 
 
 def warn(message: str) -> None:
-    """Print `warning: …`: the run goes on, but perhaps not as was meant."""
+    """Print `warning: …`, for a run that goes on but may not do what was meant."""
     _line("warning:", "magenta", message)
 
 
 def remark(message: str) -> None:
-    """Print what is not part of the result."""
+    """Print a line that is not part of the result."""
     click.echo(printable(message), err=True)
 
 

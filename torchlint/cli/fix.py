@@ -22,7 +22,9 @@ from torchlint.cli.questions import Questions
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import with_progress
 from torchlint.engine import Accept, FixResult, WriteError, fix_bytes, fix_paths, write_atomic
+from torchlint.engine.failures import guarded
 from torchlint.engine.timelimit import within
+from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
 from torchlint.report.entry import Entry
 from torchlint.report.formats import TEXT
@@ -33,22 +35,20 @@ from torchlint.source import Source
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
-    from torchlint.cli.invocation import Invocation
-    from torchlint.engine.standby import Standby
 
 __all__ = ["fix"]
 
 
 @click.command()
 @paths_argument
-@click.option("--apply", is_flag=True, help="Write the fixes and report what is left.")
-@click.option("--interactive", is_flag=True, help="Ask for each fix whether to write it.")
+@click.option("--apply", is_flag=True, help="Write the fixes and report the remaining findings.")
+@click.option("--interactive", is_flag=True, help="Ask before writing each fix.")
 @configuration_options
 @run_options
 @report_options
 @click.pass_context
 def fix(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
-    """Print the diff of the fixes, or write them with --apply.
+    """Print the fixes as a diff, or write them with --apply.
 
     PATHS are files and folders, by default the current one; `-` is standard input, whose fixed
     text `--apply` prints.
@@ -59,13 +59,11 @@ def fix(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
         from torchlint.cli.watch import watch
 
         ctx.exit(watch(lambda: _fix(paths, options), paths, options))
-    ctx.exit(_fix(paths, options, ctx.obj))
+    ctx.exit(_fix(paths, options))
 
 
-def _fix(
-    paths: tuple[Path, ...], options: Mapping[str, Any], invocation: Invocation | None = None
-) -> int:
-    """Fix once and give the exit code."""
+def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
+    """Fix once and return the exit code."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -80,19 +78,21 @@ def _fix(
         known = known_findings(run, write=False)
     questions = Questions(run) if options["interactive"] else None
     accept = _accept(run, known, questions)
-    standby = invocation.standby if invocation is not None and accept is None else None
     results = (
         _stdin_result(run, accept)
         if reads_stdin
-        else _results(run, run.files(paths), accept, questions is not None, standby)
+        else _results(run, run.files(paths), accept, questions is not None)
     )
     if not (options["apply"] or questions):
         return _show(run, results)
-    return _print_fixed(run, *results) if reads_stdin else _apply(run, results, known)
+    if reads_stdin:
+        return _print_fixed(run, *results)
+    # Compute all fixes before writing any: they depend on the other files as they were.
+    return _apply(run, results if questions else list(results), known)
 
 
 def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) -> Accept | None:
-    """Give what decides on a fix: known findings are left alone, then the user is asked."""
+    """Return the callback that decides on a fix: skip known findings, then ask the user."""
     if known is None:
         return None if questions is None else questions.ask
 
@@ -108,7 +108,6 @@ def _results(
     files: tuple[Path, ...],
     accept: Accept | None,
     asks: bool,
-    standby: Standby | None,
 ) -> Iterator[FixResult]:
     settings = run.settings
     with refused():
@@ -119,7 +118,6 @@ def _results(
             file_timeout=0 if asks else settings.file_timeout,
             cache_dir=run.cache_dir,
             accept=accept,
-            standby=standby,
         )
         yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 
@@ -129,26 +127,26 @@ def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
 
     def given_up(said: str) -> FixResult:
         source = Source(path, data.decode("latin-1"), "latin-1")
-        return FixResult(source, source, errors=(said,))
+        return FixResult(source, source, warnings=(said,))
 
     with refused():
         limit = run.settings.file_timeout
-        work = partial(fix_bytes, data, path, rules, settings, accept)
-        return [within(limit, path, work, given_up)]
+        work = partial(fix_bytes, data, path, rules, settings, accept, Projects().used_elsewhere)
+        return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 
 def _show(run: Run, results: Iterable[FixResult]) -> int:
-    """Print the diffs of all fixes and give the exit code."""
+    """Print the diffs of all fixes and return the exit code."""
     changed: list[FixResult] = []
     withheld = 0
     for result in results:
-        run.report_errors(result.errors)
+        run.report_problems(result)
         withheld += sum(entry.withheld for entry in run.entries(result.after, result.left))
         if result.changed:
             changed.append(result)
             _deliver_diff(run, result, first=len(changed) == 1)
     if not run.quiet:
-        _say_what_would_change(changed, withheld)
+        _summarize_changes(changed, withheld)
     return run.code(bool(changed))
 
 
@@ -165,7 +163,7 @@ def _deliver_diff(run: Run, result: FixResult, first: bool) -> None:
         sys.stdout.buffer.write(diff_bytes(result.before, result.after))
 
 
-def _say_what_would_change(changed: list[FixResult], withheld: int) -> None:
+def _summarize_changes(changed: list[FixResult], withheld: int) -> None:
     made = [finding.fix for result in changed for finding in result.applied if finding.fix]
     unsafe = any(fix.safety is Safety.UNSAFE for fix in made)
     if made:
@@ -182,20 +180,20 @@ def _say_what_would_change(changed: list[FixResult], withheld: int) -> None:
 
 
 def _print_fixed(run: Run, result: FixResult) -> int:
-    """Print the fixed text of standard input, and what is left on standard error."""
-    run.report_errors(result.errors)
+    """Print the fixed text of standard input, and messages on standard error."""
+    run.report_problems(result)
     sys.stdout.flush()
     sys.stdout.buffer.write(result.after.to_bytes())
     return run.code(any(entry.fixable for entry in run.entries(result.after, result.left)))
 
 
 def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) -> int:
-    """Write all fixes, report what is left, and give the exit code."""
+    """Write all fixes, report the remaining findings, and return the exit code."""
     left: list[Entry] = []
     files = fixed = written = 0
     for result in results:
         files += 1
-        run.report_errors(result.errors)
+        run.report_problems(result)
         if result.changed:
             if not _written(run, result):
                 continue
@@ -207,7 +205,14 @@ def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) 
         remark(made if written else "Nothing to fix.")
     hidden: list[str] = []
     left = left if known is None else known.unknown(left, hidden)
-    report = Report(tuple(left), files, run.failed, run.quiet, tuple(hidden))
+    report = Report(
+        tuple(left),
+        files,
+        run.failed,
+        run.quiet,
+        tuple(hidden),
+        unfinished=tuple(run.unfinished),
+    )
     if left or hidden or run.settings.output_format not in TEXT:
         run.deliver(run.render(report))
     return run.code(any(entry.fixable for entry in left))

@@ -1,4 +1,4 @@
-"""Where a script that is measured runs, how it is launched, and how it ends."""
+"""Options for running a measured script: its device and its launcher."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def device_option(command: Command) -> Command:
         callback=_device,
         show_default=True,
         metavar="auto|cpu|cuda|cuda:N",
-        help="What the script gets to see.",
+        help="Device that the script may use.",
     )(command)
 
 
@@ -40,26 +40,26 @@ def launch_options(command: Command) -> Command:
             click.option(
                 "--launcher",
                 type=click.Choice(["torchrun"]),
-                help="Launch the script as several processes; the slowest counts.",
+                help="Launch the script as several processes; the slowest rank counts.",
             ),
             click.option(
                 "--nproc-per-node",
                 type=click.IntRange(min=1),
                 metavar="N",
-                help="Processes on each host.",
+                help="Processes per host.",
             ),
             click.option(
                 "--nnodes",
                 type=click.IntRange(min=1),
                 default=1,
                 metavar="N",
-                help="Hosts; the same verify is started on each.",
+                help="Number of hosts; start the same command on each.",
             ),
             click.option(
                 "--rdzv-endpoint",
                 default="",
                 metavar="HOST:PORT",
-                help="Where the hosts meet.",
+                help="Address at which the hosts connect.",
             ),
         ]
     ):
@@ -68,26 +68,26 @@ def launch_options(command: Command) -> Command:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM go the way of Ctrl-C, which ends all that was started."""
+    """Handle SIGTERM like Ctrl-C, so that all child processes are ended."""
     signal.signal(signal.SIGTERM, _interrupt)
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Go the way of Ctrl-C, which ends all that was started."""
+    """Raise `KeyboardInterrupt`, so that all child processes are ended."""
     raise KeyboardInterrupt
 
 
 def launcher(options: Mapping[str, Any]) -> Launcher | None:
-    """Give the launcher that the options ask for, None where the script is run as it is."""
+    """Return the launcher that the options ask for, None for a single process."""
     count, nodes, endpoint = (
         options[name] for name in ("nproc_per_node", "nnodes", "rdzv_endpoint")
     )
     if options["launcher"] is None:
         if count is not None or nodes > 1 or endpoint:
-            raise click.UsageError("processes need something that starts them: --launcher torchrun")
+            raise click.UsageError("options for several processes need --launcher torchrun")
         return None
     if count is None:
         raise click.UsageError("--launcher torchrun needs --nproc-per-node N")
     if nodes > 1 and not endpoint:
-        raise click.UsageError("several hosts have to meet: --rdzv-endpoint HOST:PORT")
+        raise click.UsageError("several hosts need --rdzv-endpoint HOST:PORT")
     return Launcher(count, nodes, endpoint)

@@ -14,18 +14,18 @@ __all__ = ["LazyGroup"]
 
 
 class LazyGroup(click.Group):
-    """Finds the command `name` in the module `torchlint.cli.name` once it is wanted."""
+    """A group that imports the command `name` from `torchlint.cli.name` on first use."""
 
     def __init__(self, *arguments: Any, commands_help: Mapping[str, str], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._commands_help = commands_help
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return list(self._commands_help)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, None where there is no such one."""
+        """Import and return a command, None if there is none with this name."""
         if cmd_name not in self._commands_help:
             return None
         command = getattr(import_module(f"torchlint.cli.{cmd_name}"), cmd_name)
@@ -33,12 +33,12 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._commands_help.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; an interrupt and a reader that is gone end it without a word."""
+        """Call the command; exit silently on Ctrl-C and on a closed output."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Give the command that is called; the nearest one is named where there is none."""
+        """Return the command to call; raise a usage error with the nearest name if unknown."""
         word = args[0]
         if word not in self._commands_help and not word.startswith("-"):
             from difflib import get_close_matches

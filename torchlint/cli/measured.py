@@ -1,4 +1,4 @@
-"""The options `--measured` and `--min-cost`: findings in the order of what they cost."""
+"""The options `--measured` and `--min-cost`: rank findings by their measured cost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
@@ -18,24 +20,24 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def measured_options(command: Command) -> Command:
-    """Add the options."""
+    """Add `--measured` and `--min-cost`."""
     report = click.option(
         "--measured",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Rank findings by what `verify --json` measured, in FILE.",
+        help="Rank findings by their cost as measured by `verify --json`, read from FILE.",
     )
     least = click.option(
         "--min-cost",
         type=click.FloatRange(0, 100),
         metavar="PERCENT",
-        help="With --measured, hide what was measured to cost less of a step.",
+        help="With --measured, hide findings that cost less than this share of a step.",
     )
     return report(least(command))
 
 
 def measured_report(options: Mapping[str, Any], paths: Sequence[str]) -> MeasuredReport | None:
-    """Read the report that `--measured` names, None without one; a wrong one is refused."""
+    """Read the report given by `--measured`; None without it, a usage error if it is malformed."""
     if options["measured"] is None:
         if options["min_cost"] is not None:
             raise click.UsageError("`--min-cost` needs `--measured FILE`")
@@ -51,11 +53,9 @@ def measured_report(options: Mapping[str, Any], paths: Sequence[str]) -> Measure
 
 
 def without_cheap(entries: Sequence[Entry], least: float | None, hidden: list[str]) -> list[Entry]:
-    """Leave out what was measured to cost less than so many per cent; `hidden` takes how much."""
+    """Drop findings measured to cost less than `least` percent; note in `hidden` how many."""
     kept = [entry for entry in entries if least is None or not _is_cheap(entry, least)]
     if len(kept) < len(entries):
-        from torchlint.report.summary import plural
-
         left_out = plural(len(entries) - len(kept), "finding")
         hidden.append(f"{left_out} hidden: measured under {least:g} % of a step")
     return kept

@@ -17,14 +17,16 @@ __all__ = ["new"]
 @click.option(
     "--family",
     type=click.IntRange(1, 9),
-    help="The family of the rule, such as 2 for TL2: it gets the next free code there.",
+    help="Family of the rule, such as 2 for TL2; it gets the next free code.",
 )
-@click.option("--code", help="The code of the rule, such as TL212.")
-@click.option("--pack", metavar="NAME", help="Write a whole pack of rules, such as torchlint-acme.")
+@click.option("--code", help="Code of the rule, such as TL212.")
+@click.option(
+    "--pack", metavar="NAME", help="Create a whole pack of rules, such as torchlint-acme."
+)
 def new(name: str | None, family: int | None, code: str | None, pack: str | None) -> None:
-    """Write a new rule and its fixture into the source tree of torchlint, or a pack of rules.
+    """Create a new rule and its fixture in the source tree of torchlint, or a rule pack.
 
-    NAME says what the rule looks for, in lower-case words with hyphens: slow-thing.
+    NAME is the name of the rule, lower-case words with hyphens: slow-thing.
     """
     if pack is not None:
         _write_pack(pack, name, family, code)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the settings that they make."""
+"""Options shared by several commands, and the settings they produce."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LISTS: Final = {
     "select": "Rules to apply: codes, prefixes such as TL2, names, or ALL.",
-    "extend_select": "Rules to apply beside those selected.",
-    "ignore": "Rules not to apply.",
-    "extend_ignore": "Rules not to apply beside those ignored.",
-    "fixable": "Rules whose fixes may be made.",
-    "unfixable": "Rules whose fixes may not be made.",
-    "exclude": "Patterns of files and folders to leave out.",
-    "extend_exclude": "Patterns to leave out beside those excluded.",
+    "extend_select": "Add rules to the selected ones.",
+    "ignore": "Rules to skip.",
+    "extend_ignore": "Add rules to the ignored ones.",
+    "fixable": "Rules whose fixes may be applied.",
+    "unfixable": "Rules whose fixes are never applied.",
+    "exclude": "Patterns of files and folders to skip.",
+    "extend_exclude": "Add patterns to the excluded ones.",
 }
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude"})
 _FLAGS: Final = {
-    "unsafe_fixes": "Make fixes that change results, too.",
-    "respect_gitignore": "Leave out what .gitignore names.",
-    "force_exclude": "Leave out excluded files even when they are named.",
+    "unsafe_fixes": "Also apply fixes that may change results.",
+    "respect_gitignore": "Skip files that .gitignore lists.",
+    "force_exclude": "Skip excluded files even if they are given as PATHS.",
 }
-_MAPPINGS: Final = {"per_file_ignores": "Rules not to apply to the files of a pattern."}
+_MAPPINGS: Final = {"per_file_ignores": "Rules to skip in files that match a pattern."}
 _SETTINGS: Final = (
     *_LISTS,
     *_FLAGS,
@@ -53,7 +53,7 @@ _SETTINGS: Final = (
 
 
 def overrides(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings among the options that were given."""
+    """Return the settings that were given as options."""
     given: dict[str, Any] = {}
     for name in _SETTINGS:
         value = options.get(name)
@@ -85,7 +85,7 @@ def _all(decorators: list[Callable[[Command], Command]]) -> Callable[[Command], 
 
 
 def paths_argument(command: Command) -> Command:
-    """Add the paths that a command looks at."""
+    """Add the argument PATHS."""
     return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(command)
 
 
@@ -94,7 +94,7 @@ def color_option(command: Command) -> Command:
     return click.option(
         "--color",
         type=OneOf(COLORS),
-        help="Colour the output; also NO_COLOR and FORCE_COLOR.",
+        help="Color the output; NO_COLOR and FORCE_COLOR work, too.",
     )(command)
 
 
@@ -104,30 +104,30 @@ def file_timeout_option(command: Command) -> Command:
         "--file-timeout",
         type=click.FloatRange(0, MOST_SECONDS),
         metavar="SECONDS",
-        help="How much computing a file may take, by default 60; 0 is no limit.",
+        help="CPU seconds per file (default 60; 0: no limit).",
     )(command)
 
 
 def target_options(command: Command) -> Command:
-    """Add the options that say for what the code is judged, and where settings are read."""
+    """Add the options for the target and for the configuration file."""
     return _all(
         [
             click.option(
                 "--target-torch",
                 type=version,
                 metavar="VERSION",
-                help="The oldest torch that the code must run on.",
+                help="Oldest version of torch that the code must support.",
             ),
             click.option(
                 "--target-device",
                 type=OneOf(DEVICES),
-                help="The device that the code runs on.",
+                help="Device that the code runs on.",
             ),
             click.option(
                 "--config",
                 "config_file",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="Read this configuration file and no other.",
+                help="Read only this configuration file.",
             ),
             click.option("--isolated", is_flag=True, help="Read no configuration file."),
         ]
@@ -135,7 +135,7 @@ def target_options(command: Command) -> Command:
 
 
 def configuration_options(command: Command) -> Command:
-    """Add the options that are settings, and where settings are read."""
+    """Add the options that are settings of rules and files, with those of `target_options`."""
     return _all(
         [
             *(
@@ -166,7 +166,7 @@ def configuration_options(command: Command) -> Command:
                 "--ignore-suppressions",
                 is_flag=True,
                 default=None,
-                help="Report what comments silence, too.",
+                help="Also report findings that comments suppress.",
             ),
             target_options,
         ]
@@ -174,14 +174,16 @@ def configuration_options(command: Command) -> Command:
 
 
 def run_options(command: Command) -> Command:
-    """Add the options that say how a run goes."""
+    """Add the options for how a run proceeds."""
     return _all(
         [
             click.option(
-                "--stdin-filename", metavar="PATH", help="The path that standard input stands for."
+                "--stdin-filename",
+                metavar="PATH",
+                help="Path to report and configure standard input under.",
             ),
             click.option(
-                "--jobs", "-j", type=click.IntRange(min=1), help="How many processes to use."
+                "--jobs", "-j", type=click.IntRange(min=1), help="Number of processes to use."
             ),
             file_timeout_option,
             click.option(
@@ -189,15 +191,15 @@ def run_options(command: Command) -> Command:
                 "-n",
                 is_flag=True,
                 default=None,
-                help="Neither read nor write a cache.",
+                help="Do not read or write the cache.",
             ),
             click.option(
                 "--cache-dir",
                 type=click.Path(file_okay=False, path_type=Path),
-                help="Where results are kept.",
+                help="Folder of the cache.",
             ),
             click.option(
-                "--show-files", is_flag=True, help="Print the files that would be looked at."
+                "--show-files", is_flag=True, help="Print the files that would be checked."
             ),
             click.option(
                 "--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C."
@@ -207,10 +209,10 @@ def run_options(command: Command) -> Command:
                 "-q",
                 is_flag=True,
                 default=None,
-                help="Print findings and errors alone.",
+                help="Only print findings and errors.",
             ),
             click.option(
-                "--verbose", "-v", is_flag=True, default=None, help="Say what the run does."
+                "--verbose", "-v", is_flag=True, default=None, help="Print more about the run."
             ),
             color_option,
         ]
@@ -218,13 +220,13 @@ def run_options(command: Command) -> Command:
 
 
 def report_options(command: Command) -> Command:
-    """Add the options that say what a report looks like."""
+    """Add the options for the report and the exit code."""
     return _all(
         [
             click.option(
                 "--output-format",
                 type=OneOf(FORMATS),
-                help="The form of the report, by default full.",
+                help="Format of the report (default: full).",
             ),
             click.option(
                 "--output-file",
@@ -239,13 +241,13 @@ def report_options(command: Command) -> Command:
                 "--baseline",
                 type=click.Path(dir_okay=False, path_type=Path),
                 metavar="FILE",
-                help="Leave alone the findings that FILE lists.",
+                help="Hide findings that are listed in FILE.",
             ),
             click.option(
                 "--exit-zero",
                 is_flag=True,
                 default=None,
-                help="Leave with 0 whatever was found.",
+                help="Exit with 0 even if there are findings.",
             ),
         ]
     )(command)

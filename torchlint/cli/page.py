@@ -1,4 +1,4 @@
-"""The page that `--html` writes: whether it can be made, and where it goes."""
+"""The option `--html`: check that the page can be written, and write it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["require_page", "write_page"]
 
 
 def require_page(file: Path, script: Path) -> None:
-    """Refuse `--html` before anything is run where the page could not be made or written."""
+    """Raise a usage error before any run if the page could not be rendered or written."""
     missing = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.ClickException(
@@ -29,7 +29,7 @@ def require_page(file: Path, script: Path) -> None:
 
 
 def write_page(file: Path, report: Report) -> bool:
-    """Write the page; False, after a line that says why, where that cannot be done."""
+    """Write the page; print the error and return False on failure."""
     from torchlint.report.html import verification_html
 
     page = verification_html(report)

@@ -1,4 +1,4 @@
-"""The values of options that are more than a word: lists, versions, patterns with codes."""
+"""Types of option values: lists, versions, patterns with codes, choices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from torchlint.config import nearest, target_version
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -16,12 +18,12 @@ __all__ = ["OneOf", "complete_rule", "complete_rules", "per_file_ignores", "vers
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Read words with commas or spaces between them."""
+    """Parse words separated by commas or spaces."""
     return tuple(value.replace(",", " ").split())
 
 
 def per_file_ignores(value: str) -> dict[str, tuple[str, ...]]:
-    """Read `pattern:code` pairs with commas between them."""
+    """Parse `pattern:code` pairs separated by commas."""
     ignores: dict[str, tuple[str, ...]] = {}
     for pair in value.split(","):
         pattern, colon, code = pair.strip().rpartition(":")
@@ -34,9 +36,7 @@ def per_file_ignores(value: str) -> dict[str, tuple[str, ...]]:
 
 
 def version(value: str) -> tuple[int, int]:
-    """Read a version of torch."""
-    from torchlint.config import target_version
-
+    """Parse a version of torch."""
     try:
         return target_version(value)
     except ValueError as error:
@@ -44,12 +44,10 @@ def version(value: str) -> tuple[int, int]:
 
 
 class OneOf(click.Choice[str]):
-    """One of a few words; for any other the nearest is named."""
+    """A choice whose error message suggests the nearest word."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """Say which words there are."""
-        from torchlint.config import nearest
-
+        """Return the error message for an invalid choice."""
         known = ", ".join(self.choices)
         return f"`{value}` is none of {known}{nearest(str(value), self.choices)}"
 
@@ -57,14 +55,14 @@ class OneOf(click.Choice[str]):
 def complete_rule(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Give a shell the codes, or for a word in small letters the names, that begin so."""
+    """Return the completions of a code, or of a rule name if it begins in lower case."""
     return list(_completed("", incomplete, selection=False))
 
 
 def complete_rules(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Give a shell what the word behind the last comma can become."""
+    """Return the completions of the word after the last comma."""
     before, comma, last = incomplete.rpartition(",")
     return list(_completed(before + comma, last, selection=True))
 
@@ -84,7 +82,7 @@ def _completed(before: str, word: str, selection: bool) -> Iterator[CompletionIt
 
 
 def _known(registry: Registry, by_name: bool, selection: bool) -> Iterator[tuple[str, str]]:
-    """Yield the words that speak of rules, each with what it means."""
+    """Yield the words that select rules, each with a description."""
     if by_name:
         yield from ((name, code) for code, name in registry.known.items())
         return

@@ -1,4 +1,4 @@
-"""The program `torchlint`: its commands, and what is said of errors."""
+"""The program `torchlint`: its commands and its error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchlint.cli.failure import fail
 from torchlint.cli.lazy import LazyGroup
 
 if TYPE_CHECKING:
-    from torchlint.cli.invocation import Invocation
+    from torchlint.cli.replay import Command
 
 __all__ = ["program", "run"]
 
@@ -47,13 +47,13 @@ _COMMANDS: Final = {
 )
 @click.version_option(__version__, "-V", "--version", message="torchlint %(version)s")
 def program() -> None:
-    """Find what makes a PyTorch training script slow, rewrite it, and prove the rewrite."""
+    """Find what makes a PyTorch training script slow, fix it, and verify the fix by running it."""
 
 
-def run(arguments: Sequence[str] | None, invocation: Invocation | None = None) -> int:
-    """Run the program and give its exit code."""
+def run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
+    """Run the program and return its exit code; `command` is this process's command line."""
     try:
-        code = program.main(arguments, prog_name="torchlint", standalone_mode=False, obj=invocation)
+        code = program.main(arguments, prog_name="torchlint", standalone_mode=False, obj=command)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
@@ -87,7 +87,7 @@ def _internal(error: Exception) -> str:
 
 
 def _words(error: click.ClickException) -> str:
-    """Give the message of an error of click's."""
+    """Return the message of a click error."""
     if isinstance(error, click.NoSuchOption):
         return _no_option(error.option_name, error.ctx)
     message = error.format_message().strip()
@@ -95,7 +95,7 @@ def _words(error: click.ClickException) -> str:
 
 
 def _no_option(option: str, ctx: click.Context | None) -> str:
-    """Say of an unknown option where it belongs, or which one is nearest."""
+    """Return the message for an unknown option: the command that has it, or the nearest one."""
     from difflib import get_close_matches
 
     for name in ("check", "fix"):

@@ -1,4 +1,4 @@
-"""A bar on a terminal's standard error for measurements that take minutes."""
+"""A progress bar on standard error for measurements that take minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar() -> Iterator[Notify | None]:
-    """Show what is measured now and how long the rest will take; nothing where no terminal is."""
+    """Show the current measurement and the remaining time, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""What `fix --interactive` asks: whether to make a fix, for one after the other."""
+"""The option `fix --interactive`: ask for each fix whether to apply it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ANSWERS: Final = {"y": True, "n": False, **_REST}
 
 
 class Questions:
-    """Asks on the terminal, shown on standard error, until the answer is for all that follow."""
+    """Questions on standard error, asked until an answer decides on all remaining fixes."""
 
     def __init__(self, run: Run) -> None:
         if not sys.stdin.isatty():
-            raise click.UsageError("`--interactive` asks at a terminal: standard input is none")
+            raise click.UsageError("`--interactive` needs a terminal as standard input")
         self._run = run
         self._rest: bool | None = None
 
     def ask(self, source: Source, finding: Finding) -> bool:
-        """Whether the fix of a finding shall be made."""
+        """Return whether the user accepts the fix of a finding."""
         if self._rest is not None:
             return self._rest
         (entry,) = self._run.entries(source, [finding])
@@ -42,7 +42,7 @@ class Questions:
 
 
 def _answer(prompt: str) -> str:
-    """Read an answer, again and again until it is one; the end of the input is `q`."""
+    """Read until there is a valid answer; the end of the input counts as `q`."""
     while True:
         click.echo(prompt, err=True, nl=False)
         line = sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""What a check looked at and printed, kept for one that would look at the same."""
+"""Recording what a check read and printed, so that the next one can replay it."""
 
 from __future__ import annotations
 
@@ -8,48 +8,59 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from torchlint.cli.printed import MOST_BYTES, SUFFIX, Command, Printed, Sight
+from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
 from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.store import keep, sources_below
+from torchlint.engine.usedelsewhere import project_of
 from torchlint.registry import Registry, pack_metadata
 
-__all__ = ["Recording", "sight_of"]
+__all__ = ["Recording", "inputs_of"]
 
 _MOST: Final = 8
-"""How many texts are kept: those of the last runs."""
+"""How many outputs are kept, the latest ones."""
 _REPOSITORY: Final = ".git"
 _EXCLUDED: Final = os.path.join(_REPOSITORY, "info", "exclude")  # noqa: PTH118
 
 
 class Recording:
-    """The record of one run, made of the state in which everything was before it was read."""
+    """The record of one run, with the state of its inputs before they were read.
 
-    def __init__(self, command: Command, folder: Path, sight: Sight) -> None:
+    `searched` are the folders of which all scripts and notebooks are inputs.
+    """
+
+    def __init__(
+        self, command: Command, folder: Path, inputs: Inputs, searched: Iterable[str]
+    ) -> None:
+        self._searched = frozenset(map(os.path.realpath, searched))
         self._command = command
         self._folder = folder
-        self._sight = sight
-        self._state = sight.state()
+        self._inputs = inputs
+        self._state = inputs.state()
 
-    def keep(self, printed: Printed) -> None:
-        """Keep what was printed, unless that is too much or something was touched just now."""
-        if not self._sight.settled(self._state):
+    def covers_project(self, path: str) -> bool:
+        """Return whether all files of the project that a file belongs to are inputs."""
+        return project_of(path) in self._searched
+
+    def keep(self, printed: Output) -> None:
+        """Store the output, unless it is too long or an input was changed a moment ago."""
+        if not self._inputs.is_old_enough(self._state):
             return
-        data = self._command.record(printed, self._sight, self._state)
+        data = self._command.record(printed, self._inputs, self._state)
         if len(data) <= MOST_BYTES:
             keep(self._folder, self._command.name, data)
             _forget(self._folder)
 
 
-def sight_of(
+def inputs_of(
     paths: Sequence[Path],
     found: Discovery,
     registry: Registry,
     config_file: Path | None,
     cache_dir: Path,
-) -> Sight:
-    """Give all that a check of `paths` looks at, which led it to what it `found`.
+) -> Inputs:
+    """Return everything that a check of `paths` depends on, given the files `found`.
 
-    The folder in which it keeps what it learns is none of that.
+    The cache folder is left out.
     """
     above = list(dict.fromkeys(_folders_above(paths)))
     own = os.path.abspath(cache_dir)  # noqa: PTH100
@@ -63,18 +74,18 @@ def sight_of(
         *_deciding_in(folders),
         *map(str, found.files),
     ]
-    return Sight.over(read, (os.path.join(folder, _REPOSITORY) for folder in above))  # noqa: PTH118
+    return Inputs.over(read, (os.path.join(folder, _REPOSITORY) for folder in above))  # noqa: PTH118
 
 
 def _folders_above(paths: Sequence[Path]) -> Iterator[str]:
-    """Yield paths and all folders above them, as they are written and as they lie."""
+    """Yield paths and all folders above them, with and without `..` resolved."""
     for path in (*paths, Path()):
         for absolute in (path.absolute(), Path(os.path.abspath(path))):  # noqa: PTH100
             yield from map(str, (absolute, *absolute.parents))
 
 
 def _deciding_in(folders: Iterable[str]) -> Iterator[str]:
-    """Yield the files of folders that say what is looked at; one that comes changes its folder."""
+    """Yield the existing configuration and ignore files of folders."""
     for folder in folders:
         for name in DECIDING:
             file = os.path.join(folder, name)  # noqa: PTH118
@@ -83,7 +94,7 @@ def _deciding_in(folders: Iterable[str]) -> Iterator[str]:
 
 
 def _forget(folder: Path) -> None:
-    """Remove all but the last records."""
+    """Remove all but the latest records."""
     with contextlib.suppress(OSError):
         kept = sorted(folder.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
         for file in kept[:-_MOST]:

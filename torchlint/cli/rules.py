@@ -9,9 +9,8 @@ import click
 from torchlint.cli.failure import fail
 from torchlint.cli.options import color_option
 from torchlint.cli.parameters import OneOf
-from torchlint.cli.run import refused
+from torchlint.cli.run import known_rules
 from torchlint.cli.terminal import paint_for
-from torchlint.registry import load_registry
 from torchlint.report.card import card_of
 from torchlint.report.catalogue import catalogue, catalogue_json
 
@@ -24,15 +23,14 @@ __all__ = ["rules"]
     type=OneOf(["text", "json"]),
     default="text",
     show_default=True,
-    help="The form of the list.",
+    help="Format of the list.",
 )
 @color_option
 @click.pass_context
 def rules(ctx: click.Context, output_format: str, color: str | None) -> None:
     """List the catalogue of rules."""
     paint = paint_for(color, sys.stdout)
-    with refused():
-        usable, errors = load_registry().loaded()
+    usable, errors = known_rules().loaded()
     cards = [card_of(rule) for rule in usable]
     text = catalogue(cards, paint) if output_format == "text" else catalogue_json(cards)
     click.echo(text, nl=False, color=paint.color)

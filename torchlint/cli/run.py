@@ -1,4 +1,4 @@
-"""One run over files: its configuration, its input, and what went wrong."""
+"""One run over files: its configuration, its input, and its errors."""
 
 from __future__ import annotations
 
@@ -13,58 +13,67 @@ import click
 
 from torchlint.cli.failure import fail, warn
 from torchlint.cli.options import overrides
-from torchlint.cli.printed import CACHE
+from torchlint.cli.recording import Recording, inputs_of
+from torchlint.cli.replay import CACHE, Command, Output
 from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
-from torchlint.engine import Discovery, Project, discover
+from torchlint.config.settings import DEFAULT_EXCLUDE
+from torchlint.engine import Discovery, FileResult, FixResult, Project, check_paths, discover
+from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.formats import BRIEF, STATISTICS, Telling, get_ready, render
+from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
+from torchlint.report.report import Report, Unfinished
+from torchlint.source import Source
 
 if TYPE_CHECKING:
-    from torchlint.cli.printed import Command, Printed
-    from torchlint.cli.recording import Recording
-    from torchlint.engine import FileResult
-    from torchlint.engine.standby import Standby
-    from torchlint.finding import Finding
+    from torchlint.audit import Audit
     from torchlint.report.card import Card
     from torchlint.report.entry import Entry
-    from torchlint.report.report import Report
-    from torchlint.source import Source
 
-__all__ = ["STDIN", "Run", "near", "refused"]
+__all__ = ["STDIN", "Run", "known_rules", "near", "refused"]
 
 STDIN: Final = Path("-")
 
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Turn a wrong configuration or a broken rule pack into a usage error."""
+    """Turn configuration and registry errors in the body into errors of the command line."""
     try:
         yield
     except (ConfigError, RegistryError) as error:
         raise click.ClickException(str(error)) from None
 
 
+def known_rules() -> Registry:
+    """Load the registry of rules, with a warning for each pack in a deprecated format."""
+    with refused():
+        registry = load_registry()
+    for each in registry.deprecations:
+        warn(each)
+    return registry
+
+
 def near(path: Path) -> str:
-    """Give a path as it is seen from the current folder, where it lies below that."""
+    """Return a path relative to the current folder if it is below that."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 class Run:
-    """The options of a run, and whether it failed so far."""
+    """The options of a run, its settings, and whether it has failed."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self.failed = False
+        self.unfinished: list[Unfinished] = []
+        """The warnings about files that could not be checked or fixed completely."""
         self.found = Discovery(())
 
     @cached_property
     def registry(self) -> Registry:
-        """The rules there are."""
-        with refused():
-            registry = load_registry()
+        """The registry of rules."""
+        registry = known_rules()
         self.report_errors(registry.errors)
         return registry
 
@@ -81,7 +90,7 @@ class Run:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that hold for the run as a whole: those of the current folder."""
+        """The settings of the run as a whole: those of the current folder."""
         with refused():
             return self.project.settings(Path())
 
@@ -91,26 +100,33 @@ class Run:
         return self.settings.quiet
 
     def code(self, something: bool) -> int:
-        """Give the exit code: 2 where the run failed, else 1 where there is something."""
+        """Return the exit code: 2 if the run failed, else 1 if there is something to report."""
         if self.failed:
             return 2
         return 1 if something and not self.settings.exit_zero else 0
 
     def check_statistics(self) -> None:
-        """Refuse statistics in a format that has none."""
+        """Raise a usage error for `--statistics` in a format without them."""
         form = self.settings.output_format
         if self.settings.statistics and form not in STATISTICS:
             known = ", ".join(sorted(STATISTICS))
-            raise click.UsageError(f"`--statistics` has no form in `{form}`: take {known}")
+            raise click.UsageError(f"`--statistics` is not supported by `{form}`, only by {known}")
 
     def report_errors(self, errors: Sequence[str]) -> None:
-        """Print what went wrong; the run goes on and fails in the end."""
+        """Print errors; the run goes on and exits with 2."""
         for error in errors:
             fail(error)
             self.failed = True
 
+    def report_problems(self, result: FileResult | FixResult | Audit) -> None:
+        """Print the errors and warnings about a file; warnings do not change the exit code."""
+        self.report_errors(result.errors)
+        for said in result.warnings:
+            warn(said)
+            self.unfinished.append(Unfinished(result.path, said))
+
     def files(self, paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Find the files of a run; a wrong configuration is refused even where there are none."""
+        """Find the files of a run; a wrong configuration is an error even without files."""
         paths = paths or (Path(),)
         with refused():
             for path in paths:
@@ -119,23 +135,23 @@ class Run:
         found = self.found
         self.report_errors(tuple(dict.fromkeys(found.errors)))
         if not found.files and not found.errors and not self.quiet:
-            warn("no Python files found: nothing was looked at")
+            warn("no Python files found")
         return found.files
 
     def reads_stdin(self, paths: Sequence[Path]) -> bool:
-        """Whether the run is about standard input."""
+        """Return whether the run reads standard input."""
         if STDIN not in paths:
             if self.options["stdin_filename"] is not None:
                 raise click.UsageError("`--stdin-filename` needs `-`, the path of standard input")
             return False
         if len(paths) > 1:
-            raise click.UsageError("`-` (standard input) cannot stand beside other paths")
+            raise click.UsageError("`-` (standard input) cannot be combined with other paths")
         return True
 
     def stdin(self) -> tuple[bytes, str, Selection, Settings]:
-        """Read standard input; give its bytes and path, and the rules and settings for it.
+        """Return standard input with its path, and the rules and settings for it.
 
-        A file that is excluded by force has no rules.
+        If the path is excluded and `force-exclude` is set, no rule is selected.
         """
         path = self.options["stdin_filename"] or str(STDIN)
         with refused():
@@ -148,20 +164,17 @@ class Run:
 
     @property
     def cache_dir(self) -> Path | None:
-        """Where results are kept, None where nowhere: a link may lead out of somebody's tree."""
+        """The cache folder, None without a cache; the default one must not be a link."""
         settings = self.settings
         if settings.no_cache or settings.cache_dir is not None:
             return None if settings.no_cache else settings.cache_dir
         usual = Path(CACHE)
         return None if usual.is_symlink() else usual
 
-    def results(
-        self, files: Sequence[Path], standby: Standby | None = None
-    ) -> Iterator[FileResult]:
-        """Check files; on a terminal long work shows how far it is."""
+    def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
+        """Check files; show progress on a terminal if it takes long."""
         if not files:
             return iter(())
-        from torchlint.engine import check_paths
 
         with refused():
             results = check_paths(
@@ -170,22 +183,20 @@ class Run:
                 jobs=self.settings.jobs,
                 file_timeout=self.settings.file_timeout,
                 cache_dir=self.cache_dir,
-                standby=standby,
             )
         return with_progress(results, len(files), wanted=not self.quiet)
 
     @property
     def paint(self) -> Paint:
-        """What standard output can show."""
+        """The paint for standard output."""
         return paint_for(self.settings.color, sys.stdout)
 
     def entries(self, source: Source, findings: Sequence[Finding]) -> list[Entry]:
-        """Give the findings of a file as reports want them."""
+        """Return the findings of a file as entries of a report."""
         if not findings:
             return []
         with refused():
             settings = self.project.settings(Path(source.path))
-        from torchlint.finding import Safety
         from torchlint.report.entry import Entry
 
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
@@ -194,30 +205,22 @@ class Run:
             for finding in findings
         ]
 
-    def get_ready_to_report(self) -> None:
-        """Import now, while others work, what a report of findings takes."""
-        import torchlint.report.block
-        import torchlint.report.card
-        import torchlint.report.entry  # noqa: F401
-
-        get_ready(self.settings.output_format, statistics=self.settings.statistics)
-
-    def telling(self) -> Telling | None:
-        """Begin a report that is made file by file, None where the format is none for that."""
+    def report_writer(self) -> ReportWriter | None:
+        """Return a writer that reports file by file, None if the format cannot."""
         settings = self.settings
         form, statistics = settings.output_format, settings.statistics
         alone = settings.output_file is None and not sys.stdout.isatty()
         pour = self.show if alone else None
-        return Telling.in_format(form, self._report_paint, pour, statistics=statistics)
+        return ReportWriter.in_format(form, self._report_paint, pour, statistics=statistics)
 
     def render(self, report: Report) -> str:
-        """Give the text of a report."""
+        """Return the text of a report."""
         settings = self.settings
         form, statistics = settings.output_format, settings.statistics
         return render(report, self._report_paint, form, statistics=statistics)
 
     def deliver(self, text: str) -> None:
-        """Print the text of a report, or write it to the file that was named."""
+        """Print a report, or write it to the output file."""
         file = self.settings.output_file
         if file is None:
             self.show(text)
@@ -226,7 +229,7 @@ class Run:
 
     @property
     def _report_paint(self) -> Paint:
-        """What standard output, or the file that was named, can show."""
+        """The paint for the report: for standard output or for the output file."""
         settings = self.settings
         if settings.output_file is not None:
             return Paint(color=settings.color == "always")
@@ -236,26 +239,27 @@ class Run:
         """Print the text of a report."""
         click.echo(text, nl=False, color=self.paint.color)
 
-    def printed(self, command: Command | None) -> Printed | None:
-        """Give what the command printed before, where the configuration says what keeps that."""
+    def replay(self, command: Command | None) -> Output | None:
+        """Return the recorded output of a command from a configured cache folder."""
         if command is None or self.cache_dir is None or str(self.cache_dir) == command.folder:
             return None
-        return command.printed(str(self.cache_dir))
+        return command.replay(str(self.cache_dir))
 
     def recording(self, command: Command | None, paths: Sequence[Path]) -> Recording | None:
-        """Begin to keep what is printed of the files found, None where this run does more."""
+        """Return a recording of this run, None if its output must not be replayed."""
         settings = self.settings
-        more = (settings.output_file, settings.verbose, self.failed)
+        more = (settings.output_file, settings.verbose, self.failed, self.registry.deprecations)
         if command is None or self.cache_dir is None or not self.found.files or any(more):
             return None
-        from torchlint.cli.recording import Recording, sight_of
 
         config_file = self.options["config_file"]
-        sight = sight_of(paths, self.found, self.registry, config_file, self.cache_dir)
-        return Recording(command, self.cache_dir, sight)
+        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir)
+        leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
+        searched = () if leaves_out else self.found.folders
+        return Recording(command, self.cache_dir, inputs, searched)
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
-        """Write to the file that `--output-file` names."""
+        """Write to the output file."""
         try:
             with file.open("ab" if append else "wb") as stream:
                 stream.write(data)
@@ -269,7 +273,7 @@ class Run:
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head.code, head.name, head.file)
+                    self._cards[code] = brief_card(head.code, head.name, head.page or head.file)
                 else:
                     self._cards[code] = card_of(head.load())
         return self._cards[code]

@@ -1,4 +1,4 @@
-"""What commands that run a script say of a file that is none."""
+"""Checks shared by the commands that run a script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["refuse_notebook"]
 
 
 def refuse_notebook(command: str, script: Path) -> None:
-    """Refuse a notebook where a command runs scripts."""
+    """Raise a usage error if SCRIPT is a notebook."""
     if is_notebook(str(script)):
         raise click.ClickException(
             f"{command} runs scripts, and {script} is a notebook: "

@@ -19,8 +19,8 @@ __all__ = ["server"]
 def server(ctx: click.Context) -> None:
     """Serve an editor over standard input and output.
 
-    The editor starts it, and speaks the Language Server Protocol with it: findings as you type,
-    fixes, and the pages of rules.
+    The editor starts it and talks the Language Server Protocol: findings as you type, fixes, and
+    the pages of rules.
     """
     if find_spec("pygls") is None:
         raise click.ClickException(

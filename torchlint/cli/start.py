@@ -1,35 +1,26 @@
-"""How the program starts and how it ends."""
+"""The entry point: set up the process, replay or run, and exit."""
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from torchlint.cli.ends import INTERRUPTED, READER_GONE
-from torchlint.cli.printed import Command
-
-if TYPE_CHECKING:
-    from torchlint.cli.invocation import Invocation
-    from torchlint.engine.standby import Standby
+from torchlint.cli.replay import Command
 
 __all__ = ["main"]
 
 _ALLOCATIONS: Final = 300_000
-_ANALYSING: Final = (["check"], ["fix"])
-_ALONE: Final = {"-", "--interactive", "--watch", "--jobs=1", ("--jobs", "1")}
-"""What says that one process does all: words of a command line, and pairs of them."""
 _DEPTH: Final = 5_000
-"""How deep calls may go: questions about names lead from one to the next, file-long."""
+"""The recursion limit: following names through a long file recurses deeply."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and leave with its exit code."""
-    # A syntax tree is many objects that live and die together: looking for dead ones is in vain.
+    """Run the program and exit with its exit code."""
+    # The objects of a syntax tree live and die together, so frequent garbage collection is wasted.
     gc.set_threshold(_ALLOCATIONS, 20, 20)
     sys.setrecursionlimit(_DEPTH)
     _open_what_is_closed()
@@ -41,22 +32,26 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         code = READER_GONE
     except OSError as error:
         from torchlint.cli.failure import fail
 
         fail(f"the output cannot be written: {error.strerror}")
+        _drop_output()
         code = 2
-    if arguments is None:
-        _leave(code)
     sys.exit(code)
 
 
-def _open_what_is_closed() -> None:
-    """Give a program that was started without some of its three streams empty ones.
+def _drop_output() -> None:
+    """Let Python flush what is left of the output at its exit without another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    Else the next file that is opened would take the number of a stream, and get what is printed.
+
+def _open_what_is_closed() -> None:
+    """Open the null device for standard streams that are closed.
+
+    Otherwise the next opened file would get the descriptor of a stream, and receive its output.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -64,46 +59,16 @@ def _open_what_is_closed() -> None:
 
 
 def _again() -> int:
-    """Print what this very command printed before, or run it; give the exit code."""
+    """Replay the recorded output of this command, or run it; return the exit code."""
     command = Command.given()
-    printed = command.printed(command.folder) if command is not None else None
+    printed = command.replay(command.folder) if command is not None else None
     if printed is None:
-        return _anew(command)
+        return _run(None, command)
     sys.stdout.write(printed.text)
     return printed.code
 
 
-def _anew(command: Command | None) -> int:
-    """Run the command; while this process finds out what to do another gets ready to do it."""
-    from torchlint.cli.invocation import Invocation
-    from torchlint.cli.lean import expect_libcst
-
-    expect_libcst()
-    standby = _standby()
-    try:
-        return _run(None, Invocation(command, standby))
-    finally:
-        if standby is not None:
-            standby.dismiss()
-
-
-def _standby() -> Standby | None:
-    words = sys.argv[1:]
-    if words[:1] not in _ANALYSING or not _ALONE.isdisjoint((*words, *pairwise(words))):
-        return None
-    from torchlint.engine.standby import Standby
-
-    return Standby.start()
-
-
-def _run(arguments: Sequence[str] | None, invocation: Invocation | None = None) -> int:
+def _run(arguments: Sequence[str] | None, command: Command | None = None) -> int:
     from torchlint.cli.program import run
 
-    return run(arguments, invocation)
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process without taking its objects apart, which takes longer than some runs."""
-    atexit._run_exitfuncs()
-    sys.stderr.flush()
-    os._exit(code)
+    return run(arguments, command)

@@ -1,4 +1,4 @@
-"""What the reader's terminal can show."""
+"""Colors, width and progress on the terminal."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 _PATIENCE: Final = 0.6
 """Seconds before a progress bar appears."""
 _LINE_GONE: Final = "\x1b[1A\x1b[2K"
-"""What takes the finished bar off the terminal: one line up, erase it."""
+"""The control sequence that erases the finished bar."""
 
 
 def color_wanted(choice: str | None, stream: TextIO) -> bool:
-    """Decide on colours: the option, then NO_COLOR and FORCE_COLOR, then the stream."""
+    """Return whether to use color: by the option, NO_COLOR and FORCE_COLOR, or the stream."""
     if choice not in (None, "auto"):
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -35,7 +35,7 @@ def color_wanted(choice: str | None, stream: TextIO) -> bool:
 
 
 def paint_for(choice: str | None, stream: TextIO) -> Paint:
-    """Give the paint for a stream."""
+    """Return the paint for a stream."""
     from torchlint.report.paint import Paint
 
     color = color_wanted(choice, stream)
@@ -47,7 +47,7 @@ def paint_for(choice: str | None, stream: TextIO) -> Paint:
 
 
 def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterator[Result]:
-    """Pass results on; on a terminal, long work shows on standard error how far it is."""
+    """Pass results on, with a progress bar on standard error if it takes long."""
     if not (wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
         yield from results
         return

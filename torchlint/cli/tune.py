@@ -16,6 +16,7 @@ from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
 from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
+from torchlint.engine import WriteError
 
 if TYPE_CHECKING:
     from torchlint.harness.pace import LoaderSeen
@@ -30,35 +31,35 @@ _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
 @click.command()
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("args", nargs=-1)
-@click.option("--apply", is_flag=True, help="Write the values where they stand in the source.")
+@click.option("--apply", is_flag=True, help="Write the best values into the source.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=10),
     default=300,
     show_default=True,
-    help="Seconds that the search may take.",
+    help="Time limit of the search, in seconds.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of every generator.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
+)
 @device_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=600,
     show_default=True,
-    help="Seconds that one run may take.",
+    help="Time limit of one run, in seconds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--verbose", "-v", is_flag=True, help="Pass on what the script prints, to standard error."
-)
+@click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
 @click.pass_context
 def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
-    """Measure the settings of the loader that SCRIPT trains from, and say which are best.
+    """Find the fastest settings of the DataLoader that SCRIPT trains from.
 
-    ARGS, after `--`, are the script's own. The script is run again and again with other numbers of
-    workers, batches ahead, pinned memory and batch sizes, in turns with itself as it is. A batch
-    size is reported, never written.
+    ARGS, after `--`, are passed to the script. The script is run repeatedly with different numbers
+    of workers, prefetch factors, pinned memory and batch sizes, in turns with the original. The
+    batch size is reported, never written.
     """
     refuse_notebook("tune", script)
     for module in ("torch", "psutil"):
@@ -71,8 +72,7 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
 
 
 def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    from torchlint.cli.knobs import find_call
-    from torchlint.engine import WriteError
+    from torchlint.cli.loadersettings import find_call
     from torchlint.harness.session import ScriptError
     from torchlint.harness.tuning.runs import Runs, TuningPlan
     from torchlint.harness.tuning.session import search
@@ -109,7 +109,7 @@ def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> in
 
 
 def _not_here(script: Path, loader: LoaderSeen) -> str:
-    """Say that no call of the project makes the loader, and who does."""
+    """Return the message that the loader is not created by a call of the project."""
     maker = f"`{loader.maker}`" if loader.maker else "a library"
     line = f":{loader.place.line}" if loader.place else ""
     return (
@@ -120,7 +120,7 @@ def _not_here(script: Path, loader: LoaderSeen) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Show on a terminal's standard error what is being run, and how long it may still take."""
+    """Show the current run and the remaining time on standard error, if it is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

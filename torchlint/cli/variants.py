@@ -1,4 +1,4 @@
-"""The variants of a script that `verify` compares: each rule's fixes alone, and together."""
+"""The variants that `verify` compares: the fixes of each rule alone, and of all together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchlint.engine import FixResult, Project, fix_source, write_atomic
+from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
 from torchlint.harness.plan import Variant
 from torchlint.source import Source, SourceError
@@ -15,7 +16,7 @@ __all__ = ["Fixes"]
 
 
 class Fixes:
-    """What can be fixed in the files that a script is made of."""
+    """The fixes for the files of a script."""
 
     def __init__(
         self, files: Iterable[Path], project: Project, report: Callable[[str], None]
@@ -24,11 +25,11 @@ class Fixes:
         self._project = project
         self._together = self._fixed(None)
         for result in self._together:
-            for error in result.errors:
-                report(error)
+            for said in (*result.errors, *result.warnings):
+                report(said)
 
     def variants(self) -> tuple[Variant, ...]:
-        """Give each rule's fixes alone, and all together: those that others leave room for."""
+        """Return the variants: the fixes of each rule alone, and all together."""
         found = {it.code for result in self._fixed(()) for it in result.left if it.fix is not None}
         applied = {it.code for result in self._together for it in result.applied}
         alone = [_variant("rule", (code,), self._fixed({code})) for code in sorted(found | applied)]
@@ -36,13 +37,13 @@ class Fixes:
         return tuple(variant for variant in (*alone, *whole) if variant.texts)
 
     def kept(self, codes: Collection[str]) -> Variant:
-        """Give the fixes of the rules that stood the test, together."""
+        """Return the variant with the fixes of these rules."""
         return _variant("kept", tuple(sorted(codes)), self._fixed(codes))
 
     def write(self, codes: Collection[str]) -> tuple[str, ...]:
-        """Write the fixes of these rules; give the files that were written.
+        """Write the fixes of these rules and return the files written.
 
-        Raises `WriteError` for a file that cannot be written, or that changed meanwhile.
+        Raises `WriteError` for a file that cannot be written, or that was changed meanwhile.
         """
         results = [result for result in self._fixed(codes) if result.changed]
         for result in results:
@@ -50,17 +51,19 @@ class Fixes:
         return tuple(result.path for result in results)
 
     def _fixed(self, codes: Collection[str] | None) -> list[FixResult]:
-        """Fix the files by some rules, or by all for None."""
+        """Fix the files with some rules; None means all."""
 
         def accept(source: Source, finding: Finding) -> bool:
             return codes is None or finding.code in codes
 
+        used_elsewhere = Projects().used_elsewhere
         return [
             fix_source(
                 source,
                 self._project.selection(Path(source.path)),
                 self._project.settings(Path(source.path)),
                 accept,
+                used_elsewhere,
             )
             for source in self._sources
         ]

@@ -30,7 +30,7 @@ __all__ = ["verify"]
 
 _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose", "quick")
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
-"""What --quick takes where nothing else was said."""
+"""The defaults of --quick."""
 
 
 @click.command()
@@ -42,55 +42,55 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
     type=click.IntRange(min=8),
     default=50,
     show_default=True,
-    help="Steps to time in each run.",
+    help="Steps to time per run.",
 )
 @click.option(
     "--warmup",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Steps to pass over before.",
+    help="Steps to skip before timing.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
-    help="How often to run each, there and back.",
+    help="Rounds per variant; one round runs A, B, B, A.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of every generator.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
+)
 @device_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=600,
     show_default=True,
-    help="Seconds that one run may take.",
+    help="Time limit of one run, in seconds.",
 )
 @launch_options
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first answer within two minutes: all fixes together, then each as time allows.",
+    help="First answer within two minutes: all fixes together, then each one if time allows.",
 )
-@click.option("--apply", is_flag=True, help="Write the fixes that were kept.")
+@click.option("--apply", is_flag=True, help="Write the fixes that passed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Write a page with plots of step times, losses and one step, and the diff.",
+    help="Write an HTML page with plots of step times and losses, a timeline, and the diff.",
 )
-@click.option(
-    "--verbose", "-v", is_flag=True, help="Pass on what the script prints, to standard error."
-)
+@click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
 @click.pass_context
 def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
-    """Run SCRIPT as it is and as fixed, in turns, and compare speed and numbers.
+    """Run SCRIPT original and fixed, in turns, and compare speed and numbers.
 
-    ARGS, after `--`, are the script's own. Fixes that change results are measured, too, unless
-    `--no-unsafe-fixes` says otherwise.
+    ARGS, after `--`, are passed to the script. Fixes that may change results are measured, too,
+    unless `--no-unsafe-fixes` is given.
     """
     refuse_notebook("verify", script)
     if importlib.util.find_spec("torch") is None:
@@ -144,7 +144,7 @@ def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes, Report]:
-    """Measure each rule's fixes, all of them, and those that were kept."""
+    """Measure each rule's fixes alone, all together, and the kept ones together."""
     files = [Path(file) for file in session.survey()]
     with refused():
         fixes = Fixes(files, run.project, warn)
@@ -157,7 +157,7 @@ def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes
 
 
 def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:
-    """Write what was kept, and say so."""
+    """Write the fixes that were kept, and print which."""
     try:
         written = fixes.write(codes)
     except WriteError as error:

@@ -1,4 +1,4 @@
-"""The option `--watch`: a run again and again, whenever a file changes."""
+"""The option `--watch`: run again whenever a file changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 _CLEAR: Final = "\x1b[2J\x1b[3J\x1b[H"
-"""What empties a terminal, the lines that have scrolled away too."""
+"""The control sequence that clears a terminal and its scrollback."""
 _SUFFIXES: Final = (".py", ".ipynb")
 _TURN: Final = 200
-"""Milliseconds after which the wait for changes begins anew."""
+"""Milliseconds after which the wait for changes is restarted."""
 
 
 def watch(run: Callable[[], int], paths: Sequence[Path], options: Mapping[str, Any]) -> int:
-    """Run at once and after every change until Ctrl-C; give the exit code."""
+    """Run now and after every change until Ctrl-C; return the exit code."""
     if STDIN in paths:
         raise click.UsageError("`--watch` looks at files, not at standard input")
     changes = _changes(tuple(paths) or (Path(),), options["config_file"])
@@ -40,7 +40,7 @@ def watch(run: Callable[[], int], paths: Sequence[Path], options: Mapping[str, A
 
 
 def _changes(paths: Sequence[Path], config_file: Path | None) -> Iterator[str]:
-    """Yield what to say before each run: first at once, then when files have changed."""
+    """Yield a headline before each run: once immediately, then after every change."""
     try:
         from watchfiles import watch as watched
     except ImportError:
@@ -65,7 +65,7 @@ def _changes(paths: Sequence[Path], config_file: Path | None) -> Iterator[str]:
 
 
 def _matters(file: Path, roots: Collection[Path]) -> bool:
-    """Whether a change of a file can change what is found: not what tools keep for themselves."""
+    """Return whether a changed file can change the findings; caches of tools cannot."""
     if file in roots:
         return True
     below = [file.relative_to(root).parts for root in roots if file.is_relative_to(root)]
@@ -83,7 +83,7 @@ def _spoken(batches: Iterator[set[tuple[Change, str]]]) -> Iterator[str]:
 
 
 def _begin(words: str) -> None:
-    """Empty the screen where there is one, and say why the run begins."""
+    """Clear the screen on a terminal, and print why the run starts."""
     if sys.stdout.isatty():
         click.echo(_CLEAR, nl=False, color=True)
     sys.stdout.flush()
@@ -91,7 +91,7 @@ def _begin(words: str) -> None:
 
 
 def _attempt(run: Callable[[], int]) -> None:
-    """Run once; what would have ended the program is one line."""
+    """Run once; print an error that would end the program in one line."""
     try:
         run()
     except click.ClickException as error:

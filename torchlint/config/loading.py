@@ -1,4 +1,4 @@
-"""Finding the configuration of a file and reading it."""
+"""Finding and reading the configuration of a file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def load(
     isolated: bool = False,
     config_file: Path | None = None,
 ) -> Settings:
-    """Give the settings for a file or folder: the nearest file upwards, then `overrides`.
+    """Return the settings of a file or folder: the nearest configuration, then `overrides`.
 
-    `overrides` has the options given on the command line, by the names of the fields of
-    `Settings` and in their types; what was not given must be left out. `isolated` reads no file,
-    `config_file` reads this one. Raises `ConfigError`.
+    `overrides` maps fields of `Settings` to the options given on the command line; options that
+    were not given are absent. With `isolated` no file is read, with `config_file` only that one.
+    Raises `ConfigError`.
     """
     settings = Settings()
     if not isolated:
@@ -46,7 +46,7 @@ def _folder(path: Path) -> Path:
 
 
 def _nearest_table(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Give the nearest configuration upwards from a folder, and its file."""
+    """Return the nearest configuration in a folder or above it, and its file."""
     for parent in (folder, *folder.parents):
         own = parent / "torchlint.toml"
         if own.is_file():
@@ -60,7 +60,7 @@ def _nearest_table(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _table(file: Path) -> dict[str, Any]:
-    """Give the settings of a file that is named or that is ours alone."""
+    """Return the table of settings in a file that `--config` names, or in a `torchlint.toml`."""
     if file.name == "pyproject.toml":
         return _table_in_pyproject(file) or {}
     return parse(read_text(file), file)
@@ -75,7 +75,7 @@ def _table_in_pyproject(file: Path) -> dict[str, Any] | None:
 
 
 def _with_own_torch(settings: Settings, folder: Path) -> Settings:
-    """Take the target from what the project around `folder` requires of torch."""
+    """Set `target_torch` from the version of torch that the project around `folder` requires."""
     for parent in (folder, *folder.parents):
         project = parent / "pyproject.toml"
         if project.is_file():
@@ -89,7 +89,7 @@ def _with_own_torch(settings: Settings, folder: Path) -> Settings:
 
 
 def _overridden(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
-    """Lay the command line over a file: lists that extend go on, all else is replaced."""
+    """Apply the command line to settings: `extend` lists grow, everything else is replaced."""
     values = dict(overrides)
     for option in ("extend_select", "extend_ignore", "extend_exclude"):
         if option in values:

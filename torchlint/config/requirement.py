@@ -10,7 +10,7 @@ __all__ = ["lowest_torch"]
 
 
 def lowest_torch(pyproject: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Give the lowest torch that the tables of a `pyproject.toml` allow, None if none says."""
+    """Return the lowest version of torch that a `pyproject.toml` allows, or None."""
     for specifiers in (list(_required(pyproject)), list(_optional(pyproject))):
         lowest = [version for version in map(_lower_bound, specifiers) if version is not None]
         if lowest:
@@ -19,14 +19,14 @@ def lowest_torch(pyproject: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _required(pyproject: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the project asks of torch wherever it is installed."""
+    """Yield the constraints on torch among the required dependencies."""
     project = _table(pyproject, "project")
     yield from _torch_among(project.get("dependencies"))
     yield from _in_poetry(_table(pyproject, "tool", "poetry", "dependencies"))
 
 
 def _optional(pyproject: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what extras and groups ask of torch."""
+    """Yield the constraints on torch among extras and dependency groups."""
     extras = _table(pyproject, "project", "optional-dependencies")
     groups = _table(pyproject, "dependency-groups")
     for requirements in (*extras.values(), *groups.values()):
@@ -66,7 +66,7 @@ def _in_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lower_bound(specifiers: str) -> tuple[int, int] | None:
-    """Give the lowest version that a set of specifiers allows, None if it names none."""
+    """Return the lowest version that a set of specifiers allows, None if it has no bound."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import Version
 

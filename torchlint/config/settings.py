@@ -1,4 +1,4 @@
-"""The Settings of one directory, and the error of a wrong one."""
+"""The settings of one directory, and the error for an invalid one."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ DEFAULT_EXCLUDE: Final = (
     "site-packages",
     "venv",
 )
-"""Names of folders that hold other people's code or what tools have made."""
+"""Names of folders that contain third-party code or generated files."""
 
 
 class ConfigError(Exception):
-    """A setting that cannot be followed; the message names its place and the nearest word."""
+    """An invalid setting; the message names its place and the nearest valid word."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -64,8 +64,8 @@ class ConfigError(Exception):
 class Settings:
     """Every option of `check` and `fix` that configuration may set, for one directory.
 
-    `root` is the folder that relative patterns count from. `sources` says for each option where
-    its value came from: `default`, `command line`, or the path of a file.
+    `root` is the folder that patterns are relative to. `sources` maps each option to the origin
+    of its value: `default`, `command line`, or the path of a file.
     """
 
     root: Path = field(default_factory=Path.cwd)
@@ -83,7 +83,7 @@ class Settings:
     extend_exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     target_torch: tuple[int, int] | None = None
-    """None where nothing says which versions of torch the project allows."""
+    """None if the project does not state which versions of torch it allows."""
     target_device: str = "auto"
     unsafe_fixes: bool = False
     ignore_suppressions: bool = False
@@ -96,7 +96,7 @@ class Settings:
     exit_zero: bool = False
     jobs: int | None = None
     file_timeout: float = 60
-    """Seconds of the processor that one file may take; 0 is no limit."""
+    """CPU seconds that one file may take; 0 is no limit."""
     no_cache: bool = False
     cache_dir: Path | None = None
     quiet: bool = False
@@ -107,7 +107,7 @@ class Settings:
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source_of(self, option: str) -> str:
-        """Say where the value of an option came from."""
+        """Return where the value of an option came from."""
         return self.sources.get(option, "default")
 
 
@@ -127,7 +127,7 @@ OF_THE_RUN: Final = frozenset(
         "color",
     }
 )
-"""Options that say how a run goes and what its report looks like, not what is found.
+"""Options of the run and its report, which do not change the findings.
 
 Those of the folder that torchlint is called in hold for all files.
 """
@@ -136,17 +136,17 @@ NOT_OPTIONS: Final = frozenset({"root", "config_file", "sources"})
 
 
 def option_names() -> tuple[str, ...]:
-    """Give the options by the names of their fields."""
+    """Return the field names of all options."""
     return tuple(each.name for each in fields(Settings) if each.name not in NOT_OPTIONS)
 
 
 def key_of(option: str) -> str:
-    """Give the key of an option in a configuration file: dashes for underscores."""
+    """Return the key of an option in a configuration file, with dashes for underscores."""
     return option.replace("_", "-")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Give `", did you mean `x`?"` for the known word most like `word`, or nothing."""
+    """Return `", did you mean `x`?"` for the known word nearest to `word`, or an empty text."""
     from difflib import get_close_matches
 
     folded = {each.lower(): each for each in known}
@@ -155,7 +155,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def target_version(text: str) -> tuple[int, int]:
-    """Read a version of torch such as `2.4`; raises `ValueError`."""
+    """Parse a version of torch such as `2.4`; raise `ValueError` for anything else."""
     match = re.fullmatch(r"\s*([0-9]+)\.([0-9]+)(?:\.[0-9]+)?\s*", text)
     if match is None:
         raise ValueError(f"`{text}` is no version of torch such as `2.4`")

@@ -1,4 +1,4 @@
-"""TOML files: reading them, and finding the line of a key or a word for an error."""
+"""Reading TOML files, and finding the line of a key or a word for error messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["line_of", "parse", "read_text"]
 
 
 def read_text(path: Path) -> str:
-    """Give the text of a configuration file; raises `ConfigError`."""
+    """Return the text of a configuration file; raise `ConfigError` if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -24,7 +24,7 @@ def read_text(path: Path) -> str:
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
-    """Give the tables of a TOML text; raises `ConfigError` with the line."""
+    """Parse a TOML text; raise `ConfigError` with the line of a mistake."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -43,7 +43,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
 
 def line_of(text: str, key: str, word: str | None = None) -> int | None:
-    """Give the row on which `key` is set (or named by a table), or `word` after it."""
+    """Return the row that sets `key` (or is its table header), or the row of `word` after it."""
     quoted = rf"""(?:["']{re.escape(key)}["']|{re.escape(key)})"""
     for pattern in (rf"^\s*{quoted}\s*[=.]", rf"^\s*\[.*?{quoted}\s*[\].]", rf"{quoted}\s*="):
         found = re.search(pattern, text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Reading a table of settings: known keys, right types, clear errors."""
+"""Validating a table of settings: known keys, right types, clear errors."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _PATHS: Final = ("output_file", "baseline", "cache_dir")
 
 
 def read_table(table: Mapping[str, Any], file: Path) -> Settings:
-    """Give the settings that a table of `file` holds over the defaults; raises `ConfigError`.
+    """Return the defaults with the settings in a table of `file`; raises `ConfigError`.
 
-    Paths count from the folder of the file, and stay in it.
+    Paths are relative to the folder of the file, and must stay in it.
     """
     values = read_values(table, partial(place_of, file))
     values.update(
@@ -67,9 +67,9 @@ def read_table(table: Mapping[str, Any], file: Path) -> Settings:
 
 
 def read_values(table: Mapping[str, Any], place_of_key: Callable[[str], str]) -> dict[str, Any]:
-    """Give the options that a table sets, by the names of their fields; raises `ConfigError`.
+    """Return the options that a table sets, by field name; raises `ConfigError`.
 
-    `place_of_key` says where a key stands, for the message.
+    `place_of_key` returns the place of a key, for the message.
     """
     options = {key_of(option): option for option in option_names()}
     values: dict[str, Any] = {}
@@ -87,13 +87,13 @@ def read_values(table: Mapping[str, Any], place_of_key: Callable[[str], str]) ->
 
 
 def place_of(file: Path, key: str, word: str | None = None) -> str:
-    """Give `file:row` for a key, or for a word in the value of that key."""
+    """Return `file:row` of a key, or of a word in its value."""
     row = line_of(read_text(file), key, word)
     return str(file) if row is None else f"{file}:{row}"
 
 
 def place(settings: Settings, option: str, word: str | None = None) -> str:
-    """Say where an option was set: `pyproject.toml:12`, or the option of the command line."""
+    """Return where an option was set: `pyproject.toml:12`, or the option of the command line."""
     if option in settings.rules or option not in option_names():
         file = settings.config_file
         return place_of(file, option) if file is not None else option
@@ -103,9 +103,10 @@ def place(settings: Settings, option: str, word: str | None = None) -> str:
 
 
 def _path_beside(file: Path, option: str, path: Path) -> Path:
-    """Give a path that counts from the folder of a configuration; raises `ConfigError`.
+    """Return a path relative to the folder of a configuration; raises `ConfigError`.
 
-    Who runs torchlint in somebody else's tree means that tree, whatever its configuration names.
+    The path must stay in that folder, so that a configuration in a foreign repository cannot make
+    torchlint read or write elsewhere.
     """
     found = file.parent / path
     home = os.path.join(os.path.realpath(file.parent), "")  # noqa: PTH118

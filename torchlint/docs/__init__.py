@@ -1,1 +1,1 @@
-"""The pages in `docs/`, generated from the rules: `python -m torchlint.docs` writes them."""
+"""Lists of rules in `docs/` and the sources of the site, generated from the rules' pages."""

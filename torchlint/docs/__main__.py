@@ -1,16 +1,20 @@
-"""`python -m torchlint.docs` writes the pages; with --check it says which are stale.
+"""`python -m torchlint.docs` writes the lists of rules; `--check` reports stale ones.
 
-Either way it fails where a rule claims a gain that was measured and is not there.
+Either way it fails where a rule claims a gain that measurements contradict. With `--site` it writes
+the sources of the site.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from torchlint.docs.site import files, leftovers, refuted
+from torchlint.docs.lists import files, refuted
+from torchlint.docs.site import site
 from torchlint.registry import RegistryError
 from torchlint.testing.checkout import Checkout, CheckoutError
 
@@ -18,32 +22,44 @@ __all__ = ["main"]
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 where a page is stale.")
-def main(check: bool) -> None:
-    """Write the pages of docs/ from the rules."""
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 where a list is stale.")
+@click.option("--site", "for_site", is_flag=True, help="Write the sources of the site instead.")
+def main(check: bool, for_site: bool) -> None:
+    """Write the lists of rules in docs/ from the pages of the rules."""
     try:
         tree = Checkout.around(Path.cwd())
+        if for_site:
+            _write_site(tree)
+            return
         made = files(tree)
         claims = refuted(tree)
     except (CheckoutError, RegistryError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
-    stale = [path for path, text in made.items() if _read(path) != text]
-    gone = leftovers(tree, made)
+    stale = {path: text for path, text in made.items() if _read(path) != text}
     if check:
-        for path in (*stale, *gone):
-            click.echo(f"{path.relative_to(tree.root)} is stale", err=True)
-        if stale or gone:
-            click.echo("`python -m torchlint.docs` writes the pages anew", err=True)
-    else:
         for path in stale:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(made[path].encode())
-        for path in gone:
-            path.unlink()
+            click.echo(f"{path.relative_to(tree.root)} is stale", err=True)
+        if stale:
+            click.echo("`python -m torchlint.docs` writes it", err=True)
+    else:
+        _write(stale)
     for claim in claims:
         click.echo(claim, err=True)
-    sys.exit(bool(claims or (check and (stale or gone))))
+    sys.exit(bool(claims or (check and stale)))
+
+
+def _write_site(tree: Checkout) -> None:
+    """Write the sources of the site, into a folder that git ignores."""
+    made = site(tree)
+    shutil.rmtree(tree.site, ignore_errors=True)
+    _write(made)
+
+
+def _write(made: Mapping[Path, str]) -> None:
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
 
 
 def _read(path: Path) -> str | None:

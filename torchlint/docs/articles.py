@@ -1,4 +1,4 @@
-"""The four articles that the rules grew from, and the tips of the last one."""
+"""The four articles from which the rules come, and the tips of the last one."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ TIPS: Final = (
     "Gradient clipping",
     "No bias before batch norm",
     "No gradients in evaluation",
-    "Normalised inputs and batch norm",
+    "Normalized inputs and batch norm",
 )
-"""What the seventeen tips of the last article are about, in its order."""
+"""The subjects of the seventeen tips of the last article, in order."""
 
 BONUS: Final = "bonus"
-"""The word after the key of the last article for what it advises beside its tips."""
+"""The word after the key of the last article for advice outside of its tips."""
 
 
 def article_of(source: str) -> str:
-    """Give the title of `S0` or of the article of `S3.7`."""
+    """Return the title of `S0` or of the article of `S3.7`."""
     return ARTICLES[source.partition(".")[0]]
 
 
 def tip_of(source: str) -> str:
-    """Give the heading of the tip of `S3.7`, empty for a whole article."""
+    """Return the heading of the tip of `S3.7`, empty for a whole article."""
     number = source.partition(".")[2]
     if not number:
         return ""
-    return "Beside the tips" if number == BONUS else f"{number}. {TIPS[int(number) - 1]}"
+    return "Other advice" if number == BONUS else f"{number}. {TIPS[int(number) - 1]}"

@@ -1,4 +1,4 @@
-"""What rules claim to gain, held against what was measured."""
+"""Claimed gains of rules, compared with the measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchlint.rule import Rule
 __all__ = ["contradictions"]
 
 _FOR_ACCELERATORS: Final = ("TL102", "TL107", "TL2", "TL3", "TL7", "TL803")
-"""Rules that claim a gain on accelerators, by the beginning of their code: a CPU cannot say no."""
+"""Code prefixes of rules that claim a gain on accelerators, which a CPU cannot refute."""
 
 _NOT_IN_THE_STEP: Final = {
     "TL208": "memory",
@@ -28,17 +28,17 @@ _NOT_IN_THE_STEP: Final = {
     "TL703": "a script that starts",
     "TL903": "the weights that were meant",
 }
-"""Where the gain of a rule lies that claims none in the time of a step."""
+"""What rules improve that do not claim a faster step."""
 
 
 def contradictions(
     rules: Sequence[type[Rule]], evidence: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Yield a line for each default rule whose claim was measured and did not hold.
+    """Yield a line for each default rule whose claim the measurements contradict.
 
-    An impact of medium or high claims a faster step, a low one only that no step is slower. What
-    an accelerator says decides; a CPU is heard where no accelerator was, and the rule is not for
-    accelerators. A rule that is off by default claims nothing for everybody.
+    An impact of medium or high claims a faster step, a low one only that no step is slower.
+    Measurements on an accelerator decide; those on a CPU count where there are no others, and
+    the rule is not for accelerators. A rule that is off by default claims nothing.
     """
     for rule in rules:
         if not rule.default or rule.code in _NOT_IN_THE_STEP:
@@ -47,8 +47,8 @@ def contradictions(
         for each in _decisive(rule.code, measurements(evidence.get(rule.code, ()))):
             if each.verdict in refuting:
                 yield (
-                    f"{rule.code} claims impact {rule.impact}, and was measured {each.verdict} "
-                    f"on {each.device}, torch {each.torch}: set `default = False`, or claim less"
+                    f"{rule.code} claims impact {rule.impact}, but was measured {each.verdict} "
+                    f"on {each.device}, torch {each.torch}: write `default: false`, or claim less"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Links between the pages."""
+"""Links between the generated pages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["anchor", "article_link"]
 
 
 def anchor(heading: str) -> str:
-    """Give the anchor that Markdown renderers make of a heading."""
+    """Return the anchor that Markdown renderers make for a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def article_link(source: str, page: str) -> str:
-    """Give a link to `S0` or to the tip of `S3.7` on the page of articles."""
+    """Return a link to `S0` or to the tip of `S3.7` on the page of articles."""
     tip = tip_of(source)
     title = f"{article_of(source)} {tip}".rstrip()
     return f"[{title}]({page}#{anchor(tip or article_of(source))})"

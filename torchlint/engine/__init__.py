@@ -1,4 +1,4 @@
-"""The engine: rules over files, fixes to a fixed point, and distrust of itself."""
+"""The engine: run rules over files, apply fixes until none is left, and check every result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: a run that has nothing to fix needs no fixing."""
+    """Import a name on first use, so that a run imports only what it needs."""
     if name in _HOMES:
         return getattr(import_module(f"torchlint.engine.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'torchlint.engine' has no attribute {name!r}")

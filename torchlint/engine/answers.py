@@ -1,4 +1,4 @@
-"""Which fixes may be made: asked once for each, though passes move them."""
+"""Remembering which fixes were accepted or refused while passes move the code."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torchlint.source import Source
 __all__ = ["Accept", "Answers"]
 
 Accept = Callable[[Source, Finding], bool]
-"""Is asked whether the fix of a finding of a source may be made."""
+"""A callback that returns whether the fix of a finding in a source may be made."""
 
 
 class Answers:
-    """What was answered for the findings of a source that changes from pass to pass."""
+    """The answers for the findings of a source, kept while passes change it."""
 
     def __init__(self, accept: Accept) -> None:
         self._accept = accept
         self._placed: dict[tuple[str, str, int], bool] = {}
         self._refused_inside: list[tuple[str, str, str]] = []
-        """Code, message and line of what was refused inside a range that was written anew."""
+        """Code, message and line of each refused finding within a range that an edit rewrote."""
 
     def allows(self, source: Source, finding: Finding) -> bool:
-        """Whether the fix of a finding may be made; asks where nothing was answered yet."""
+        """Return whether the fix of a finding may be made; ask if there is no answer yet."""
         key = (finding.code, finding.message, finding.span.start)
         if key not in self._placed:
             told = (finding.code, finding.message, _line(source, finding.span.start))
@@ -36,7 +36,7 @@ class Answers:
         return self._placed[key]
 
     def move(self, source: Source, edits: Iterable[Edit]) -> None:
-        """Follow what was refused through the edits that are about to be made."""
+        """Move the spans of refused findings past the edits that are about to be made."""
         edits = tuple(dict.fromkeys(edits))
         placed = {}
         for (code, message, start), allowed in self._placed.items():

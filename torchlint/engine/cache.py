@@ -1,4 +1,4 @@
-"""Results kept between runs, by the content of the file and all that a result depends on."""
+"""The cache of results, keyed by the content of a file and everything else they depend on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any, Final
 from torchlint.edit import Edit, Span
 from torchlint.engine.results import FileResult
 from torchlint.engine.store import Store
+from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.registry import Registry
 from torchlint.source import Source
 
 __all__ = ["Cache", "key_of"]
 
+_Uses = tuple[tuple[str, "bool | None"], ...]
+
 MOST_ENTRIES: Final = 20_000
-"""How many results are kept: those of the last run first."""
+"""How many results are kept; those of the last run come first."""
 
 
 class Cache:
@@ -29,42 +32,59 @@ class Cache:
         self.new: dict[str, Any] = {}
         self.known = registry.known
 
-    def get(self, key: str, source: Source) -> FileResult | None:
-        """Give a result that was kept, None if there is none that can be read."""
+    def get(self, key: str, source: Source, used_elsewhere: UsedElsewhere) -> FileResult | None:
+        """Return the cached result for a key, None if there is no valid one.
+
+        It is valid only if `used_elsewhere` gives the same answers as it did then.
+        """
         entry = self.old.get(key)
         if entry is None:
             return None
         try:
-            suppressed, *plain = entry
+            (suppressed, names), *plain = entry
+            uses = tuple((str(name), answer) for name, answer in names)
             findings = tuple(map(_finding, plain))
             sound = all(_is_sound(each, source, self.known) for each in findings)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError):
             return None
-        if not sound or type(suppressed) is not int:
+        if (
+            not sound
+            or type(suppressed) is not int
+            or uses != _uses_now(source, uses, used_elsewhere)
+        ):
             return None
         self.new[key] = entry
-        return FileResult(source.path, source, findings, suppressed)
+        return FileResult(source.path, source, findings, suppressed, import_uses=uses)
 
     def put(self, key: str, result: FileResult) -> None:
-        """Keep a result; one with errors is not kept, so that it is told again."""
-        if not result.errors:
-            self.new[key] = [result.suppressed, *map(_plain, result.findings)]
+        """Store a result, unless it has errors or warnings, which the next run must repeat."""
+        if result.is_whole:
+            uses = [list(each) for each in result.import_uses]
+            self.new[key] = [[result.suppressed, uses], *map(_plain, result.findings)]
 
     def save(self) -> None:
-        """Write what is new, unless nothing is or it cannot be written."""
+        """Write the cache if there is anything new; ignore failures."""
         if self.new.keys() <= self.old.keys():
             return
         self.store.write(self.new, self.old, MOST_ENTRIES)
 
 
 def key_of(data: bytes, path: str, context: bytes) -> str:
-    """Give the name of a result: a digest of the file and of all else that it depends on.
+    """Return the key of a result: a digest of the file and of everything else it depends on.
 
-    It is CPython's own hash of sources: that tells texts apart, and needs guard against nobody, for
-    who can plant a cache needs no clash.
+    CPython's hash of sources is enough: it need not resist attacks, because an attacker who can
+    write the cache does not need a collision.
     """
     name = path.encode("utf-8", "surrogateescape")
     return source_hash(b"\0".join((context, name, data))).hex()
+
+
+def _uses_now(source: Source, uses: _Uses, used_elsewhere: UsedElsewhere) -> _Uses:
+    """Return the current answers for the names that a cached result asked about."""
+    if not uses:
+        return uses
+    answer = used_elsewhere(source, frozenset(name for name, _ in uses))
+    return tuple((name, None if answer is None else name in answer) for name, _ in uses)
 
 
 def _plain(finding: Finding) -> list[Any]:
@@ -103,7 +123,7 @@ def _fix(title: str, safety: int, because: str, edits: Any) -> Fix:
 
 
 def _is_sound(finding: Finding, source: Source, known: Mapping[str, str]) -> bool:
-    """Whether a finding can be shown: a rule's, of texts and of places that are in the file."""
+    """Return whether a cached finding has a known code, valid types, and spans within the file."""
     edits = finding.fix.edits if finding.fix else ()
     about = (finding.fix.title, finding.fix.because) if finding.fix else ()
     texts = (

@@ -1,37 +1,45 @@
-"""Checking one file: which rules matter, what they find, what comments silence."""
+"""Checking one file: choose the rules, run them, and apply suppression comments."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from torchlint.config import Settings
-from torchlint.engine.parsing import UnparsableError, parse_script, syntax_tree
+from torchlint.edit import Span
+from torchlint.engine.asynckeyword import renamed
+from torchlint.engine.failures import internal_error
+from torchlint.engine.grading import Grades
+from torchlint.engine.keptimports import SharedImports
+from torchlint.engine.parsing import UnparsableError, is_ordinary, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
-from torchlint.engine.relevance import UNUSED, relevant
+from torchlint.engine.quickparse import parses
+from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult
 from torchlint.engine.timelimit import Overdue
-from torchlint.mention import mentions_suppression
+from torchlint.engine.torchimports import TORCH, TorchImport, torch_import
+from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
+from torchlint.finding import Finding, Fix, Safety
 from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
+from torchlint.suppress import Suppressions, find_suppressions, silences_unparsed
+from torchlint.suppressionwords import has_suppression_word
 
 if TYPE_CHECKING:
     import ast
 
-    from torchlint.finding import Finding
     from torchlint.semantic.script import Script
-    from torchlint.suppress import Suppressions
 
 __all__ = ["check_bytes", "check_source"]
 
-UNPARSABLE: Final = "TL001"
 OWN: Final = frozenset({UNPARSABLE, UNUSED})
-"""The codes of the two rules that the engine itself speaks for."""
-FEW: Final = 3
-"""How many rules a line names."""
+"""The codes of the two rules that the engine itself implements."""
+_IMPORTS_TORCH: Final = re.compile(r"(?m)^\s*(?:import|from) torch\b")
+MOST_NAMED: Final = 3
+"""How many rules a warning names."""
 
 
 def check_source(
@@ -39,78 +47,105 @@ def check_source(
     rules: Selection,
     settings: Settings,
     asked: Iterable[RuleHead] | None = None,
+    used_elsewhere: UsedElsewhere = used_nowhere,
 ) -> FileResult:
-    """Give what the selected rules find in `source`; `asked` are those that are relevant to it."""
+    """Return what the selected rules find in `source`.
+
+    `asked` are the rules relevant to it, if already known.
+    """
     kept = rules.without(ignored_here(source.path, settings, rules.known))
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept)
     heads = list(asked)
-    if not heads:
+    if not heads or (asks_only_to_parse(heads) and parses(source.text)):
         return FileResult(source.path, source)
     try:
-        return _Check(source, kept, settings).result(heads, syntax_tree(source))
+        return _Check(source, kept, settings, used_elsewhere).result(heads, syntax_tree(source))
     except UnparsableError as problem:
-        return _unparsable(source, kept, problem)
+        return _unparsable(source, kept, settings, problem)
 
 
-def check_bytes(data: bytes, path: str, rules: Selection, settings: Settings) -> FileResult:
-    """Give what the selected rules find in a file; bytes that are no text are one TL001."""
+def check_bytes(
+    data: bytes,
+    path: str,
+    rules: Selection,
+    settings: Settings,
+    used_elsewhere: UsedElsewhere = used_nowhere,
+) -> FileResult:
+    """Return what the selected rules find in a file; undecodable bytes are one TL001."""
     try:
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
         rules = rules.without(ignored_here(path, settings, rules.known))
-        return _unparsable(shown, rules, UnparsableError(error.message, error.position))
-    return check_source(source, rules, settings)
+        problem = UnparsableError(error.message, error.position)
+        return _unparsable(shown, rules, settings, problem)
+    return check_source(source, rules, settings, used_elsewhere=used_elsewhere)
 
 
-def _unparsable(source: Source, rules: Selection, problem: UnparsableError) -> FileResult:
-    """Give the one finding of a text that does not parse."""
+def _unparsable(
+    source: Source, rules: Selection, settings: Settings, problem: UnparsableError
+) -> FileResult:
+    """Return the single finding of a text that does not parse."""
     if UNPARSABLE not in rules.codes:
         return FileResult(source.path, source)
-    from torchlint.edit import Span
-    from torchlint.finding import Finding
-    from torchlint.suppress import silences_unparsed
 
     if silences_unparsed(source.text, UNPARSABLE, rules.known):
         return FileResult(source.path, source, suppressed=1)
     start = source.offset(problem.position)
     span = Span(start, min(start + 1, len(source.text)))
-    finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}")
-    return FileResult(source.path, source, (finding,))
+    fix = renamed(source.text)
+    if fix is not None and not source.takes(fix.edits):
+        fix = None
+    finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}", fix)
+    grades = Grades.of(settings, rules.known)
+    return FileResult(source.path, source, (grades.graded(finding),))
 
 
 class _Check:
     """One check of one text that CPython can parse."""
 
-    def __init__(self, source: Source, rules: Selection, settings: Settings) -> None:
+    def __init__(
+        self, source: Source, rules: Selection, settings: Settings, used_elsewhere: UsedElsewhere
+    ) -> None:
         self.source = source
+        self.used_elsewhere = used_elsewhere
         self.rules = rules
         self.settings = settings
         self.errors: list[str] = []
+        self.warnings: list[str] = []
         self.failed: set[str] = set()
-        self.too_deep: list[str] = []
+        self.too_deep: dict[str, str] = {}
+        """The warning for each rule that hit the recursion limit, by its code."""
 
     def result(self, heads: list[RuleHead], tree: ast.Module) -> FileResult:
-        """Run the rules and leave out what comments silence; raises `UnparsableError`."""
+        """Run the rules and apply suppression comments; raises `UnparsableError`."""
         found = self._findings([head for head in heads if head.code not in OWN], tree)
         kept, suppressed = self._unsilenced(found)
+        uses: dict[str, bool | None] = {}
         if kept:
-            from torchlint.engine.grading import Grades
-
+            imports = SharedImports(self.source, self.used_elsewhere)
+            uses = imports.import_uses
             grades = Grades.of(self.settings, self.rules.known)
-            kept = [self._with_fix_that_fits(grades.graded(finding)) for finding in kept]
+            kept = [self._with_fix_that_fits(grades.graded(finding), imports) for finding in kept]
             kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
         return FileResult(
-            self.source.path, self.source, tuple(kept), suppressed, tuple(self.errors)
+            self.source.path,
+            self.source,
+            tuple(kept),
+            suppressed,
+            tuple(self.errors),
+            tuple(self.warnings),
+            tuple(sorted(uses.items())),
         )
 
     def _findings(self, heads: list[RuleHead], tree: ast.Module) -> list[Finding]:
-        """Give what the rules find, each once; raises `UnparsableError`."""
+        """Return the distinct findings of the rules; raises `UnparsableError`."""
+        heads, through_star = _of_the_file(heads, tree)
         if not heads:
             return []
+        from torchlint.semantic.scope.target import Target
         from torchlint.semantic.script import forget
-        from torchlint.semantic.target import Target
 
         target = Target(self.settings.target_torch, self.settings.target_device)
         try:
@@ -119,21 +154,29 @@ class _Check:
             raise
         except Exception as error:
             self.failed.update(head.code for head in heads)
-            self.errors.append(self._internal("the analysis", error, "no rule could be asked"))
+            self.warnings.append(self._internal("the analysis", error, "no rule ran"))
             return []
         found = list(
-            dict.fromkeys(finding for head in heads for finding in self._asked(head, script))
+            dict.fromkeys(finding for head in heads for finding in self._run_rule(head, script))
         )
         forget(script)
+        if through_star:
+            found = [_as_unsafe(finding) for finding in found]
         if self.too_deep:
-            self.errors.append(
-                f"{self.source.path} is nested too deeply for {_some(self.too_deep)}: "
-                "the other rules went on"
-            )
+            self.warnings += self._depth_warnings(tree)
         return found
 
-    def _asked(self, head: RuleHead, script: Script) -> list[Finding]:
-        """Ask one rule; one that fails is named and has found nothing."""
+    def _depth_warnings(self, tree: ast.Module) -> list[str]:
+        """Return the warnings for recursion errors; only deep nesting is the file's fault."""
+        if is_ordinary(tree):
+            return list(self.too_deep.values())
+        return [
+            f"{self.source.path} is nested too deeply for {_some(list(self.too_deep))}; "
+            "other rules ran"
+        ]
+
+    def _run_rule(self, head: RuleHead, script: Script) -> list[Finding]:
+        """Run one rule; if it fails, add a warning and return no findings."""
         options = self.settings.rules.get(head.name) or self.settings.rules.get(head.code)
         try:
             found = list(head.load()(options).check(script))
@@ -142,12 +185,12 @@ class _Check:
         except Overdue as overdue:
             overdue.rule = head.code
             raise
-        except RecursionError:
-            self.too_deep.append(head.code)
+        except RecursionError as error:
+            self.too_deep[head.code] = self._internal(head.code, error)
         except RegistryError as error:
             self.errors.append(str(error))
         except Exception as error:
-            self.errors.append(self._internal(head.code, error, "the other rules went on"))
+            self.warnings.append(self._internal(head.code, error))
         else:
             return found
         self.failed.add(head.code)
@@ -160,25 +203,17 @@ class _Check:
         if max([finding.span.end, *(edit.span.end for edit in edits)]) > len(self.source.text):
             raise ValueError("a place behind the end of the file")
 
-    def _internal(self, who: str, error: Exception, rest: str) -> str:
-        from traceback import extract_tb
+    def _internal(self, who: str, error: Exception, rest: str = "other rules ran") -> str:
 
-        frames = extract_tb(error.__traceback__)
-        place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-        said = " ".join(str(error).split())
-        return (
-            f"INTERNAL ERROR in {who}: it failed on {self.source.path} with "
-            f"{type(error).__name__}: {said}{place}; {rest}; please report"
-        )
+        return internal_error(who, self.source.path, error, rest)
 
     def _unsilenced(self, found: list[Finding]) -> tuple[list[Finding], int]:
-        """Give the findings that no comment silences, those about comments too, and a count."""
+        """Return the findings that no comment silences, and how many were silenced."""
         judging = UNUSED in self.rules.codes
         if self.settings.ignore_suppressions or not (found or judging):
             return found, 0
-        if not mentions_suppression(self.source.text):
+        if not has_suppression_word(self.source.text):
             return found, 0
-        from torchlint.suppress import find_suppressions
 
         marks = find_suppressions(self.source, self.rules.known)
         kept = [finding for finding in found if not marks.silence(finding)]
@@ -188,16 +223,17 @@ class _Check:
             kept += [finding for finding in about if not marks.silence(finding)]
         return kept, len(found) - len(kept)
 
-    def _with_fix_that_fits(self, finding: Finding) -> Finding:
-        """Give a finding without its fix where the file cannot take that."""
-        if finding.fix is None or self.source.takes(finding.fix.edits):
+    def _with_fix_that_fits(self, finding: Finding, imports: SharedImports) -> Finding:
+        """Return a finding with its fix reduced to edits that are safe for this and other files."""
+        if finding.fix is None:
             return finding
-        return replace(finding, fix=None)
+        edits = imports.spare(finding.fix.edits)
+        if edits is None or not self.source.takes(edits):
+            return replace(finding, fix=None)
+        return replace(finding, fix=replace(finding.fix, edits=edits))
 
     def _about_comments(self, marks: Suppressions) -> Iterator[Finding]:
-        """Yield a finding for each suppression that silenced nothing."""
-        from torchlint.finding import Finding, Fix
-
+        """Yield a finding for each unused suppression."""
         ran = frozenset(self.rules.codes) - self.failed
         for unused in marks.unused(ran, self.rules.complete and not self.failed):
             where = "in this file" if unused.mark.kind == "ignore-file" else "here"
@@ -206,7 +242,33 @@ class _Check:
             yield Finding(UNUSED, unused.span, message, fix)
 
 
+def _of_the_file(heads: list[RuleHead], tree: ast.Module) -> tuple[list[RuleHead], bool]:
+    """Return the rules whose library the file imports, and whether torch comes by a star import."""
+    if not any(TORCH in head.about for head in heads):
+        return heads, False
+    found = torch_import(tree)
+    if found is TorchImport.NONE:
+        heads = [head for head in heads if TORCH not in head.about]
+    return heads, found is TorchImport.THROUGH_STAR
+
+
+def _as_unsafe(finding: Finding) -> Finding:
+    """Return a finding of a file whose torch comes from a star import, with its fix made unsafe.
+
+    A fix that would import torch is dropped.
+    """
+    fix = finding.fix
+    if fix is None:
+        return finding
+    if any(_IMPORTS_TORCH.search(edit.text) for edit in fix.edits):
+        return replace(finding, fix=None)
+    if fix.safety <= Safety.UNSAFE:
+        return finding
+    because = "torch comes through a star import"
+    return replace(finding, fix=replace(fix, safety=Safety.UNSAFE, because=because))
+
+
 def _some(codes: list[str]) -> str:
-    """Name a few codes, and how many more there are."""
-    more = f" and {len(codes) - FEW} more" if len(codes) > FEW else ""
-    return ", ".join(codes[:FEW]) + more
+    """List a few codes, and how many more there are."""
+    more = f" and {len(codes) - MOST_NAMED} more" if len(codes) > MOST_NAMED else ""
+    return ", ".join(codes[:MOST_NAMED]) + more

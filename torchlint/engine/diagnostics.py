@@ -1,10 +1,11 @@
-"""What the Python API gives back: findings and fixes as plain data, with places people read."""
+"""The results of the Python API: findings and fixes as plain data with rows and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torchlint.edit import in_order
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.finding import Finding, Fix, Note
 from torchlint.source import Position, Source
@@ -24,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TextEdit:
-    """One replacement: `content` takes the place of what stands between two positions."""
+    """One replacement: `content` replaces the text between two positions."""
 
     content: str
     location: Position
@@ -34,19 +35,19 @@ class TextEdit:
 
 @dataclass(frozen=True)
 class DiagnosticFix:
-    """How a finding would be fixed: edits that are made together or not at all."""
+    """The fix of a finding: edits that are made together or not at all."""
 
     title: str
     safety: str
-    """`exact`, `close`, `unsafe`, or `show` for one that is never made."""
+    """`exact`, `close`, `unsafe`, or `show` for a fix that is only shown."""
     because: str
-    """Why it is not exact; empty where it is."""
+    """Why the fix is not exact; empty if it is."""
     edits: tuple[TextEdit, ...]
 
 
 @dataclass(frozen=True)
 class DiagnosticNote:
-    """A second place that a finding speaks of."""
+    """A second place that belongs to a finding."""
 
     message: str
     location: Position
@@ -67,7 +68,7 @@ class Diagnostic:
     fix: DiagnosticFix | None = None
     notes: tuple[DiagnosticNote, ...] = ()
     cell: int | None = None
-    """The number of the cell, counted from 1 over cells of every kind; None in a script."""
+    """The number of the cell, counted from 1 over all kinds of cells; None in a script."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class AppliedFix:
     code: str
     name: str
     message: str
-    """What was said of the code that is gone now."""
+    """The message of the finding that was fixed."""
     title: str
     safety: str
     because: str
@@ -85,10 +86,10 @@ class AppliedFix:
 
 @dataclass(frozen=True)
 class FixedSource:
-    """A source with its fixes made."""
+    """A source after its fixes."""
 
     text: str
-    """The whole source: of a notebook its JSON."""
+    """The whole source; for a notebook its JSON."""
     applied: tuple[AppliedFix, ...]
     remaining: tuple[Diagnostic, ...]
     """The findings of the fixed source."""
@@ -96,9 +97,10 @@ class FixedSource:
 
 
 class CheckError(Exception):
-    """A rule or a rule pack failed: `errors` says which, one line each.
+    """A rule or a rule pack failed; `errors` has one line for each.
 
-    What the others found is not lost: `remaining` has it, and after `fix` `fixed` does too.
+    The results of the other rules are kept: `remaining` has their findings, and after `fix`
+    `fixed` has the fixed source.
     """
 
     def __init__(
@@ -114,14 +116,14 @@ class CheckError(Exception):
 
 
 def diagnostics_of(result: FileResult, names: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """Give the findings of a check."""
+    """Return the findings of a check as diagnostics."""
     if result.source is None:
         return ()
     return tuple(_diagnostic(result.source, finding, names) for finding in result.findings)
 
 
 def fixed_of(result: FixResult, names: Mapping[str, str]) -> FixedSource:
-    """Give what fixes made of a source."""
+    """Return the outcome of fixing a source."""
     after = result.after
     return FixedSource(
         after.file_text,
@@ -161,7 +163,7 @@ def _fix(source: Source, fix: Fix) -> DiagnosticFix:
     edits = tuple(
         TextEdit(edit.text, part.position(edit.span.start), part.position(edit.span.end), cell)
         for cell, part, group in source.edits_by_part(fix.edits)
-        for edit in sorted(group)
+        for edit in in_order(group)
     )
     return DiagnosticFix(fix.title, fix.safety.word, fix.because, edits)
 

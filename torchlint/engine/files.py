@@ -1,4 +1,4 @@
-"""Which files a run looks at."""
+"""Finding the files of a run."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from torchlint.config import Settings
 from torchlint.engine.gitignore import Ignored
 from torchlint.engine.patterns import Patterns, excluded_by
-from torchlint.engine.project import CONFIGURATION, Project
-from torchlint.record import Record
+from torchlint.engine.project import CONFIGURATION
 
-__all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "discover"]
+__all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "TooManyFilesError", "discover"]
 
 DECIDING: Final = (*CONFIGURATION, ".gitignore")
-"""The names of the files that decide, in each folder, what is looked at and how."""
+"""The names of the files that configure how a folder is searched and checked."""
 
 WORTH_REMEMBERING: Final = 50
-"""How many files take longer to read than to load what is known of them."""
+"""From how many files on loading the cache is faster than reading the files."""
 
 
-class Discovery(Record):
-    """The files found, in the order of their paths, and the folders that were searched for them.
+class Discovery(NamedTuple):
+    """The files found, sorted by path, and the folders that were searched.
 
-    `errors` has a line for each path that is out of reach.
+    `errors` has a line for each path that cannot be read.
     """
 
     files: tuple[Path, ...]
@@ -34,9 +33,28 @@ class Discovery(Record):
     folders: tuple[str, ...] = ()
 
 
-def discover(paths: Iterable[Path], project: Project) -> Discovery:
-    """Find the scripts and notebooks under `paths`; a named file is taken whatever its name."""
-    search = _Search(project)
+class TooManyFilesError(Exception):
+    """A search found more files and folders than allowed."""
+
+
+class SettingsSource(Protocol):
+    """A source of settings for files and folders during a search."""
+
+    def settings(self, path: Path) -> Settings:
+        """Return the settings of a file or folder."""
+        ...
+
+    def settings_at(self, name: str) -> Settings:
+        """Return the settings of a file or folder by its name."""
+        ...
+
+
+def discover(paths: Iterable[Path], project: SettingsSource, most: int | None = None) -> Discovery:
+    """Find the scripts and notebooks under `paths`; a file given by name is always included.
+
+    Raises `TooManyFilesError` if there are more than `most` files and folders.
+    """
+    search = _Search(project, most)
     for path in paths:
         search.add(path)
     return Discovery(search.unique(), tuple(search.errors), tuple(search.folders))
@@ -45,16 +63,17 @@ def discover(paths: Iterable[Path], project: Project) -> Discovery:
 class _Search:
     """One walk over the paths of a run."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: SettingsSource, most: int | None) -> None:
         self.project = project
+        self.most = most
         self.found: dict[str, tuple[bool, str]] = {}
-        """Whether each file is a link, and where it lies, by its path."""
+        """For each path, whether it is a link, and the real path."""
         self.errors: list[str] = []
         self.folders: list[str] = []
         self.patterns: dict[int, Patterns] = {}
 
     def add(self, path: Path) -> None:
-        """Take a path of the command line."""
+        """Add a path of the command line."""
         try:
             mode = path.stat().st_mode
         except OSError as error:
@@ -66,12 +85,12 @@ class _Search:
         if stat.S_ISDIR(mode):
             self._walk(str(path), settings)
         elif not stat.S_ISREG(mode):
-            self.errors.append(f"{path} is no file that can be read twice")
+            self.errors.append(f"{path} is not a regular file")
         elif path.suffix != ".pyi":
             self.found[str(path)] = (path.is_symlink(), os.path.realpath(path))
 
     def unique(self) -> tuple[Path, ...]:
-        """Give each file once: a link to a file that is there itself is left out."""
+        """Return each file once; prefer the file itself over links to it."""
         by_place: dict[str, str] = {}
         for path, (_, place) in sorted(self.found.items(), key=_links_last):
             by_place.setdefault(place, path)
@@ -80,8 +99,8 @@ class _Search:
     def _walk(self, top: str, settings: Settings) -> None:
         """Collect the files below a folder; links to folders are not followed.
 
-        Nor are links to files outside of the folder and of the project: who walks over somebody
-        else's tree means that tree.
+        Links to files outside of the folder and the project are not followed either, so that a
+        foreign repository cannot point torchlint at other files.
         """
         homes = (os.path.realpath(top), os.path.realpath(settings.root))
         ignored = Ignored.above(top) if settings.respect_gitignore else Ignored()
@@ -105,6 +124,8 @@ class _Search:
                         folders.append((entry.path, below, ignored))
                 elif entry.name.endswith((".py", ".ipynb")) and _stays_in(entry, homes):
                     self._take(entry, place, settings, ignored)
+            if self.most is not None and len(self.folders) + len(self.found) > self.most:
+                raise TooManyFilesError(top)
 
     def _take(
         self, entry: os.DirEntry[str], folder: str, settings: Settings, ignored: Ignored
@@ -142,7 +163,7 @@ class _Search:
 
 
 def _parts(path: str) -> str:
-    """Give what orders paths part by part: no part holds a zero."""
+    """Return a sort key that orders paths part by part."""
     return path.replace(os.sep, "\0")
 
 
@@ -152,7 +173,7 @@ def _links_last(found: tuple[str, tuple[bool, str]]) -> tuple[bool, str]:
 
 
 def _stays_in(entry: os.DirEntry[str], homes: tuple[str, ...]) -> bool:
-    """Whether a file is one of some folders, wherever the link to it stands."""
+    """Return whether a file, with links resolved, lies in one of these folders."""
     if not entry.is_symlink():
         return True
     target = os.path.realpath(entry.path)

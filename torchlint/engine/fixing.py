@@ -1,4 +1,4 @@
-"""Fixing one file: passes to a fixed point, each of them checked."""
+"""Fixing one file: repeat passes until no fix is left, and verify the result of each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from torchlint.config import Settings
 from torchlint.edit import Edit, touch
 from torchlint.engine.answers import Accept, Answers
 from torchlint.engine.checking import check_bytes, check_source
+from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.grading import applies
-from torchlint.engine.keptimports import KeptImports, tidying
+from torchlint.engine.keptimports import KeptImports, import_cleanup
+from torchlint.engine.relevance import UNPARSABLE
 from torchlint.engine.results import FileResult, FixResult
-from torchlint.engine.trust import harm
+from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
 from torchlint.finding import Finding
 from torchlint.notebook import read_source
 from torchlint.registry import Selection
@@ -24,68 +26,102 @@ MAX_PASSES: Final = 10
 
 
 def fix_source(
-    source: Source, rules: Selection, settings: Settings, accept: Accept | None = None
+    source: Source,
+    rules: Selection,
+    settings: Settings,
+    accept: Accept | None = None,
+    used_elsewhere: UsedElsewhere = used_nowhere,
 ) -> FixResult:
-    """Apply every enabled fix, again and again until there is none.
+    """Apply every enabled fix, pass after pass, until none is left.
 
-    `accept` is asked once for each finding whose fix is about to be made, with the text it is in.
+    `accept` is called once for each finding whose fix is about to be made, with the current text.
+    `used_elsewhere` returns which names of this file other files use.
     """
-    return _Fixing(source, rules, settings, accept).result()
+    return _Fixing(source, rules, settings, accept, used_elsewhere).result()
 
 
 def fix_bytes(
-    data: bytes, path: str, rules: Selection, settings: Settings, accept: Accept | None = None
+    data: bytes,
+    path: str,
+    rules: Selection,
+    settings: Settings,
+    accept: Accept | None = None,
+    used_elsewhere: UsedElsewhere = used_nowhere,
 ) -> FixResult:
-    """Fix a file; bytes that are no text are left as they are with one TL001."""
+    """Fix a file; undecodable bytes are kept, with one TL001."""
     try:
         source = read_source(data, path)
     except SourceError:
         return unchanged(check_bytes(data, path, rules, settings))
-    return fix_source(source, rules, settings, accept)
+    return fix_source(source, rules, settings, accept, used_elsewhere)
 
 
 def unchanged(result: FileResult) -> FixResult:
-    """Give the outcome of a check as that of a fix that made nothing."""
+    """Return the result of a check as the result of a fix that changed nothing."""
     source = result.source or Source(result.path, "")
-    return FixResult(source, source, (), result.findings, result.suppressed, result.errors)
+    return FixResult(
+        source,
+        source,
+        (),
+        result.findings,
+        result.suppressed,
+        result.errors,
+        result.warnings,
+        result.import_uses,
+    )
 
 
 class _Fixing:
     """The passes over one file."""
 
     def __init__(
-        self, source: Source, rules: Selection, settings: Settings, accept: Accept | None
+        self,
+        source: Source,
+        rules: Selection,
+        settings: Settings,
+        accept: Accept | None,
+        used_elsewhere: UsedElsewhere,
     ) -> None:
         self.before = self.source = source
+        self.readable = source
+        """The first text that parses, where there is one."""
         self.imports = KeptImports(source)
         self.rules = rules
         self.settings = settings
+        self.used_elsewhere = used_elsewhere
         self.answers = None if accept is None else Answers(accept)
         self.applied: list[Finding] = []
         self.withheld: set[str] = set()
         self.errors: dict[str, None] = {}
+        self.warnings: dict[str, None] = {}
 
     def result(self) -> FixResult:
-        """Run the passes; the text of the last one that did no harm stays."""
+        """Run the passes and return the text after the last valid one."""
         for _ in range(MAX_PASSES):
             checked = self._check()
-            chosen = self._harmless(checked)
+            chosen = self._valid(checked)
             edits: Sequence[Edit]
             if chosen:
                 edits = self.imports.edits(chosen)
                 self.applied += chosen
             else:
-                edits = tidying(self.before, self.source) if self.applied else ()
+                edits = (
+                    import_cleanup(self.readable, self.source, self.used_elsewhere)
+                    if self.applied
+                    else ()
+                )
             if not edits:
                 return self._done(checked)
             self._make(edits)
+            if any(finding.code == UNPARSABLE for finding in chosen):
+                self.readable = self.source
         checked = self._check()
         endless = self._candidates(checked)
         if endless:
             codes = ", ".join(sorted({finding.code for finding in endless}))
-            self._report(
-                f"INTERNAL ERROR in {codes}: fixes of {self.source.path} do not settle within "
-                f"{MAX_PASSES} passes; what they made so far was kept; please report"
+            self._warn(
+                f"internal error in {codes} on {self.source.path} (please report): fixes did not "
+                f"settle within {MAX_PASSES} passes; their changes so far were kept"
             )
         return self._done(checked)
 
@@ -97,26 +133,30 @@ class _Fixing:
             checked.findings,
             checked.suppressed,
             tuple(self.errors),
+            tuple(self.warnings),
+            checked.import_uses,
         )
 
     def _make(self, edits: Sequence[Edit]) -> None:
-        """Go on with the text in which edits are made."""
+        """Apply edits to the current text."""
         if self.answers is not None:
             self.answers.move(self.source, edits)
         self.source = self.source.edited(edits)
         self.imports = KeptImports(self.source)
 
     def _check(self) -> FileResult:
-        checked = check_source(self.source, self.rules, self.settings)
-        for error in checked.errors:
-            self._report(error)
+        checked = check_source(
+            self.source, self.rules, self.settings, used_elsewhere=self.used_elsewhere
+        )
+        self.errors.update(dict.fromkeys(checked.errors))
+        self.warnings.update(dict.fromkeys(checked.warnings))
         return checked
 
-    def _report(self, error: str) -> None:
-        self.errors[error] = None
+    def _warn(self, said: str) -> None:
+        self.warnings[said] = None
 
     def _candidates(self, checked: FileResult) -> list[Finding]:
-        """Give the findings whose fixes are due: in the order of codes, then of places."""
+        """Return the findings with enabled fixes, ordered by code and place."""
         due = [
             finding
             for finding in checked.findings
@@ -124,24 +164,24 @@ class _Fixing:
         ]
         return sorted(due, key=lambda finding: (finding.code, finding.span))
 
-    def _harmless(self, checked: FileResult) -> list[Finding]:
-        """Choose the fixes of a pass; a rule whose fix does harm is named and left out."""
+    def _valid(self, checked: FileResult) -> list[Finding]:
+        """Choose the fixes of a pass; withhold rules whose fix breaks the text."""
         while chosen := self._chosen(checked):
-            reason = self._harm(chosen)
+            reason = self._problem(chosen)
             if reason is None:
                 return chosen
             self._withhold(chosen)
         return []
 
     def _chosen(self, checked: FileResult) -> list[Finding]:
-        """Choose the fixes of a pass: those whose turn it is, as long as there are any."""
+        """Choose the fixes of a pass: those of the first turn that has any."""
         for due in self._turns(self._candidates(checked)):
             if chosen := self._apart(due):
                 return chosen
         return []
 
     def _turns(self, due: list[Finding]) -> Iterator[list[Finding]]:
-        """Yield the findings of rules that wait for no other rule here, then those of the rest."""
+        """Yield the findings in turns: first those of rules that wait for no other rule here."""
         codes = {finding.code for finding in due}
         after = {head.code: head.load().after for head in self.rules if head.code in codes}
         while codes:
@@ -150,7 +190,7 @@ class _Fixing:
             codes = codes - ready
 
     def _apart(self, due: list[Finding]) -> list[Finding]:
-        """Choose fixes that do not touch; the others wait for the next pass."""
+        """Choose fixes that do not touch each other; the rest waits for the next pass."""
         chosen: list[Finding] = []
         made: list[Edit] = []
         for finding in due:
@@ -162,7 +202,7 @@ class _Fixing:
                 made += edits
         return chosen
 
-    def _harm(self, chosen: Sequence[Finding]) -> str | None:
+    def _problem(self, chosen: Sequence[Finding]) -> str | None:
         if not chosen:
             return None
         edits = self.imports.edits(chosen)
@@ -172,21 +212,21 @@ class _Fixing:
             return "has edits that clash"
         if after.text == self.source.text:
             return "changes nothing"
-        return harm(self.source, after, edits)
+        return fix_problem(self.source, after, edits)
 
     def _withhold(self, chosen: Sequence[Finding]) -> None:
-        """Find the first fix with which the text comes to harm, and withhold its rule."""
+        """Find by bisection the first fix that breaks the text, and withhold its rule."""
         good, bad = 0, len(chosen)
         while bad - good > 1:
             middle = (good + bad) // 2
-            if self._harm(chosen[:middle]) is None:
+            if self._problem(chosen[:middle]) is None:
                 good = middle
             else:
                 bad = middle
         culprit = chosen[bad - 1]
         place = self.source.part(culprit.span).place
         self.withheld.add(culprit.code)
-        self._report(
-            f"INTERNAL ERROR in {culprit.code}: its fix of {self.source.path}:{place} "
-            f"{self._harm(chosen[:bad])}; it was not made; please report"
+        self._warn(
+            f"internal error in {culprit.code} on {self.source.path}:{place} (please report): "
+            f"its fix {self._problem(chosen[:bad])}; it was not applied"
         )

@@ -1,29 +1,91 @@
-"""What git leaves out, by the `.gitignore` files from the top of the repository down."""
+"""Which files git ignores, by the `.gitignore` files of a repository."""
 
 from __future__ import annotations
 
 import os
+import re
+import warnings
+from collections.abc import Sequence
+from math import comb
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from torchlint.record import Record
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from torchlint.engine.wildmatch import Line
+    from pathspec import GitIgnoreSpec
 
-__all__ = ["Ignored"]
+__all__ = ["IgnoreFile", "Ignored"]
+
+_MOST_STEPS: Final = 1_000_000
+"""How many positions the stars of a line may be tried at on one path."""
+_STARS: Final = re.compile(r"\*+")
+_SPACES: Final = re.compile(r"(?<!\\) +$")
+_ALL_BELOW: Final = re.compile(r"/\*\*(?=/?$)")
+"""The end of a pattern for everything below a folder; pathspec matches the folder itself, too."""
 
 
-class Ignored(Record):
-    """The lines in force in one folder, the last one of the nearest file first."""
+class IgnoreFile:
+    """The lines of one `.gitignore`."""
 
-    files: tuple[tuple[str, tuple[Line, ...]], ...] = ()
+    def __init__(self, text: str) -> None:
+        bare = (_SPACES.sub("", line.removesuffix("\r")) for line in text.split("\n"))
+        lines = [_ALL_BELOW.sub("/**/*", line) for line in bare]
+        self._of_files = _Lines([line for line in lines if not line.endswith("/")])
+        self._of_folders = _Lines([line.removesuffix("/") for line in lines])
+
+    def leaves_out(self, path: str, is_folder: bool) -> bool | None:
+        """Return whether a path below the folder of this file is ignored, None if no line matches.
+
+        A line with so many stars that matching would be slow is skipped.
+        """
+        return (self._of_folders if is_folder else self._of_files).decision(path)
+
+
+class _Lines:
+    """The lines that apply to files, or those that apply to folders."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = [(line, len(_STARS.findall(line)) + 1) for line in lines]
+        self._most = max((stars for _, stars in self._lines), default=0)
+        self._specs: dict[int, GitIgnoreSpec] = {}
+
+    def decision(self, path: str) -> bool | None:
+        """Return what the last matching line decides (True: ignored), None if none matches."""
+        steps = (most for most in range(self._most, 1, -1) if comb(len(path), most) <= _MOST_STEPS)
+        return self._spec(next(steps, 1)).check_file(path).include
+
+    def _spec(self, stars: int) -> GitIgnoreSpec:
+        """Return the matcher for the lines with at most that many stars."""
+        if stars not in self._specs:
+            from pathspec import GitIgnoreSpec
+
+            kept = [line for line, many in self._lines if many <= stars and _is_pattern(line)]
+            self._specs[stars] = GitIgnoreSpec.from_lines(kept)
+        return self._specs[stars]
+
+
+def _is_pattern(line: str) -> bool:
+    """Return whether a line is well-formed; git ignores malformed ones, too."""
+    from pathspec import GitIgnoreSpec
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error):
+            return False
+    return True
+
+
+class Ignored(NamedTuple):
+    """The `.gitignore` files that apply to one folder, the nearest first."""
+
+    files: tuple[tuple[str, IgnoreFile], ...] = ()
     wholly: bool = False
-    """Whether the folder itself is left out, or one around it."""
+    """Whether the folder itself, or one above it, is ignored."""
 
     @classmethod
     def above(cls, folder: str) -> Ignored:
-        """Give what is in force in a folder by the files above it, within its repository."""
+        """Return the ignore files above a folder, up to the top of its repository."""
         absolute = Path(os.path.abspath(folder))  # noqa: PTH100
         top = next(
             (each for each in (absolute, *absolute.parents) if (each / ".git").exists()), absolute
@@ -37,23 +99,22 @@ class Ignored(Record):
         return ignored
 
     def below(self, folder: str) -> Ignored:
-        """Give what is in force in a folder, by its own file too."""
+        """Return the ignore files for a subfolder, including its own."""
         return self._with(Path(folder) / ".gitignore", os.path.abspath(folder))  # noqa: PTH100
 
     def match(self, path: str, is_folder: bool) -> bool:
-        """Whether git leaves out a path: the nearest file that speaks of it decides."""
+        """Return whether git ignores a path; the nearest file with a matching line decides."""
         if self.wholly or not self.files:
             return self.wholly
         absolute = os.path.abspath(path).replace(os.sep, "/")  # noqa: PTH100
-        for folder, lines in self.files:
-            relative = absolute[len(folder.rstrip(os.sep)) + 1 :]
-            for line in lines:
-                if line.matches(relative, is_folder):
-                    return line.leaves_out
+        for folder, file in self.files:
+            decision = file.leaves_out(absolute[len(folder.rstrip(os.sep)) + 1 :], is_folder)
+            if decision is not None:
+                return decision
         return False
 
     def _with(self, file: Path, folder: str) -> Ignored:
-        """Add the lines of a file; a link is none, here as in git."""
+        """Add an ignore file; like git, do not follow symbolic links."""
         if file.is_symlink() or not file.is_file():
             return self
         try:
@@ -62,6 +123,4 @@ class Ignored(Record):
             return self
         if not any(line.strip() and not line.startswith("#") for line in text.splitlines()):
             return self
-        from torchlint.engine.wildmatch import lines_of
-
-        return self._replace(files=((folder, tuple(lines_of(text))[::-1]), *self.files))
+        return self._replace(files=((folder, IgnoreFile(text)), *self.files))

@@ -1,27 +1,27 @@
-"""Which fixes may be made: the user's own grades, and the gate."""
+"""The safety of fixes: the user's settings, and which fixes `fix` makes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
-from torchlint.record import Record
 from torchlint.registry.selection import winners
 
 __all__ = ["Grades", "applies"]
 
 
 def applies(finding: Finding, settings: Settings) -> bool:
-    """Whether `fix` makes the fix of this finding under these settings."""
+    """Return whether `fix` applies the fix of a finding under these settings."""
     gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
     return finding.fix is not None and finding.fix.safety >= gate
 
 
-class Grades(Record):
-    """What the settings say of the fixes of each rule."""
+class Grades(NamedTuple):
+    """The settings about the fixes of each rule."""
 
     fixable: frozenset[str]
     safe: frozenset[str]
@@ -29,7 +29,7 @@ class Grades(Record):
 
     @classmethod
     def of(cls, settings: Settings, known: Mapping[str, str]) -> Grades:
-        """Resolve the words of the settings to codes."""
+        """Resolve the codes and names in the settings to codes."""
         safe, unsafe = settings.extend_safe_fixes, settings.extend_unsafe_fixes
         rules = tuple(known.items())
         return cls(
@@ -39,7 +39,7 @@ class Grades(Record):
         )
 
     def graded(self, finding: Finding) -> Finding:
-        """Give a finding with its fix graded as the user wants it, or without it."""
+        """Return a finding with the safety of its fix set by the user, or without the fix."""
         fix = finding.fix
         if fix is None:
             return finding
@@ -57,5 +57,5 @@ class Grades(Record):
 def _winners(
     rules: tuple[tuple[str, str], ...], chosen: tuple[str, ...], dropped: tuple[str, ...]
 ) -> frozenset[str]:
-    """Give the codes that are chosen: the files of a run mostly share their settings."""
+    """Return the chosen codes; cached, because most files of a run share their settings."""
     return winners(dict(rules), chosen, dropped, ())

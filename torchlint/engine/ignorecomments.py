@@ -1,4 +1,4 @@
-"""Suppression comments put into a text, where a comment is legal."""
+"""Adding suppression comments to a text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Annotated", "annotate"]
 
 @dataclass(frozen=True)
 class Annotated:
-    """A text with comments for its findings, and the findings that no comment can silence."""
+    """A text with suppression comments, and the findings that no comment can silence."""
 
     source: Source
     silenced: tuple[Finding, ...] = ()
@@ -27,14 +27,14 @@ class Annotated:
 
 @dataclass
 class _Statement:
-    """The rows of one statement, and those whose end is inside a string."""
+    """The rows of one statement, and the rows that end inside a string."""
 
     rows: range
     inside: set[int] = field(default_factory=set)
 
 
 def annotate(source: Source, findings: Iterable[Finding], known: Mapping[str, str]) -> Annotated:
-    """Put `# torchlint: ignore[CODE]` beside every finding; `known` names all rules by code."""
+    """Add `# torchlint: ignore[CODE]` to the line of every finding; `known` maps codes to names."""
     findings = tuple(findings)
     statements = list(_statements(source))
     marks = find_suppressions(source, known).all if statements else ()
@@ -66,7 +66,7 @@ _NEVER = frozenset({"TL001"})
 def _edits(
     source: Source, row: int, codes: list[str], marks: Iterable[Suppression]
 ) -> Iterator[Edit]:
-    """Give the edit that names `codes` on a row: in the list that is there, else in a new one."""
+    """Return the edit that adds `codes` on a row, to an existing comment or in a new one."""
     near = [mark for mark in marks if mark.rows is not None and row in mark.rows]
     codes = [code for code in codes if not any(mark.silences(code) for mark in near)]
     if not codes:
@@ -81,7 +81,7 @@ def _edits(
 
 
 def _legal_row(source: Source, row: int, statements: list[_Statement]) -> int | None:
-    """Give the row of a statement that can end in a comment: the same, else its last."""
+    """Return a row of the statement that can end in a comment: the given one, else the last."""
     for statement in statements:
         if row in statement.rows:
             broken = row in statement.inside or source.line(row).endswith("\\")
@@ -90,7 +90,7 @@ def _legal_row(source: Source, row: int, statements: list[_Statement]) -> int | 
 
 
 def _statements(source: Source) -> Iterator[_Statement]:
-    """Give the statements of a text, none where it does not parse."""
+    """Return the statements of a text; none if it does not parse."""
     first: int | None = None
     inside: set[int] = set()
     opened: list[int] = []

@@ -1,146 +1,168 @@
-"""The files of a run that must be parsed, one job each, in whatever process that is done."""
+"""The files of a run that must be parsed, one job each, done here or in worker processes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from torchlint.config import Settings
+from torchlint.engine.answers import Accept
+from torchlint.engine.cache import key_of
+from torchlint.engine.failures import guarded
+from torchlint.engine.grading import applies
 from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.results import FileResult, FixResult
+from torchlint.engine.timelimit import FINAL, end_process_after, within, words
+from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.notebook import read_source
-from torchlint.record import Record
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
-    from torchlint.engine.answers import Accept
     from torchlint.engine.workers import Workers
 
-__all__ = ["Checks", "Done", "Fixes", "Job", "Kind", "Read", "Work", "read_bytes"]
+__all__ = ["CheckTask", "Done", "FixTask", "Job", "Read", "Task", "Work", "read_bytes"]
 
 R = TypeVar("R", FileResult, FixResult)
-X = TypeVar("X")
 
 WORTH_FORKING: Final = 60_000
-"""How many characters must be left to parse for more than one process to pay."""
+"""From how many characters to parse on worker processes pay."""
 
 
-class Read(Record):
-    """A file as it was when it was read."""
+class Read(NamedTuple):
+    """The content of a file and its key in the cache."""
 
     source: Source
-    state: os.stat_result
     key: str
-    """What it is called in the cache."""
+    """The key in the cache."""
 
 
-class Job(Record):
-    """One file that must be parsed: read once more, so that a run does not hold every text."""
+class Job(NamedTuple):
+    """One file that must be parsed; its text is read again then, to save memory."""
 
     path: str
     size: int
     rules: Selection
     settings: Settings
     context: bytes | None
-    """What its key in the cache depends on beside the file, None where nothing is kept."""
+    """What its key in the cache depends on besides the file, None without a cache."""
     read: Read | None
-    """What was read, where there are few files."""
+    """The content, if there are few files."""
     asked: tuple[RuleHead, ...] | None
-    """The rules that are relevant to what was read."""
+    """The rules that are relevant to the content, if known."""
 
 
 class Done(Generic[R]):
-    """The result of a job, and of which state of the file it is, None if it cannot be kept."""
+    """The result of a job and its key in the cache, empty if it is not to be cached."""
 
-    def __init__(self, result: R, state: os.stat_result | None = None, key: str = "") -> None:
+    def __init__(self, result: R, key: str = "") -> None:
         self.result: R = result
-        self.state = state
         self.key = key
 
 
-class Kind(ABC, Generic[R]):
-    """What is done with each file."""
+class Task(ABC, Generic[R]):
+    """What a run does with each file: check it or fix it."""
+
+    def __init__(self, used_elsewhere: UsedElsewhere) -> None:
+        self.used_elsewhere = used_elsewhere
 
     @abstractmethod
     def do(self, source: Source, job: Job) -> R:
-        """Do the work."""
+        """Process one file."""
 
     @abstractmethod
     def from_check(self, result: FileResult, settings: Settings) -> R | None:
-        """Give the result where that of a check is all it takes."""
+        """Return the result of this task if that of a check suffices, else None."""
 
     @abstractmethod
     def to_check(self, result: R) -> FileResult | None:
-        """Give the check that a result amounts to, if it does."""
+        """Return the check result that a result is equivalent to, None if there is none."""
 
     @abstractmethod
     def light(self, result: R) -> R:
-        """Give a result without the text of a file of which there is nothing to show."""
+        """Return a result without its text if there is nothing to show."""
 
     def known(self, result: FileResult) -> R:
-        """Give the result of a file with which nothing can be done."""
+        """Return the result of a file that needs no further work."""
         known = self.from_check(result, Settings())
         assert known is not None
         return known
 
 
-class Checks(Kind[FileResult]):
-    """Files are checked."""
+class CheckTask(Task[FileResult]):
+    """The task of checking files."""
 
     def do(self, source: Source, job: Job) -> FileResult:
         """Check a file."""
         from torchlint.engine.checking import check_source
 
-        return check_source(source, job.rules, job.settings, job.asked)
+        return guarded(
+            source.path,
+            lambda: check_source(source, job.rules, job.settings, job.asked, self.used_elsewhere),
+            lambda said: FileResult(source.path, source, warnings=(said,)),
+        )
 
     def from_check(self, result: FileResult, settings: Settings) -> FileResult:
-        """Give the result of the check."""
+        """Return the check result itself."""
         return result
 
     def to_check(self, result: FileResult) -> FileResult:
-        """Give the check."""
+        """Return the result itself."""
         return result
 
     def light(self, result: FileResult) -> FileResult:
-        """Leave out the text of a file without findings."""
+        """Drop the text of a file without findings."""
         return result if result.findings else result._replace(source=None)
 
 
-class Fixes(Kind[FixResult]):
-    """Files are fixed in memory."""
+class FixTask(Task[FixResult]):
+    """The task of fixing files in memory."""
 
-    def __init__(self, accept: Accept | None) -> None:
+    def __init__(self, used_elsewhere: UsedElsewhere, accept: Accept | None) -> None:
+        super().__init__(used_elsewhere)
         self.accept = accept
 
     def do(self, source: Source, job: Job) -> FixResult:
         """Fix the text of a file."""
         from torchlint.engine.fixing import fix_source
 
-        return fix_source(source, job.rules, job.settings, self.accept)
+        def fixed() -> FixResult:
+            return fix_source(source, job.rules, job.settings, self.accept, self.used_elsewhere)
+
+        def left_out(said: str) -> FixResult:
+            return self.known(FileResult(source.path, source, warnings=(said,)))
+
+        if self.accept is not None:  # the user's answer may end the run
+            return fixed()
+        return guarded(source.path, fixed, left_out)
 
     def from_check(self, result: FileResult, settings: Settings) -> FixResult | None:
-        """Give the result of a check that found nothing to apply."""
+        """Return the result if the check found nothing to fix, else None."""
         from torchlint.engine.fixing import unchanged
-        from torchlint.engine.grading import applies
 
         due = any(applies(finding, settings) for finding in result.findings)
         return None if due else unchanged(result)
 
     def to_check(self, result: FixResult) -> FileResult | None:
-        """Give the check that a fix of nothing amounts to."""
+        """Return the check result if nothing was fixed, else None."""
         if result.changed:
             return None
         before = result.before
-        return FileResult(before.path, before, result.left, result.suppressed, result.errors)
+        return FileResult(
+            before.path,
+            before,
+            result.left,
+            result.suppressed,
+            result.errors,
+            result.warnings,
+            result.import_uses,
+        )
 
     def light(self, result: FixResult) -> FixResult:
-        """Leave out the texts of a file without findings."""
+        """Drop the texts of a file without findings."""
         if result.changed or result.left:
             return result
         nothing = result.before.with_text("")
@@ -148,124 +170,87 @@ class Fixes(Kind[FixResult]):
 
 
 class Work(Generic[R]):
-    """Jobs of one kind, none of which may take more than `limit` seconds, where that is not 0."""
+    """The jobs of a run, each limited to `limit` CPU seconds; 0 is no limit."""
 
-    def __init__(self, kind: Kind[R], limit: float) -> None:
-        self.kind: Kind[R] = kind
+    def __init__(self, task: Task[R], limit: float) -> None:
+        self.task: Task[R] = task
         self.limit = limit
         self.jobs: list[Job] = []
 
-    def results(
-        self, processes: int | None, numbers: Sequence[int] | None = None
-    ) -> Iterator[tuple[int, Done[R]]]:
-        """Start the jobs of these numbers, by default of all; give each when it is done."""
-        numbers = range(len(self.jobs)) if numbers is None else numbers
-        workers = self._workers(processes, numbers, self._done_apart)
+    def results(self, processes: int | None) -> Iterator[tuple[int, Done[R]]]:
+        """Start all jobs; yield number and result of each as it finishes."""
+        workers = self._workers(processes)
         if workers is None:
-            return ((number, self._done(number)) for number in numbers)
-        return self._survived(workers, numbers, self._done, self.lost)
+            return ((number, self._done(number)) for number in range(len(self.jobs)))
+        return self._survived(workers)
 
-    def packed(self, processes: int | None) -> Iterator[tuple[int, bytes]]:
-        """Do all jobs, in order or by several processes; give each pickled when it is done.
-
-        This process has nothing to lose but the job that it is at.
-        """
-        numbers = range(len(self.jobs))
-        workers = self._workers(processes, numbers, self._packed)
-        if workers is None:
-            return ((number, self._packed(number)) for number in numbers)
-        return self._survived(
-            workers, numbers, self._packed, lambda *lost: _dumps(self.lost(*lost))
-        )
-
-    def _workers(
-        self, processes: int | None, numbers: Sequence[int], do: Callable[[int], X]
-    ) -> Workers[X] | None:
-        """Start processes for the jobs of some numbers, none where one is enough."""
-        weights = [self.jobs[number].size for number in numbers]
-        if len(numbers) < 2 or processes == 1 or sum(weights) < WORTH_FORKING:
+    def _workers(self, processes: int | None) -> Workers[Done[R]] | None:
+        """Start worker processes, or return None if this process is enough."""
+        weights = [job.size for job in self.jobs]
+        if len(weights) < 2 or processes == 1 or sum(weights) < WORTH_FORKING:
             return None
-        processes = min(processes or processors(), len(numbers))
+        processes = min(processes or processors(), len(weights))
         if processes == 1 or not can_fork():
             return None
         from torchlint.engine.workers import Workers
 
-        self._import_common(numbers, processes)
-        return Workers(lambda at: do(numbers[at]), weights, processes)
-
-    def _packed(self, number: int) -> bytes:
-        return _dumps(self._done_apart(number))
+        self._import_common(processes)
+        return Workers(self._done_apart, weights, processes)
 
     def _done(self, number: int) -> Done[R]:
-        """Do a job."""
+        """Do a job in this process."""
         job = self.jobs[number]
 
         def given_up(said: str) -> Done[R]:
-            return Done(self.kind.known(FileResult(job.path, None, errors=(said,))))
-
-        from torchlint.engine.timelimit import within
+            return Done(self.task.known(FileResult(job.path, None, warnings=(said,))))
 
         return within(self.limit, job.path, lambda: self._finished(job), given_up)
 
     def _finished(self, job: Job) -> Done[R]:
         if job.read is not None:
-            result = self.kind.do(job.read.source, job)
-            return Done(result, job.read.state, job.read.key)
+            result = self.task.do(job.read.source, job)
+            return Done(result, job.read.key)
         try:
-            data, state = read_bytes(job.path)
+            data = read_bytes(job.path)
         except OSError as error:
             said = f"{job.path} cannot be read: {error.strerror}"
-            return Done(self.kind.known(FileResult(job.path, None, errors=(said,))))
+            return Done(self.task.known(FileResult(job.path, None, errors=(said,))))
         try:
             source = read_source(data, job.path)
         except SourceError:
             from torchlint.engine.checking import check_bytes
 
             checked = check_bytes(data, job.path, job.rules, job.settings)
-            return Done(self.kind.known(checked))
+            return Done(self.task.known(checked))
         key = ""
         if job.context is not None:
-            from torchlint.engine.cache import key_of
-
             key = key_of(data, job.path, job.context)
-        return Done(self.kind.light(self.kind.do(source, job)), state, key)
+        return Done(self.task.light(self.task.do(source, job)), key)
 
     def _done_apart(self, number: int) -> Done[R]:
-        """Do a job in a process that has nothing to lose but its file."""
-        from torchlint.engine.timelimit import end_process_after
-
+        """Do a job in a worker process, which the time limit may kill."""
         end_process_after(self.limit)
         return self._done(number)
 
-    def _survived(
-        self,
-        workers: Workers[X],
-        numbers: Sequence[int],
-        do: Callable[[int], X],
-        lost: Callable[[int, Died], X],
-    ) -> Iterator[tuple[int, X]]:
-        for at, done in workers.results():
-            number = numbers[at]
-            yield number, lost(number, done) if isinstance(done, Died) else done
-        for at in workers.left:
-            yield numbers[at], do(numbers[at])
+    def _survived(self, workers: Workers[Done[R]]) -> Iterator[tuple[int, Done[R]]]:
+        for number, done in workers.results():
+            yield number, self._lost(number, done) if isinstance(done, Died) else done
+        for number in workers.left:
+            yield number, self._done(number)
 
-    def lost(self, number: int, died: Died) -> Done[R]:
-        """Give the result of a job on which its process died."""
-        from torchlint.engine.timelimit import FINAL, words
-
+    def _lost(self, number: int, died: Died) -> Done[R]:
+        """Return the result of a job whose process died."""
         path = self.jobs[number].path
         said = (
-            f"INTERNAL ERROR: the process that looked at {path} {died.how}; "
-            "the file was left out; please report"
+            f"internal error on {path} (please report): the process that checked it {died.how}; "
+            "the file was skipped"
         )
         said = words(path, self.limit) if died.signal == FINAL else said
-        return Done(self.kind.known(FileResult(path, None, errors=(said,))))
+        return Done(self.task.known(FileResult(path, None, warnings=(said,))))
 
-    def _import_common(self, numbers: Sequence[int], processes: int) -> None:
-        """Import once, before forking, what every process will need."""
-        jobs = [self.jobs[number] for number in numbers]
-        asked = [job.rules if job.asked is None else job.asked for job in jobs]
+    def _import_common(self, processes: int) -> None:
+        """Import the rules that every worker will need, once, before forking."""
+        asked = [job.rules if job.asked is None else job.asked for job in self.jobs]
         heads = {head.code: head for each in asked for head in each}
         counts = Counter(head.code for each in asked for head in each)
         for code, head in heads.items():
@@ -274,12 +259,7 @@ class Work(Generic[R]):
                     head.load()
 
 
-def _dumps(done: Done[R]) -> bytes:
-    return pickle.dumps(done, pickle.HIGHEST_PROTOCOL)
-
-
-def read_bytes(path: str) -> tuple[bytes, os.stat_result]:
-    """Give what a file holds, and the state that it was in before it was read."""
+def read_bytes(path: str) -> bytes:
+    """Return the bytes of a file."""
     with open(path, "rb") as file:  # noqa: PTH123
-        state = os.fstat(file.fileno())
-        return file.read(), state
+        return file.read()

@@ -1,41 +1,51 @@
-"""Imports while a file is fixed: none goes before all fixes are made, for another may use it."""
+"""Keeping imports during fixes as long as another fix or another file may use them."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Final
 
 from torchlint.edit import Edit, Span
-from torchlint.engine.lostimports import imports_of
-from torchlint.engine.parsing import syntax_tree
-from torchlint.engine.trust import harm
+from torchlint.engine.fixproblem import fix_problem
+from torchlint.engine.imports import bound_by, importable, imports_of
+from torchlint.engine.parsing import UnparsableError, syntax_tree
+from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.finding import Finding
 from torchlint.source import Source
 
-__all__ = ["KeptImports", "tidying"]
+__all__ = ["KeptImports", "SharedImports", "import_cleanup"]
+
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 class KeptImports:
-    """The edits that fixes of one text make while its imports have to stay."""
+    """The edits of fixes without those that remove imports, or imports of given words."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, words: frozenset[str] | None = None) -> None:
         self.source = source
+        self.words = words
 
     def edits(self, findings: Iterable[Finding]) -> list[Edit]:
-        """Give the edits of some fixes without what they take out of imports.
+        """Return the edits of fixes without removals of imports.
 
-        A fix of which nothing would be left is about the imports themselves, and is given whole.
+        A fix that only removes imports is returned whole.
         """
         return [edit for each in findings if each.fix for edit in self._of(each.fix.edits)]
 
     def _of(self, edits: Sequence[Edit]) -> Sequence[Edit]:
         if not any(map(_only_deletes, edits)):
             return edits
-        return [kept for edit in edits for kept in self._kept(edit)] or edits
+        return self.left(edits) or edits
+
+    def left(self, edits: Sequence[Edit]) -> Sequence[Edit]:
+        """Return the edits without removals of imports."""
+        return [kept for edit in edits for kept in self._kept(edit)]
 
     def _kept(self, edit: Edit) -> Sequence[Edit]:
-        """Give what is left of an edit when the imports that it takes out, or takes from, stay."""
+        """Return what is left of an edit if the imports that it removes are kept."""
         span = edit.span
         met = [each for each in self._imports if span in each or each in span]
         if not met or not _only_deletes(edit):
@@ -44,7 +54,7 @@ class KeptImports:
         return [edit] if left and edit.text else [Edit(each, "") for each in left]
 
     def _between(self, span: Span, imports: Sequence[Span]) -> Iterator[Span]:
-        """Yield the parts of a range that belong to no line of some imports."""
+        """Yield the parts of a span that are on no line of these imports."""
         rows, starts = self.source.position, self.source.line_starts
         at = span.start
         for each in imports:
@@ -57,20 +67,102 @@ class KeptImports:
             yield Span(at, span.end)
 
     def _is_blank(self, span: Span) -> bool:
-        return not self.source.text[span.start : span.end].strip()
+        """Return whether a span has no code, only white space and line continuations."""
+        return not self.source.text[span.start : span.end].replace("\\", " ").strip()
 
     @cached_property
     def _imports(self) -> list[Span]:
-        """The statements that import, in their order."""
-        return sorted(_span(self.source, node) for node in imports_of(syntax_tree(self.source)))
+        """The spans of the import statements, in order."""
+        return sorted(
+            _span(self.source, node)
+            for node in imports_of(syntax_tree(self.source))
+            if self.words is None or not self.words.isdisjoint(map(bound_by, node.names))
+        )
 
 
-def tidying(before: Source, after: Source) -> Sequence[Edit]:
-    """Give the edits that take out of `after` what nothing uses since it was made of `before`."""
-    from torchlint.semantic.imports import spare_imports
+class SharedImports:
+    """The imports of one text that fixes must keep, because they are used outside of it.
+
+    Outside are the files that import names from this one, and the magics of a notebook.
+    """
+
+    def __init__(self, source: Source, used_elsewhere: UsedElsewhere) -> None:
+        self.source = source
+        self.used_elsewhere = used_elsewhere
+        self.import_uses: dict[str, bool | None] = {}
+        """The names asked about, and whether other files use them (None: unknown)."""
+        self._spared: dict[tuple[Edit, ...], tuple[Edit, ...] | None] = {}
+
+    def spare(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
+        """Return the edits of a fix that keep shared imports; None if it cannot be made so."""
+        if edits not in self._spared:
+            self._spared[edits] = self._without_shared(edits)
+        return self._spared[edits]
+
+    def _without_shared(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
+        needed = self.needed(edits)
+        if not needed:
+            return edits
+        left = tuple(KeptImports(self.source, needed).left(edits))
+        return left if left and not self.needed(left) else None
+
+    def needed(self, edits: Sequence[Edit]) -> frozenset[str]:
+        """Return the names used elsewhere whose import the edits would remove or change."""
+        if not any(map(self._meets_import, edits)):
+            return frozenset()
+        try:
+            after = self.source.edited(edits)
+            now = importable(syntax_tree(after))
+        except (ValueError, UnparsableError):
+            return frozenset()
+        gone = self._importable.keys() - now.keys()
+        changed = {
+            word for word, things in self._importable.items() if not things <= now.get(word, things)
+        }
+        return self._of_others(frozenset(gone), frozenset(changed), after)
+
+    def _of_others(
+        self, gone: frozenset[str], changed: frozenset[str], after: Source
+    ) -> frozenset[str]:
+        names = gone | changed
+        if not names:
+            return names
+        answer = self.used_elsewhere(after, names)
+        for name in names:
+            self.import_uses[name] = None if answer is None else name in answer
+        spoken = frozenset(_WORD.findall(after.text)) if after.is_notebook else frozenset[str]()
+        return (
+            (gone if answer is None else answer)
+            | (gone & spoken)
+            | (names & self.source.hidden_words)
+        )
+
+    def _meets_import(self, edit: Edit) -> bool:
+        start, end = edit.span.start, edit.span.end
+        return any(start < each.end and each.start < end for each in self._spans)
+
+    @cached_property
+    def _tree(self) -> ast.Module:
+        return syntax_tree(self.source)
+
+    @cached_property
+    def _spans(self) -> list[Span]:
+        return [_span(self.source, node) for node in imports_of(self._tree)]
+
+    @cached_property
+    def _importable(self) -> dict[str, set[str]]:
+        return importable(self._tree)
+
+
+def import_cleanup(before: Source, after: Source, used_elsewhere: UsedElsewhere) -> Sequence[Edit]:
+    """Return the edits that remove imports of `after` that fixes of `before` made unused."""
+    from torchlint.semantic.edits.imports import spare_imports
 
     edits = spare_imports(before, after)
-    if not edits or not after.takes(edits) or harm(after, after.edited(edits), edits):
+    needed = SharedImports(after, used_elsewhere).needed(edits)
+    if needed:
+        edits = spare_imports(before, after, needed)
+    if not edits or not after.takes(edits) or fix_problem(after, after.edited(edits), edits):
         return ()
     return edits
 
@@ -83,12 +175,12 @@ def _span(source: Source, node: ast.Import | ast.ImportFrom) -> Span:
 
 
 def _offset(source: Source, row: int, width: int) -> int:
-    """Give the character that follows a number of bytes of a line."""
+    """Return the offset of a UTF-8 byte column in a line."""
     return source.line_starts[row - 1] + len(source.line(row).encode()[:width].decode())
 
 
 def _only_deletes(edit: Edit) -> bool:
-    """Whether an edit writes no code in the place of what it takes out."""
+    """Return whether an edit removes text and inserts no code."""
     lines = edit.text.splitlines()
     return edit.span.start < edit.span.end and not any(
         line.strip() and not line.lstrip().startswith("#") for line in lines

@@ -1,23 +1,33 @@
-"""Does a text parse, and if not, why: CPython's parser first, LibCST's after it."""
+"""Parsing: CPython's parser first, for its error messages, then LibCST's."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlint.engine.newersyntax import needed_version
+from torchlint.engine.quickparse import parses
 from torchlint.source import Position, Source
 
 if TYPE_CHECKING:
+    from torchlint.semantic.scope.target import Target
     from torchlint.semantic.script import Script
-    from torchlint.semantic.target import Target
 
-__all__ = ["UnparsableError", "compile_problem", "parse_script", "syntax_problem", "syntax_tree"]
+__all__ = [
+    "UnparsableError",
+    "compile_problem",
+    "is_ordinary",
+    "parse_script",
+    "syntax_problem",
+    "syntax_tree",
+]
 
 
 class UnparsableError(Exception):
-    """A text that does not parse: why, and where."""
+    """A text that does not parse; `reason` says why, `position` where."""
 
     def __init__(self, reason: str, position: Position) -> None:
         super().__init__(reason)
@@ -26,23 +36,35 @@ class UnparsableError(Exception):
 
 
 def syntax_tree(source: Source) -> ast.Module:
-    """Give what CPython's parser makes of a text; raises `UnparsableError`."""
+    """Parse a text with CPython; raises `UnparsableError`."""
     tree: ast.Module = _compiled(source, ast.PyCF_ONLY_AST)
     return tree
 
 
+def is_ordinary(tree: ast.Module) -> bool:
+    """Return whether the syntax tree is no deeper than that of hand-written files."""
+    level: list[ast.AST] = [tree]
+    for _ in range(_ORDINARY):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    return not level
+
+
+_ORDINARY: Final = 100
+"""The depth of the syntax tree that hand-written files do not exceed."""
+
+
 def syntax_problem(source: Source) -> UnparsableError | None:
-    """Say why CPython's parser refuses a text, None if it takes it."""
+    """Return why CPython cannot parse a text, None if it can."""
     return _problem(source, ast.PyCF_ONLY_AST)
 
 
 def compile_problem(source: Source) -> UnparsableError | None:
-    """Say why CPython refuses to compile a text, None if it does."""
+    """Return why CPython cannot compile a text, None if it can."""
     return _problem(source, 0)
 
 
 def parse_script(source: Source, target: Target, tree: ast.Module) -> Script:
-    """Give the semantic model of a text that CPython took; raises `UnparsableError`."""
+    """Return the semantic model of a text that CPython parsed; raises `UnparsableError`."""
     from libcst import ParserSyntaxError
 
     from torchlint.semantic.script import Script
@@ -78,7 +100,7 @@ def _compiled(source: Source, flags: int) -> Any:
             return compile(source.text, source.path, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         position = _inside(source, error.lineno or 1, error.offset or 1)
-        said = _in_clear_words(error.msg, source.line(position.row))
+        said = _newer(source.text) or _in_clear_words(error.msg, source.line(position.row))
         raise UnparsableError(said, position) from None
     except (RecursionError, MemoryError):
         raise UnparsableError(_TOO_DEEP, Position(1, 1)) from None
@@ -87,13 +109,25 @@ def _compiled(source: Source, flags: int) -> Any:
 
 
 def _inside(source: Source, row: int, column: int) -> Position:
-    """Give the place nearest to a parser's that is in the text: parsers point behind its end."""
+    """Return the nearest position inside the text; parsers may point behind its end."""
     row = min(max(row, 1), len(source.line_starts))
     return Position(row, min(max(column, 1), len(source.line(row)) + 1))
 
 
+def _newer(text: str) -> str | None:
+    """Return the message that names the Python version a text needs, None if it needs none."""
+    needed = needed_version(text, parses)
+    if needed is None:
+        return None
+    version = f"Python {needed[0]}.{needed[1]}"
+    running = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    return (
+        f"it needs {version} or newer, and torchlint runs under {running}: run it under {version}"
+    )
+
+
 def _in_clear_words(message: str, line: str) -> str:
-    """Say what a known kind of broken line needs; else what CPython said."""
+    """Return a clearer message for known kinds of syntax errors, else CPython's own."""
     for pattern, advice in _KNOWN:
         if re.search(pattern, line):
             return f"{message}: {advice}"
@@ -104,7 +138,7 @@ _OLD: Final = "this is Python 2, which torchlint cannot read"
 _KNOWN: Final = (
     (r"\basync\s*=", "`async` is a keyword since Python 3.7, write `non_blocking=` instead"),
     (r"^\s*(print|exec)\s+[^\s=(]", _OLD),
-    (r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:", _OLD),
+    (r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", _OLD),
     (r"^\s*raise\s+\w+\s*,", _OLD),
     (r"^(<{7}|={7}|>{7})( |$)", "a merge conflict was left in the file"),
     (r"^\s*[%!]\w", "a notebook's magic or shell line is no Python"),

@@ -1,4 +1,4 @@
-"""Glob patterns of the settings: excluded paths and codes ignored for some files."""
+"""Glob patterns of the settings: excluded paths, and rules ignored for some files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WILD: Final = frozenset("*?[")
 
 
 class Patterns:
-    """Globs that speak of a path by its name, or by its place below a root folder."""
+    """Globs that match a path by its name, or by its location below a root folder."""
 
     def __init__(self, patterns: Iterable[str], root: Path) -> None:
         self.root = str(root)
@@ -30,7 +30,7 @@ class Patterns:
         self._places = _any_of([*placed, *(glob.removeprefix("**/") for glob in placed)])
 
     def match(self, path: str) -> bool:
-        """Whether any of the patterns speaks of a path."""
+        """Return whether any of the patterns matches a path."""
         name = os.path.basename(path)  # noqa: PTH119
         if name in self._names or (self._globs is not None and self._globs.match(name)):
             return True
@@ -47,12 +47,12 @@ def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def excluded_by(settings: Settings) -> Patterns:
-    """Give the patterns of the paths that settings leave out."""
+    """Return the patterns of the paths that the settings exclude."""
     return Patterns((*settings.exclude, *settings.extend_exclude), settings.root)
 
 
 def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> frozenset[str]:
-    """Give the codes that the settings ignore for one file."""
+    """Return the codes that the settings ignore for one file."""
     words = [
         word
         for pattern, words in settings.per_file_ignores.items()

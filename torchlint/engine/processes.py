@@ -1,18 +1,18 @@
-"""Processes: how many there may be, how one begins and how it ended."""
+"""Forking processes: whether and how many, and how one ended."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-
-from torchlint.record import Record
+import warnings
+from typing import NamedTuple
 
 __all__ = ["Died", "can_fork", "fork", "processors"]
 
 
-class Died(Record):
-    """What is said of an item on which its process died."""
+class Died(NamedTuple):
+    """How the process ended that worked on an item."""
 
     how: str
     signal: int = 0
@@ -20,7 +20,7 @@ class Died(Record):
 
     @classmethod
     def of(cls, status: int) -> Died:
-        """Say how a process ended, by what the system says when it is waited for."""
+        """Return how a process ended, from the status of `os.waitpid`."""
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             return cls(f"ended with status {code}")
@@ -28,22 +28,20 @@ class Died(Record):
 
 
 def can_fork() -> bool:
-    """Whether this process may fork: not everywhere there is, and not beside other threads."""
+    """Return whether this process may fork: the system can, and there are no other threads."""
     threading = sys.modules.get("threading")
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
 
 
 def processors() -> int:
-    """Give the number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def fork() -> int:
-    """Fork this process, which has one thread; 0 is given to the new one."""
-    import warnings
-
+    """Fork this single-threaded process; return 0 in the child."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()

@@ -1,4 +1,4 @@
-"""The configuration of a whole run: settings and rules for each folder, found once."""
+"""The configuration of a whole run: settings and selected rules of each folder, cached."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torchlint.registry import Registry, Selection
 __all__ = ["CONFIGURATION", "Project"]
 
 CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
-"""The names of files with settings, the first of which wins in a folder."""
+"""The names of configuration files; the first one in a folder wins."""
 
 
 class Project:
-    """Gives the settings and the selected rules of every path of a run.
+    """The settings and the selected rules of every path of a run.
 
     The arguments are those of `torchlint.config.load`. Both methods raise `ConfigError`.
     """
@@ -39,11 +39,11 @@ class Project:
         self._selections: dict[int, Selection] = {}
 
     def settings(self, path: Path) -> Settings:
-        """Give the settings that hold for a file or folder."""
+        """Return the settings of a file or folder."""
         return self.settings_at(str(path))
 
     def settings_at(self, name: str) -> Settings:
-        """Give the settings that hold for a file or folder by its name."""
+        """Return the settings of a file or folder given by name."""
         if name not in self._settings:
             absolute = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
             if not os.path.isdir(absolute):  # noqa: PTH112
@@ -52,14 +52,14 @@ class Project:
         return self._settings[name]
 
     def selection(self, path: Path) -> Selection:
-        """Give the rules that the settings of a file or folder select."""
+        """Return the rules that the settings of a file or folder select."""
         settings = self.settings(path)
         if id(settings) not in self._selections:
             self._selections[id(settings)] = self.registry.select(settings)
         return self._selections[id(settings)]
 
     def _of_folder(self, folder: str) -> Settings:
-        """Give the settings of a folder: those of its parent unless it has files of its own."""
+        """Return the settings of a folder; without a configuration file those of its parent."""
         if folder not in self._folders:
             parent = os.path.dirname(folder)  # noqa: PTH120
             own = any(os.path.isfile(os.path.join(folder, name)) for name in CONFIGURATION)  # noqa: PTH113, PTH118

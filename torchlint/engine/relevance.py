@@ -1,38 +1,43 @@
-"""Which rules may have something to say of a text: decided by words alone."""
+"""Which rules may apply to a text, decided by the words in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import Final
 
-from torchlint.mention import mentions_suppression
 from torchlint.registry import RuleHead, Selection
+from torchlint.suppressionwords import has_suppression_word
 
-__all__ = ["UNUSED", "matters", "relevant"]
+__all__ = ["UNPARSABLE", "UNUSED", "asks_only_to_parse", "relevant"]
+
+UNPARSABLE: Final = "TL001"
+"""The code of the rule about files that do not parse; it applies to every text."""
 
 UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
 
 
-def matters(text: str, rules: Selection) -> bool:
-    """Whether any rule may have something to say of a text."""
-    return any(True for _ in relevant(text, rules))
-
-
 def relevant(text: str, rules: Selection) -> Iterator[RuleHead]:
-    """Yield the rules that may have something to say of a text."""
+    """Yield the rules that may find something in a text."""
     words = _Words(text)
     for head in rules:
-        if head.code == UNUSED:
-            if _speaks_of_rules(text, rules):
+        if head.code == UNPARSABLE:
+            yield head
+        elif head.code == UNUSED:
+            if _names_our_rules(text, rules):
                 yield head
         elif words.names(head.about) and words.holds(head.needs):
             yield head
 
 
+def asks_only_to_parse(heads: Sequence[RuleHead]) -> bool:
+    """Return whether the rules only need to know if the text parses."""
+    return len(heads) == 1 and heads[0].code == UNPARSABLE
+
+
 class _Words:
-    """Which words a text holds, each looked for once."""
+    """A cache of which words a text contains."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -41,18 +46,18 @@ class _Words:
 
     @cached_property
     def _distinct(self) -> str:
-        """What stands between white space, each once: little more than half of a text."""
+        """The distinct words between white space, a little over half the size of the text."""
         return " ".join(set(self.text.split()))
 
     def names(self, libraries: tuple[str, ...]) -> bool:
-        """Whether the text names one of some libraries, as few texts do."""
+        """Return whether the text mentions one of these libraries."""
         found = self._named.get(libraries)
         if found is None:
             found = self._named[libraries] = any(word in self.text for word in libraries)
         return found
 
     def holds(self, words: tuple[str, ...]) -> bool:
-        """Whether the text holds one of some words; often the first that is asked for decides."""
+        """Return whether the text contains one of these words."""
         held = self._held
         for word in words:
             found = held.get(word)
@@ -69,9 +74,9 @@ def _is_unbroken(word: str) -> bool:
     return word.split() == [word]
 
 
-def _speaks_of_rules(text: str, rules: Selection) -> bool:
-    if not mentions_suppression(text):
+def _names_our_rules(text: str, rules: Selection) -> bool:
+    if not has_suppression_word(text):
         return False
-    from torchlint.suppress import speaks_of_rules
+    from torchlint.suppress import names_our_rules
 
-    return speaks_of_rules(text, rules.known)
+    return names_our_rules(text, rules.known)

@@ -1,27 +1,26 @@
-"""What a check or a fix of one file comes to."""
+"""The results of checking and fixing one file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from torchlint.record import Record
-
-if TYPE_CHECKING:
-    from torchlint.finding import Finding
-    from torchlint.source import Source
+from torchlint.finding import Finding
+from torchlint.source import Source
 
 __all__ = ["FileResult", "FixResult"]
 
 
-class FileResult(Record):
-    """What the rules have to say of one file, in the order of its text.
+class FileResult(NamedTuple):
+    """The findings of one file, in the order of its text.
 
-    `source` is None for a file that cannot be read, and for one of many in which nothing was found.
-    A file that cannot be decoded has a source all the same (its bytes as Latin-1), so that the
-    place of its TL001 can be shown.
-    Fixes are graded as the settings say: a rule that is unfixable here has none.
-    `suppressed` counts the findings that a comment silenced; `errors` are one line each and mean
-    that the run failed in part (exit code 2).
+    `source` is None for a file that cannot be read, and for one of many files without findings.
+    A file that cannot be decoded still has a source (its bytes as Latin-1), so that the place of
+    its TL001 can be shown.
+    The settings are already applied to the fixes: findings of an unfixable rule have none.
+    `suppressed` counts the findings that a comment silenced. `errors` have one line each and make
+    the run fail (exit code 2); `warnings` name what could not be finished in this file.
+    `import_uses` are the imported names for which it mattered whether other files use them, with
+    the answer; None if it is unknown.
     """
 
     path: str
@@ -29,15 +28,23 @@ class FileResult(Record):
     findings: tuple[Finding, ...] = ()
     suppressed: int = 0
     errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    import_uses: tuple[tuple[str, bool | None], ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rule finished, so that the result can be cached."""
+        return not (self.errors or self.warnings)
 
 
-class FixResult(Record):
-    """What the fixes of one file come to.
+class FixResult(NamedTuple):
+    """The outcome of fixing one file.
 
-    `applied` are the findings whose fixes made `after`; their spans are places in the text of the
-    pass that made them. `left` are the findings of `after`, with places in it. Both sources are
-    empty texts for a file that cannot be read (`errors` says why), and for one of many in which
-    nothing was found.
+    `applied` are the findings whose fixes made `after`; their spans refer to the text of the pass
+    that fixed them. `left` are the findings of `after`. Both sources are empty texts for a file
+    that cannot be read (`errors` says why), and for one of many files without findings.
+    `warnings` name what could not be finished, and fixes that were withheld.
+    `import_uses` is that of the check of `after`.
     """
 
     before: Source
@@ -46,6 +53,13 @@ class FixResult(Record):
     left: tuple[Finding, ...] = ()
     suppressed: int = 0
     errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    import_uses: tuple[tuple[str, bool | None], ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rule finished and every enabled fix was made."""
+        return not (self.errors or self.warnings)
 
     @property
     def path(self) -> str:

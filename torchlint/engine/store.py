@@ -1,4 +1,4 @@
-"""Files in which runs keep what they found, and what that depends on."""
+"""The files of the cache, and what cached results depend on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ __all__ = ["Store", "context", "keep", "sources_below"]
 
 
 class Store:
-    """A file of what earlier runs of this version of torchlint and of these rules found.
+    """The cache file for this version of torchlint and of its rules.
 
-    A file that cannot be read as what it should be counts as empty, and one that cannot be
-    written is not: a cache is never a reason to fail. It is JSON, so a cache that came with
-    somebody else's repository can run no code.
+    An unreadable file counts as empty, and failures to write are ignored: a cache is never a
+    reason to fail. It is JSON, so that the cache in a foreign repository cannot run code.
     """
 
     def __init__(self, folder: Path, registry: Registry, kind: str = "") -> None:
@@ -32,7 +31,7 @@ class Store:
         self.file = folder / f"{_fingerprint(_homes(registry))}{kind and f'-{kind}'}.json"
 
     def read(self) -> dict[str, Any]:
-        """Give what was kept."""
+        """Return the entries of the file."""
         try:
             entries = json.loads(self.file.read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -40,14 +39,14 @@ class Store:
         return entries if isinstance(entries, dict) else {}
 
     def write(self, new: dict[str, Any], old: dict[str, Any], most: int) -> None:
-        """Keep so many entries, the new ones first."""
+        """Write at most `most` entries, new ones first."""
         rest = (item for item in old.items() if item[0] not in new)
         kept = dict([*new.items(), *rest][:most])
         keep(self.folder, self.file.name, json.dumps(kept, separators=(",", ":")).encode())
 
 
 def keep(folder: Path, name: str, data: bytes) -> None:
-    """Write a file of a cache, whole or not at all; one that cannot be written is not."""
+    """Write a file of the cache atomically; ignore failures."""
     from tempfile import mkstemp
 
     with contextlib.suppress(OSError):
@@ -67,27 +66,27 @@ def keep(folder: Path, name: str, data: bytes) -> None:
 
 
 def sources_below(registry: Registry) -> Iterator[str]:
-    """Yield the folders and files that make what is found: torchlint's and those of packs."""
+    """Yield the folders and files that findings depend on: the code of torchlint and of packs."""
     for parent, names in _sources(_homes(registry)):
         yield from (parent, *names)
 
 
 def context(settings: Settings, rules: Selection) -> bytes:
-    """Give all that a result depends on beside the file and the code of the rules."""
+    """Return what a result depends on besides the file and the code: settings and rules."""
     apart = OF_THE_RUN | {"sources"}
     options = {name: value for name, value in vars(settings).items() if name not in apart}
     return repr((sorted(options.items()), rules.codes, rules.complete)).encode()
 
 
 def _homes(registry: Registry) -> tuple[str, ...]:
-    """Give the folders of torchlint and of every pack."""
+    """Return the package folders of torchlint and of every pack."""
     ours = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
     return (ours, *sorted({os.path.dirname(head.file) for head in registry.rules}))  # noqa: PTH120
 
 
 @cache
 def _fingerprint(homes: tuple[str, ...]) -> str:
-    """Name what makes results: versions, and the state of every file of code and of evidence."""
+    """Return a digest of versions and of the state of every file of code, pages and evidence."""
     state = [repr((__version__, sys.version_info[:3]))]
     for _, names in _sources(homes):
         for name in names:
@@ -99,12 +98,12 @@ def _fingerprint(homes: tuple[str, ...]) -> str:
 
 @cache
 def _sources(homes: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Give every folder with its files of code and of evidence, in order."""
+    """Return all folders with their files of code, pages and evidence, in order."""
     return tuple(found for home in homes for found in _sources_in(home))
 
 
 def _sources_in(home: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for parent, folders, names in os.walk(home):
         folders.sort()
-        sources = (name for name in sorted(names) if name.endswith((".py", ".json")))
+        sources = (name for name in sorted(names) if name.endswith((".py", ".md", ".json")))
         yield parent, tuple(os.path.join(parent, name) for name in sources)  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""The Python API: check and fix a text that is at hand."""
+"""The Python API: check and fix a text in memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torchlint.engine.diagnostics import (
     fixed_of,
 )
 from torchlint.engine.fixing import fix_bytes, fix_source
+from torchlint.engine.usedelsewhere import usage_unknown
 from torchlint.notebook import is_notebook
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.source import Source
@@ -38,19 +39,19 @@ def check(
     target_device: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> list[Diagnostic]:
-    r"""Give what torchlint finds in a script, or in a notebook, in the order of its text.
+    r"""Return what torchlint finds in a script, or in a notebook, in the order of its text.
 
-    Nothing is read, written, run or printed: `source` is all there is, and `filename` only names
-    it. One that ends in `.ipynb` makes it a notebook, as JSON. Bytes are decoded as Python does.
+    Nothing is read from disk, written, run or printed; `filename` only labels `source`. A name that
+    ends in `.ipynb` makes it a notebook, as JSON. Bytes are decoded as Python does.
     A source that does not parse has one finding, `TL001`.
 
     `select`, `extend_select` and `ignore` are codes, prefixes such as `TL2`, names, or `ALL`;
     `target_torch` is a version such as `2.4`, `target_device` one of `auto`, `cpu`, `cuda`, `mps`
-    and `xpu`. `config` has any other setting, by the names and in the types of a
-    `[tool.torchlint]` table; what is given beside it takes the place of its keys.
+    and `xpu`. `config` has any other setting, with the names and types of a `[tool.torchlint]`
+    table; the other arguments override its keys.
 
-    Raises `torchlint.ConfigError` for a setting that cannot be followed, and
-    `torchlint.CheckError` where a rule or a pack of rules failed, with what the others found.
+    Raises `torchlint.ConfigError` for an invalid setting, and `torchlint.CheckError` if a rule or a
+    pack of rules failed, with the findings of the others.
 
     >>> import torchlint
     >>> text = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
@@ -74,10 +75,10 @@ def fix(
     target_device: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> FixedSource:
-    r"""Give a script, or a notebook, with its fixes made: `text`, `applied`, `remaining`.
+    r"""Return a script, or a notebook, with its fixes made: `text`, `applied`, `remaining`.
 
-    Fixes are made until there are none left, and only those that keep losses and parameters what
-    they are, up to rounding, unless `unsafe_fixes`. All else is as in `check`.
+    Fixes are made until none is left. Without `unsafe_fixes` only fixes that keep losses and
+    parameters, up to rounding, are made. The other arguments are those of `check`.
 
     >>> import torchlint
     >>> text = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
@@ -95,7 +96,7 @@ def fix(
 
 
 class _Run:
-    """One source with the rules and settings that were asked for."""
+    """The rules and settings of one call of the API."""
 
     def __init__(self, filename: str, given: Mapping[str, Any]) -> None:
         self.filename = filename
@@ -109,33 +110,35 @@ class _Run:
             raise CheckError((str(error),)) from None
 
     def check(self, source: str | bytes) -> list[Diagnostic]:
-        """Check it."""
+        """Check the source."""
         text = self._text(source)
         if isinstance(text, Source):
-            result = check_source(text, self.rules, self.settings)
+            result = check_source(text, self.rules, self.settings, used_elsewhere=usage_unknown)
         else:
-            result = check_bytes(text, self.filename, self.rules, self.settings)
+            result = check_bytes(text, self.filename, self.rules, self.settings, usage_unknown)
         found = diagnostics_of(result, self.registry.known)
-        errors = (*self.registry.errors, *result.errors)
+        errors = (*self.registry.errors, *result.errors, *result.warnings)
         if errors:
             raise CheckError(errors, found)
         return list(found)
 
     def fix(self, source: str | bytes) -> FixedSource:
-        """Fix it."""
+        """Fix the source."""
         text = self._text(source)
         if isinstance(text, Source):
-            result = fix_source(text, self.rules, self.settings)
+            result = fix_source(text, self.rules, self.settings, used_elsewhere=usage_unknown)
         else:
-            result = fix_bytes(text, self.filename, self.rules, self.settings)
+            result = fix_bytes(
+                text, self.filename, self.rules, self.settings, used_elsewhere=usage_unknown
+            )
         fixed = fixed_of(result, self.registry.known)
-        errors = (*self.registry.errors, *result.errors)
+        errors = (*self.registry.errors, *result.errors, *result.warnings)
         if errors:
             raise CheckError(errors, fixed.remaining, fixed)
         return fixed
 
     def _text(self, source: str | bytes) -> Source | bytes:
-        """Give a script that is text as it is; bytes and notebooks must be read first."""
+        """Return the source; bytes and notebooks are decoded."""
         if isinstance(source, bytes):
             return source
         if is_notebook(self.filename):
@@ -145,7 +148,7 @@ class _Run:
 
 @cache
 def _registry() -> Registry:
-    """List the rules once in a process: what is installed does not change meanwhile."""
+    """Return the registry of rules, cached for the life of the process."""
     return load_registry()
 
 
@@ -155,7 +158,7 @@ def _given(
     target_torch: str | None,
     target_device: str | None,
 ) -> dict[str, Any]:
-    """Give the settings that a caller asked for by the names of their fields."""
+    """Return the settings that the caller passed, by field name."""
     given = read_values(config or {}, lambda key: "config")
     for name, value in words.items():
         if value is not None and (value or name == "select"):

@@ -1,16 +1,16 @@
-"""The time that the work on one file may take.
+"""The limit of CPU time for one file.
 
-What counts is the time of the processor, so that neither a loaded machine nor a run that was
-stopped for a while uses it up. Three things end work that takes more, each where it can:
+CPU time counts, so that neither a loaded machine nor a suspended run uses it up. There are three
+ways to stop work that takes longer:
 
-- In the main thread of a process a timer of the system raises `Overdue` through a signal. Python
-  sees signals between two of its own steps, so code in another language is left to its end.
-- A process of `Workers` has nothing to lose but the file it is at: a second timer ends it a while
-  later, in whatever code it is, and another process takes its place.
-- In another thread, as in the language server, there are no signals: a third thread looks at what
-  the process has computed meanwhile, and raises `Overdue` there.
+- In the main thread a system timer raises `Overdue` through a signal. Python handles signals
+  between bytecode instructions, so code in another language runs to its end.
+- In a worker process a second timer kills the process a little later, whatever code it is in, and
+  another process takes its place.
+- In other threads, as in the language server, there are no signals: a watching thread compares
+  the CPU time of the process and raises `Overdue` in the thread.
 
-Where a system has no such timers there is no limit.
+On systems without such timers there is no limit.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ __all__ = ["FINAL", "Overdue", "end_process_after", "time_limit", "within", "wor
 R = TypeVar("R")
 
 FINAL: Final = getattr(signal, "SIGVTALRM", 0)
-"""The signal that ends a process whose work would not end."""
+"""The signal that kills a process that did not stop in time."""
 _AGAIN: Final = 1.0
-"""Seconds after which `Overdue` is raised again where something swallowed it."""
+"""Seconds after which `Overdue` is raised again if something swallowed it."""
 _TURN: Final = 0.01
 """Seconds between two looks at the time."""
 _GRACE: Final = 2.0
-"""Seconds that a process has to say by itself that its time was up."""
+"""Seconds that a process gets to report the timeout itself before it is killed."""
 
 
 class Overdue(BaseException):
-    """The time is up: raised wherever the work happens to be.
+    """The time limit was exceeded; raised at any point of the work.
 
-    No `Exception`, so that nothing takes it for a failure of its own.
+    Not an `Exception`, so that no handler of ordinary errors catches it.
     """
 
     rule = ""
-    """The code of the rule that was at work."""
+    """The code of the rule that was running."""
 
 
 def within(seconds: float, path: str, work: Callable[[], R], otherwise: Callable[[str], R]) -> R:
-    """Give what `work` gives, or what `otherwise` makes of the line that says it took too long.
+    """Return `work()`; if it takes too long, return `otherwise` of the message.
 
-    0 seconds are no limit.
+    0 seconds is no limit.
     """
     try:
         with time_limit(seconds):
@@ -58,18 +58,18 @@ def within(seconds: float, path: str, work: Callable[[], R], otherwise: Callable
 
 
 def words(path: str, seconds: float, rule: str = "") -> str:
-    """Say that a file was given up."""
+    """Return the message for a file that took too long."""
     unit = "second" if seconds == 1 else "seconds"
-    during = f" ({rule} was at work)" if rule else ""
+    during = f" ({rule} was running)" if rule else ""
     return (
-        f"{path} was given up after {seconds:g} {unit}{during}: leave it out with `exclude`, or "
-        "allow it more with `file-timeout`; please report"
+        f"{path} took more than {seconds:g} CPU {unit}{during} and was skipped: exclude it with "
+        "`exclude` or raise `file-timeout` (please report)"
     )
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `Overdue` in what takes longer; 0 seconds are no limit."""
+    """Raise `Overdue` in the body if it takes longer; 0 seconds is no limit."""
     if not (seconds and hasattr(signal, "setitimer")):
         yield
         return
@@ -81,7 +81,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGPROF, ring)
-    except ValueError:  # this is not the main thread
+    except ValueError:  # not the main thread
         with _limit_of_thread(seconds):
             yield
         return
@@ -95,7 +95,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def end_process_after(seconds: float) -> None:
-    """Let the system end this process when what it does next goes on for long after its time."""
+    """Have the system kill this process some time after `seconds` of CPU time."""
     if seconds:
         signal.signal(FINAL, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)
@@ -111,6 +111,7 @@ def _limit_of_thread(seconds: float) -> Iterator[None]:
     thread = ctypes.c_ulong(threading.get_ident())
     lock = threading.Lock()
     done = threading.Event()
+    raised = threading.Event()
     end = time.process_time() + seconds
 
     def watch() -> None:
@@ -118,13 +119,20 @@ def _limit_of_thread(seconds: float) -> Iterator[None]:
             if time.process_time() >= end:
                 with lock:
                     if not done.is_set():
+                        raised.set()
                         raise_in(thread, ctypes.py_object(Overdue))
                 return
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
+    except Overdue:
+        raised.clear()
+        raise
     finally:
         with lock:
             done.set()
-            raise_in(thread, None)  # nothing that is on its way arrives in what comes after
+            # Cancel an exception that is still pending, and only then: to cancel where none is
+            # pending makes Python 3.11 look for one at every call, for ever under a debugger.
+            if raised.is_set():
+                raise_in(thread, None)

@@ -1,4 +1,4 @@
-"""Work spread over forked processes, handed out in chunks, what is heavy first."""
+"""Forked worker processes that get work in chunks, the heaviest items first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Workers"]
 R = TypeVar("R")
 
 CHUNKS: Final = 32
-"""Which part a chunk is of what each process has left to do: the last ones are small."""
+"""A chunk is this fraction of each process's share of the remaining work, so the last are small."""
 LONGEST: Final = 1_000
-"""How many items a chunk has at most: two of them fit into a pipe."""
+"""The largest number of items in a chunk; two chunks fit into a pipe's buffer."""
 
 
 @dataclass
 class _Child(Generic[R]):
-    """A process, where it is told what to do, and the items it was given and has not done."""
+    """A worker process: its pipe for orders, and the items assigned but not done."""
 
     pid: int
     tickets: int
@@ -35,10 +35,10 @@ class _Child(Generic[R]):
 
 
 class Workers(Generic[R]):
-    """Processes that each do `work` on the next items that nobody has; they start at once.
+    """Processes that do `work` on items, chunk by chunk; they start at once.
 
-    A process that dies takes down the item that it was at and no other: another process goes on.
-    Where the system gives no process any more, items are `left`.
+    A process that dies loses only the item it was working on: a new process does the rest.
+    If the system cannot start processes any more, the remaining items are in `left`.
     """
 
     def __init__(self, work: Callable[[int], R], weights: Sequence[int], jobs: int) -> None:
@@ -50,7 +50,7 @@ class Workers(Generic[R]):
             self._start()
 
     def results(self) -> Iterator[tuple[int, R | Died]]:
-        """Yield each item's result as it comes, in no order."""
+        """Yield item and result as they come, in no particular order."""
         try:
             while self.children:
                 for key, _ in self.selector.select():
@@ -60,11 +60,11 @@ class Workers(Generic[R]):
 
     @property
     def left(self) -> list[int]:
-        """The items that nobody has."""
+        """The items that no process has been given."""
         return [item for chunk in self.chunks for item in chunk]
 
     def _start(self) -> None:
-        """Start a process with a chunk to do and another that waits, so that it never idles."""
+        """Start a process with two chunks, so that it never waits for work."""
         out, into = os.pipe()
         wanted, tickets = os.pipe()
         try:
@@ -85,14 +85,16 @@ class Workers(Generic[R]):
         self._give(child)
 
     def _give(self, child: _Child[R]) -> None:
-        """Hand out the next chunk; an empty one says that there is none."""
+        """Send the next chunk to a process; an empty one means that there is no more."""
         chunk = self.chunks.popleft() if self.chunks else deque[int]()
         child.chunks.append(chunk)
-        with contextlib.suppress(BrokenPipeError):  # what a dead one had is handed out again
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # the chunks of a dead process are assigned again
             os.write(child.tickets, b"".join(map(_packed, (len(chunk), *chunk))))
 
     def _do(self, wanted: int, into: int) -> None:
-        """Do what is handed out and leave the process, whatever happens."""
+        """Do the assigned items in the child process, then exit it."""
         status = 1
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
@@ -123,7 +125,7 @@ class Workers(Generic[R]):
             self._start()
 
     def _complete(self, child: _Child[R]) -> Iterator[tuple[int, R | Died]]:
-        """Yield the results that have come in whole."""
+        """Yield the results that have arrived completely."""
         pending = child.pending
         while len(pending) >= 8:
             end = 8 + int.from_bytes(pending[:8], "little")
@@ -143,7 +145,7 @@ class Workers(Generic[R]):
         os.close(self.children.pop(out).tickets)
 
     def _stop(self) -> None:
-        """End the processes that are left when nobody wants their results."""
+        """Terminate the remaining processes."""
         for out, child in list(self.children.items()):
             self._forget(out)
             os.kill(child.pid, signal.SIGTERM)
@@ -152,11 +154,10 @@ class Workers(Generic[R]):
 
 
 def _chunks(weights: Sequence[int], jobs: int) -> Iterator[deque[int]]:
-    """Yield the items in chunks, each of which weighs a part of all that come after it.
+    """Yield the items in chunks, each a fixed fraction of the remaining weight.
 
-    What is heavier than the first chunk should be is at the very front, the heaviest first, so that
-    all processes end together. The rest keeps its order: whoever takes results in order can begin
-    early.
+    Items heavier than the first chunk come first, the heaviest in front, so that all processes end
+    at about the same time. The others keep their order, so that results can be used early.
     """
     left = sum(weights)
     most = left / (jobs * CHUNKS)
@@ -173,7 +174,7 @@ def _chunks(weights: Sequence[int], jobs: int) -> Iterator[deque[int]]:
 
 
 def _chunk(tickets: BinaryIO) -> list[int]:
-    """Read one chunk, an empty one where whoever hands them out is gone."""
+    """Read one chunk; it is empty if the parent process has exited."""
     count = int.from_bytes(tickets.read(4), "little")
     numbers = tickets.read(4 * count)
     return [int.from_bytes(numbers[at : at + 4], "little") for at in range(0, len(numbers), 4)]

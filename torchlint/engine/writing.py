@@ -1,4 +1,4 @@
-"""Writing a file so that it is either the old one or the new one."""
+"""Replacing a file atomically."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PREFIX: Final = 40
 
 
 class WriteError(Exception):
-    """A file that was not written and is as it was; the message says why in one line."""
+    """A file that was left unchanged; the message says why in one line."""
 
 
 def write_atomic(path: Path, source: Source, expected: bytes) -> None:
-    """Put `source` in the place of a file that still holds `expected`; raises `WriteError`.
+    """Replace a file that still contains `expected` by `source`; raises `WriteError`.
 
-    The text goes to a new file beside the target, which then takes its name; a link stays a link
-    and its target is written. A file whose owner, mode or access list would be lost is not written.
+    The text goes to a new file beside the target, which is then renamed; a link stays a link and
+    its target is replaced. A file that would lose its owner, mode or access list is not written.
     """
     from tempfile import mkstemp
 
@@ -64,7 +64,7 @@ def _refuse_read_only(target: Path) -> None:
 
 
 def _take_after(temporary: Path, target: Path) -> None:
-    """Give the new file owner, mode and extended attributes of the old one; raises `OSError`."""
+    """Copy owner, mode and extended attributes to the new file; raises `OSError`."""
     old, new = target.stat(), temporary.stat()
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         try:
@@ -80,14 +80,14 @@ def _take_after(temporary: Path, target: Path) -> None:
 
 
 def _attributes(target: Path) -> list[str]:
-    """Name the extended attributes of a file, access control lists among them."""
+    """Return the names of the extended attributes of a file, including access control lists."""
     with contextlib.suppress(OSError):
         return os.listxattr(target)
     return []
 
 
 def _take_attribute(temporary: Path, target: Path, name: str) -> None:
-    """Give the new file an attribute; of those that the system keeps for itself, where it may."""
+    """Copy one extended attribute to the new file; skip system attributes that cannot be set."""
     try:
         os.setxattr(temporary, name, os.getxattr(target, name))
     except OSError as error:

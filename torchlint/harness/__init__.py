@@ -1,1 +1,1 @@
-"""The harness: runs a script as it is and as fixed, side by side, and says which is better."""
+"""The harness: run the original and the fixed script in turns, and judge each fix."""

@@ -1,4 +1,4 @@
-"""What one run of a script says of its loaders and of the pace at which it takes samples."""
+"""Loaders and throughput, as one run of a script reports them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ __all__ = ["LoaderSeen", "Pace", "Place"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The call in the project that made a loader, by where it ends."""
+    """The call in the project that made a loader, identified by where it ends."""
 
     file: str
     line: int
-    """The line on which the call begins, all that Python 3.10 knows."""
+    """The line on which the call begins; Python 3.10 knows no more."""
     end_line: int = 0
     end_column: int = 0
-    """In bytes; both are 0 where only the line is known."""
+    """A byte offset; this and `end_line` are 0 where only the line is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderSeen:
-    """A loader as it was made, and how the script used it."""
+    """A loader, and how the script used it."""
 
     place: Place | None
     maker: str
-    """The package that made it on behalf of the project, empty where the project did."""
+    """The package that made the loader for the project, empty where the project made it itself."""
     dataset: str
     """The class of the dataset."""
     same_data: int
-    """One number for all loaders of one dataset."""
+    """A number shared by all loaders of one dataset."""
     length: int | None
-    """Samples of the dataset, None where it does not say."""
+    """Samples of the dataset, None where it has no length."""
     passes: int | None
-    """Batches of one pass, None where that is not known."""
+    """Batches in one pass, None where that is unknown."""
     num_workers: int
     prefetch_factor: int | None
     pin_memory: bool
@@ -42,32 +42,32 @@ class LoaderSeen:
     persistent_workers: bool
     draws: int
     steps: int
-    """Steps of the optimizer of which this loader gave the last batch."""
+    """Optimizer steps whose last batch came from this loader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The steps of one run, with the samples that went into each."""
+    """The steps of one run, with the samples that each consumed."""
 
     seconds: tuple[float, ...]
     samples: tuple[int, ...]
     aside: tuple[bool, ...]
-    """Whether a pass over a loader began within the step."""
+    """Whether a pass over a loader began within each step."""
     waits: tuple[float, ...]
-    """Seconds of each step spent waiting for loaders."""
+    """Seconds that each step waited for loaders."""
     opening: tuple[float, ...]
-    """Seconds from the begin of each pass of the training loader to its first batch."""
+    """Seconds from the start of each pass over the training loader to its first batch."""
     cpu: float
-    """Processor seconds of the script and its workers for each second of the window."""
+    """CPU seconds of the script and its workers per second of the window."""
     memory: int
-    """Bytes of the script and its workers together, shared ones counted once."""
+    """Bytes of the script and its workers together, with shared memory counted once."""
     optimizer: str
     learning_rate: float
     loaders: tuple[LoaderSeen, ...]
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Pace:
-        """Read what the run wrote down."""
+        """Read the JSON that a run wrote."""
         loaders = tuple(
             LoaderSeen(**{**seen, "place": Place(**seen["place"]) if seen["place"] else None})
             for seen in data["loaders"]
@@ -80,12 +80,12 @@ class Pace:
 
     @property
     def trained_on(self) -> int | None:
-        """The loader whose batches are stepped on, by its place in `loaders`."""
+        """The loader that feeds the training steps, as an index into `loaders`."""
         used = [at for at, seen in enumerate(self.loaders) if seen.steps]
         return max(used, key=lambda at: self.loaders[at].steps, default=None)
 
     def after(self, warmup: int) -> Window:
-        """Give the steps behind the warm-up, less of it where there are few; passes aside."""
+        """Return the steps after the warm-up, which is shortened where there are few steps."""
         first = min(warmup, len(self.seconds) // 4)
         kept = [at for at in range(first, len(self.seconds)) if not self.aside[at]]
         if not kept:
@@ -99,7 +99,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The steps of a run that count."""
+    """The measured steps of a run."""
 
     seconds: tuple[float, ...]
     samples: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What is to be measured: a script, its fixed texts, and how long to look."""
+"""What to measure: a script, its fixed files, and for how long."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from torchlint.finding import Safety
 __all__ = ["BY_HAND", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
-"""What one run of the script is for: only `time` runs are timed."""
+"""What one run measures; only `time` runs are timed."""
 
 
 BY_HAND: Final = -1
-"""Stands in for the optimizer that counts where a script updates its weights itself."""
+"""Stands for the counting optimizer where a script updates its weights itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Fixed texts to lay over the import system, by absolute path, and what they promise."""
+    """Fixed texts by absolute path, which replace the files on import, and their safety class."""
 
     kind: Literal["rule", "all", "kept"]
     codes: tuple[str, ...]
     safety: Safety
     texts: Mapping[str, str]
     because: tuple[str, ...] = ()
-    """Why its fixes are not exact, where they are not."""
+    """Why the fixes are not exact, where they are not."""
 
     @property
     def name(self) -> str:
-        """What a person calls it: its codes, or that it is all of them."""
+        """The name for reports: the codes, or that it is all fixes."""
         if not self.codes:
             return "the original"
         return {"rule": " ".join(self.codes), "all": "all fixes", "kept": "kept fixes"}[self.kind]
 
 
 ORIGINAL = Variant("all", (), Safety.EXACT, {})
-"""The script as it is."""
+"""The unchanged script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Launcher:
     nproc_per_node: int
     nnodes: int = 1
     endpoint: str = ""
-    """Where the machines meet, `host:port`; one alone needs none."""
+    """Where the hosts meet, as `host:port`; one host needs none."""
 
     def arguments(self, run: str) -> tuple[str, ...]:
-        """Give torchrun's arguments for a run, which has the same name on every machine."""
+        """Return torchrun's arguments for a run, whose name is the same on every host."""
         meeting: tuple[str, ...] = ("--standalone",)
         if self.nnodes > 1:
             meeting = (
@@ -64,7 +64,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A script with its arguments, and how it is to be measured."""
+    """A script with its arguments, and how to measure it."""
 
     script: Path
     args: tuple[str, ...] = ()
@@ -76,64 +76,64 @@ class Plan:
     timeout: float = 600.0
     verbose: bool = False
     timeline: bool = False
-    """Whether to look, in runs of their own, at what a step is made of."""
+    """Whether to measure the phases of a step, in separate runs."""
     quick: bool = False
-    """Whether a first answer is wanted soon: all fixes together, each alone as time allows."""
+    """Whether to answer fast: all fixes together first, then each alone as time allows."""
     launcher: Launcher | None = None
-    """How the runs are launched that are made of several processes."""
+    """How to launch runs of several processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """All that one run of the script has to know; it travels as JSON."""
+    """Everything that one run of the script needs to know; sent as JSON."""
 
     script: str
     args: tuple[str, ...]
     root: str
-    """The project's folder: what the script writes below it is diverted."""
+    """The project's folder; files that the script writes below it are diverted."""
     folder: str
-    """A folder of this run alone, for its trace and for what was diverted."""
+    """A folder for this run only, which holds its trace and its diverted files."""
     mode: Mode
     steps: int
-    """Steps to look at; 0 for a run from start to end."""
+    """Steps to watch; 0 for a run from start to end."""
     warmup: int
     seed: int
     texts: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    """How long a run for the pace looks at least, and one for numbers at most; 0 for no limit."""
+    """The least duration of a run for the pace, and the most of one for numbers; 0 for no limit."""
     leader: int | None = None
-    """Which optimizer counts the steps, in the order in which they first stepped, or `BY_HAND`."""
+    """The optimizer that counts the steps, numbered by first step, or `BY_HAND`."""
     reference: str = ""
-    """A file of final parameters: to be written when it is missing, else compared with."""
+    """A file of final parameters: written if missing, else compared with."""
     recording: str = ""
     """A folder of initial weights and batches: written by `record`, read by `replay`."""
     shift: int = 0
-    """What is added to every seed that the script sets itself."""
+    """The offset added to every seed that the script sets."""
 
     launched: bool = False
-    """Whether torchrun starts it: then each rank makes the task its own."""
+    """Whether torchrun starts the run, so that each rank adapts the task to itself."""
     verbose: bool = False
 
     @property
     def trace(self) -> Path:
-        """The file in which the run says what it saw."""
+        """The file in which the run writes its trace."""
         return Path(self.folder, "trace.json")
 
     @property
-    def elsewhere(self) -> Path:
-        """The file that is there as soon as the script starts processes of its own."""
-        return Path(self.folder, "elsewhere")
+    def other_processes(self) -> Path:
+        """The file that appears as soon as the script starts other processes."""
+        return Path(self.folder, "other_processes")
 
     @property
     def shadow(self) -> Path:
-        """The folder that holds what the script wrote."""
+        """The folder that holds the files that the script wrote."""
         return Path(self.folder, "shadow")
 
     def to_json(self) -> dict[str, Any]:
-        """Give the task as plain values."""
+        """Return the task as values that JSON can hold."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Task:
-        """Read a task back."""
+        """Read a task from JSON."""
         return cls(**{**data, "args": tuple(data["args"])})

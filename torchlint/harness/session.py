@@ -1,4 +1,4 @@
-"""One verification: which runs there are, in which order, and what is made of them."""
+"""One verification: which runs there are, in which order, and how they are judged."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from torchlint.harness.trace import Failure, Trace
 __all__ = ["ScriptError", "Session"]
 
 _FEWEST: Final = 8
-"""Steps that a script must take to be timed by its steps."""
+"""Steps that a script must take so that single steps can be timed."""
 _QUICK_STEPS: Final = 3
-"""Steps of a window at least, however slow they are."""
+"""The least number of steps in a window, however slow they are."""
 _QUICK_SHARE: Final = 0.25
-"""How long its window lasts at least, of what a run takes to start."""
+"""The least duration of a quick window, as a share of the time that a run takes to start."""
 _QUICK_RUNS: Final = 14
-"""Runs that the answer about one variant takes, with room for the comparison of its numbers."""
+"""Runs that one variant needs, including those that compare its numbers."""
 
 _NO_TORCH: Final = "it never imports torch, so there is nothing to measure"
 _TOO_SLOW: Final = (
-    "one run of it takes too long for --quick to compare two in two minutes: run without it"
+    "a run takes too long for --quick to compare two within two minutes; run without --quick"
 )
 _TRAINS_ELSEWHERE: Final = (
-    "no torch optimizer took a step in it, but it starts processes of its own: "
+    "no torch optimizer took a step, but the script starts other processes; "
     "verify the script that trains"
 )
 _ONE_HOST: Final = (
-    "its processes make no group, so each host would run it by itself: verify it without --nnodes"
+    "its processes form no group, so each host would run it alone; verify it without --nnodes"
 )
-_OTHER_DEVICE: Final = "it was to train on {}, and it trained on {}: say so in its arguments"
+_OTHER_DEVICE: Final = "it was to train on {} but trained on {}; choose the device in its arguments"
 
 
 class ScriptError(Exception):
@@ -64,7 +64,7 @@ class _Trial:
 
     @property
     def sound(self) -> bool:
-        """Whether it is worth timing: it runs, and nothing shows that its numbers are off."""
+        """Whether to time it: it runs, and its numbers are not known to be wrong."""
         return self.comparison is not None and self.comparison.kept is not False
 
 
@@ -94,7 +94,7 @@ class Session:
         self._runner.close()
 
     def survey(self) -> tuple[str, ...]:
-        """Run the original once; give the project's files that it is made of.
+        """Run the original once and return the project files that it imports.
 
         Raises `ScriptError` for a script that cannot be measured.
         """
@@ -121,14 +121,14 @@ class Session:
         return first.modules
 
     def measure(self, variants: Sequence[Variant]) -> Report:
-        """Run every variant against the original, and say what came out, now and before.
+        """Run every variant against the original, and report on these and on earlier ones.
 
-        A quick one begins with all fixes together, and goes on while there is time.
+        A quick session begins with all fixes together, and goes on while there is time.
         """
         if self._original is None:
             self.survey()
         assert self._original is not None
-        self._runner.look_over(variants)
+        self._runner.inspect_variants(variants)
         if not self._plan.quick:
             self._measure(self._original, variants)
             return self._report(self._original)
@@ -142,7 +142,7 @@ class Session:
         return self._report(self._original)
 
     def _measurable(self, trace: Trace) -> Trace:
-        """Give the trace of an original that can be measured; raises `ScriptError` for another."""
+        """Return the trace of an original that can be measured; raise `ScriptError` otherwise."""
         late = trace.failure is not None and trace.failure.kind == "timeout"
         if self._plan.quick and self._plan.timeout > QUICK and late:
             raise ScriptError(Failure("timeout", _TOO_SLOW))
@@ -160,7 +160,7 @@ class Session:
         return trace
 
     def _measure(self, original: Evidence, variants: Sequence[Variant]) -> None:
-        """Measure some variants beside each other; those with equal texts are one."""
+        """Measure some variants in the same rounds; variants with equal texts count as one."""
         distinct: list[Variant] = []
         for variant in variants:
             if self._trial(variant) is None and all(
@@ -174,24 +174,26 @@ class Session:
         self._expect(len(sound))
         if sound:
             self._time(original, sound)
-            self._look_closer(original, sound)
+            self._measure_syncs(original, sound)
         noise = _noise(original)
         for variant in variants:
             trial = self._trial(variant)
             assert trial is not None
-            beside = replace(original, rounds=trial.evidence.beside)
-            self._outcomes.append(assess(variant, beside, trial.evidence, trial.comparison, noise))
+            originals = replace(original, rounds=trial.evidence.originals)
+            self._outcomes.append(
+                assess(variant, originals, trial.evidence, trial.comparison, noise)
+            )
 
     def _trial(self, variant: Variant) -> _Trial | None:
-        """Give what is known of a variant with these texts."""
+        """Return what is known of a variant with these texts."""
         return next((it for it in self._trials if it.variant.texts == variant.texts), None)
 
     def _tried(self, variant: Variant) -> _Trial:
         evidence = Evidence(self._runner.run(variant, "numbers"))
         return _Trial(variant, evidence, self._parity.compare(variant, evidence.numbers))
 
-    def _look_closer(self, original: Evidence, sound: Sequence[_Trial]) -> None:
-        """Look where the host waits and, if wanted, what steps are made of; none is timed."""
+    def _measure_syncs(self, original: Evidence, sound: Sequence[_Trial]) -> None:
+        """Find host syncs and, on request, the phases of steps, in runs that are not timed."""
         if self._runner.whole:
             return
         sides = [(ORIGINAL, original), *((trial.variant, trial.evidence) for trial in sound)]
@@ -206,7 +208,8 @@ class Session:
     def _time(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Time each variant twice in every round, between two runs of the original.
 
-        What slows the machine for a while slows a variant and the originals beside it.
+        Whatever slows the machine for a while slows a variant and the originals beside it
+        alike.
         """
         fits = self._runner.schedule.fits
         if not fits(time=2):
@@ -214,40 +217,41 @@ class Session:
         if not fits(time=self._timed_runs(len(sound))):
             self._rounds = 1
         for _ in range(self._rounds):
-            beside = [self._timed(ORIGINAL)]
-            original.rounds.append(beside)
+            originals = [self._timed(ORIGINAL)]
+            original.rounds.append(originals)
             for trial in sound:
-                beside += self._time_beside(beside[-1], trial)
+                originals += self._time_between(originals[-1], trial)
         if original.broken is not None:
             raise ScriptError(original.broken)
 
-    def _time_beside(self, before: Trace, trial: _Trial) -> list[Trace]:
-        """Time a variant twice behind a run of the original; give the next one of these.
+    def _time_between(self, before: Trace, trial: _Trial) -> list[Trace]:
+        """Time a variant twice after a run of the original, and return the original's next run.
 
-        That stands between the two where there is one round, and each is held against its own:
-        else a busy moment of the machine that meets both could not be told from the variant.
-        Where time is short the variant is timed once, and no other run of the original follows.
+        With a single round, that next run stands between the two, so that each variant run
+        has its own original. Otherwise a busy moment that hits both could not be
+        distinguished from the variant. Where time is short, the variant is timed once and
+        no other run of the original follows.
         """
         first = self._timed(trial.variant)
         if self._rounds == 1:
             if not self._runner.schedule.fits(time=2):
                 trial.evidence.rounds.append([first])
-                trial.evidence.beside.append([before])
+                trial.evidence.originals.append([before])
                 return []
             after = self._timed(ORIGINAL)
             trial.evidence.rounds += [[first], [self._timed(trial.variant)]]
-            trial.evidence.beside += [[before], [after]]
+            trial.evidence.originals += [[before], [after]]
             return [after]
         trial.evidence.rounds.append([first, self._timed(trial.variant)])
         after = self._timed(ORIGINAL)
-        trial.evidence.beside.append([before, after])
+        trial.evidence.originals.append([before, after])
         return [after]
 
     def _timed(self, variant: Variant) -> Trace:
         return self._runner.run(variant, "time", self._window)
 
     def _expect(self, variants: int, numbers: int = 0) -> None:
-        """Tell the schedule what measuring so many variants takes, and comparing so many."""
+        """Tell the schedule how many runs these variants and comparisons take."""
         looks = 0 if self._runner.whole or not variants else variants + (not self._outcomes)
         self._runner.schedule.expect(
             numbers=numbers,
@@ -257,11 +261,11 @@ class Session:
         )
 
     def _timed_runs(self, variants: int) -> int:
-        """Give how many timed runs so many variants take, those of the original among them."""
+        """Return the number of timed runs for so many variants, those of the original included."""
         return self._rounds * (3 * variants + 1)
 
     def _fit_window(self, first: Trace, took: float) -> None:
-        """Take less warm-up and fewer steps where the script ends early or time is short."""
+        """Shorten the warm-up and the window where the script ends early or time is short."""
         warmup, steps = self._plan.warmup, self._plan.steps
         if first.ending != "full":
             warmup = min(warmup, first.taken // 4)
@@ -276,7 +280,7 @@ class Session:
             run = start + pace * sum(self._window)
         if self._plan.quick and run > QUICK / _QUICK_RUNS:
             self._rounds = 1
-        self._runner.schedule.suppose("time", run)
+        self._runner.schedule.assume("time", run)
 
     def _report(self, original: Evidence) -> Report:
         plan = self._plan
@@ -317,13 +321,13 @@ class Session:
 
 
 def _short_window(warmup: int, steps: int, start: float, pace: float) -> tuple[int, int]:
-    """Give less warm-up and fewer steps where they are slow, beside what a run takes to start."""
+    """Return a shorter warm-up and window where steps are slow compared with the start of a run."""
     fitting = int(max(QUICK / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
     warmup = max(1, min(warmup, fitting // 4))
     return warmup, max(_QUICK_STEPS, min(steps, fitting - warmup))
 
 
 def _noise(original: Evidence) -> Interval | None:
-    """Give what the original shows against itself, None where it was not timed twice in a round."""
+    """Return the noise of the original, None where no round timed it twice."""
     paired = [runs for runs in original.rounds if len(runs) > 1]
     return noise_band(durations(paired)) if paired else None

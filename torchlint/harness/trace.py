@@ -1,4 +1,4 @@
-"""What one run of a script saw, as its process wrote it down."""
+"""What one run of a script observed, as its process wrote it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PhaseName = Literal["data", "forward", "backward", "optimizer"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run did not get where it should: one line, and the place in the user's code."""
+    """Why a run failed: one line, and the place in the user's code."""
 
     kind: Literal["crash", "input", "memory", "exit", "timeout", "killed", "idle"]
     message: str
@@ -25,7 +25,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SyncSite:
-    """A line at which the host waited for the device, with how often it did."""
+    """A line at which the host waited for the device, and how often."""
 
     file: str
     line: int
@@ -41,16 +41,16 @@ class ParameterMatch:
     count: int
     equal: int
     distance: float
-    """How far all of them together are from the reference, relative to its norm."""
+    """The distance of all parameters from the reference, relative to its norm."""
     buffers: bool = True
-    """Whether what the layers keep beside them is equal: statistics of batch norm, mostly."""
+    """Whether the buffers of the layers are equal, which are mostly batch norm statistics."""
     updates: float | None = None
-    """How far apart the first step moved both, relative to how far it moved the reference."""
+    """The distance between the first updates of both, relative to that of the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of a step, in seconds since the window began."""
+    """A phase of a step, in seconds since the window began."""
 
     name: PhaseName
     start: float
@@ -59,23 +59,23 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run of the script: how it ended and what was seen on the way."""
+    """One run of the script: how it ended and what it did."""
 
     ending: Ending
     failure: Failure | None = None
     taken: int = 0
-    """Steps of the optimizer that counts, warm-up included."""
+    """Steps of the counting optimizer, warm-up included."""
     leader: int | None = None
-    """Which optimizer counts, `BY_HAND` where none does and each `backward()` is a step."""
+    """The optimizer that counts; `BY_HAND` where none does and each `backward()` is a step."""
     durations: tuple[float, ...] = ()
-    """Seconds of each step of the window; the device was waited for at both ends."""
+    """Seconds of each step of the window, with a device sync at both ends of the window."""
     waited: float | None = None
-    """Seconds of the window spent waiting for a loader, None where no loader was asked."""
+    """Seconds of the window spent waiting for a loader, None where no loader was used."""
     phases: tuple[Phase, ...] = ()
-    """What the steps of the window were made of, where a run was for that."""
+    """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()
     loss_steps: tuple[int, ...] = ()
-    """For each loss, how many steps had been taken when it was sent backward."""
+    """For each loss, the number of steps taken before its `backward()`."""
     parameters: ParameterMatch | None = None
     syncs: tuple[SyncSite, ...] = ()
     sync_steps: int = 0
@@ -84,39 +84,39 @@ class Trace:
     host_memory: int = 0
     device_memory: int | None = None
     rank_times: tuple[float, ...] = ()
-    """Mean seconds of a step of each rank, where there are several."""
+    """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False
-    """Whether several ranks made a process group."""
+    """Whether several ranks formed a process group."""
     batch_norm: bool = False
-    """Whether a layer takes the statistics of its batch, of which each rank has a share."""
+    """Whether a layer uses batch statistics, of which each rank sees a part."""
     weights: str = ""
     """A digest of a rank's final parameters."""
     diverged: bool = False
-    """Whether ranks ended with parameters of their own."""
+    """Whether ranks ended with different parameters."""
     pace: dict[str, Any] | None = None
-    """Loaders and samples, where a run was for the pace; `harness.pace.Pace` reads it."""
+    """Loaders and samples of a run for the pace, read by `harness.pace.Pace`."""
     modules: tuple[str, ...] = ()
-    """Files of the project that the run imported, the script first."""
+    """Project files that the run imported, the script first."""
     warnings: tuple[str, ...] = ()
     diverted: tuple[str, ...] = ()
     processes: bool = False
-    """Whether the script started processes of its own, loader workers aside."""
+    """Whether the script started other processes than loader workers."""
     environment: bool = False
     """Whether the script set environment variables before it imported torch."""
     compiler: bool = False
-    """Whether the compiler of torch was imported, be it by an optimizer."""
+    """Whether torch's compiler was imported, by the script or by an optimizer."""
     misaligned: str = ""
-    """Why weights and batches of the original could not be given to this run."""
+    """Why this run could not use the weights and batches of the original."""
     output: str = ""
     """A digest of what the script printed."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give the trace as plain values."""
+        """Return the trace as values that JSON can hold."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trace:
-        """Read a trace back."""
+        """Read a trace from JSON."""
         values: dict[str, Any] = {
             item.name: tuple(value) if isinstance(value, list) else value
             for item in fields(cls)
@@ -132,5 +132,5 @@ class Trace:
 
 
 def printed(output: Path) -> str:
-    """Give the digest of what a run printed into a file, nothing where there is none."""
+    """Return the digest of a file of printed output, empty where nothing was printed."""
     return hashlib.sha256(output.read_bytes()).hexdigest() if output.exists() else ""

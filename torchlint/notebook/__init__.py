@@ -1,4 +1,4 @@
-"""Notebooks: the code cells of an `.ipynb` file as one text, and edits of it put back."""
+"""Notebooks: the code cells of an `.ipynb` file as one text, and edits written back."""
 
 from torchlint.notebook.reading import is_notebook, read_source
 

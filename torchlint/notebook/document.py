@@ -1,4 +1,4 @@
-"""The JSON text of a notebook: where the source of each code cell stands in it."""
+"""Locating the source of each code cell in the JSON text of a notebook."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class CodeCell:
     value: Span
     """The whole string or list."""
     strings: tuple[Span, ...]
-    """Each string, its quotes included."""
+    """Each string, including its quotes."""
     is_list: bool
 
 
 @dataclass(frozen=True)
 class Document:
-    """The JSON text of a notebook and its code cells; none for another language than Python."""
+    """The JSON text of a notebook and its code cells; no cells if its language is not Python."""
 
     text: str = ""
     cells: tuple[CodeCell, ...] = ()
@@ -48,7 +48,7 @@ def scan(text: str) -> Document:
 
 @dataclass
 class _Members:
-    """What is known of a cell when its last member has been read."""
+    """The members of a cell that have been read so far."""
 
     kind: str | None = None
     language: str = "python"
@@ -59,7 +59,7 @@ class _Members:
 
 
 class _Scanner:
-    """One pass over the text; what holds no code is stepped over by the decoder of `json`."""
+    """One pass over the text; values without code are skipped by the decoder of `json`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,10 +72,10 @@ class _Scanner:
     def document(self) -> Document:
         start = self._space(0)
         if self.text[start : start + 1] != "{":
-            raise self._error("a notebook is a JSON object, and this file is none", start)
+            raise self._error("a notebook is a JSON object, and this file is not", start)
         end = self._space(self._object(start, "the notebook", self._top))
         if end < len(self.text):
-            raise self._error("something stands behind the notebook", end)
+            raise self._error("unexpected text after the notebook", end)
         if not self.has_cells:
             raise self._error("this notebook has no list of cells", start)
         return Document(self.text, tuple(self.cells) if self._is_python() else ())
@@ -96,7 +96,7 @@ class _Scanner:
         return end
 
     def _sheet(self, key: str, at: int) -> int:
-        """Read a member of a worksheet, which is where notebooks of format 3 have their cells."""
+        """Read a member of a worksheet, which holds the cells in notebooks of format 3."""
         if key == "cells":
             self.has_cells = True
             return self._array(at, "`cells`", self._cell)
@@ -153,13 +153,13 @@ class _Scanner:
         return end
 
     def _is_python(self) -> bool:
-        """Whether the kernel speaks Python, as one that does not say is taken to do."""
+        """Return whether the kernel's language is Python, which is also the default."""
         if not isinstance(self.metadata, dict):
             return True
         about = (("language_info", "name"), ("kernelspec", "language"))
         for where, key in about:
-            told = self.metadata.get(where)
-            language = told.get(key) if isinstance(told, dict) else None
+            value = self.metadata.get(where)
+            language = value.get(key) if isinstance(value, dict) else None
             if isinstance(language, str) and language:
                 return _PYTHON.match(language) is not None
         return True
@@ -167,32 +167,32 @@ class _Scanner:
     # -- JSON -----------------------------------------------------------------
 
     def _object(self, at: int, name: str, member: Callable[[str, int], int]) -> int:
-        """Read an object, each member by `member`, which gives where its value ends."""
+        """Read an object, each member by `member`, which returns the end of its value."""
         if self.text[at : at + 1] != "{":
-            raise self._error(f"{name} is no JSON object", at)
+            raise self._error(f"{name} is not a JSON object", at)
         keys: set[str] = set()
 
         def pair(at: int) -> int:
             if self.text[at : at + 1] != '"':
-                raise self._error("a name in quotes is missing here", at)
+                raise self._error("expected a name in quotes", at)
             key, end = self._string(at)
             if key in keys:
                 raise self._error(f"{name} has `{key}` twice", at)
             keys.add(key)
             colon = self._space(end)
             if self.text[colon : colon + 1] != ":":
-                raise self._error("a colon is missing here", colon)
+                raise self._error("expected a colon", colon)
             return member(key, self._space(colon + 1))
 
         return self._items(at, "}", pair)
 
     def _array(self, at: int, name: str, item: Callable[[int], int]) -> int:
         if self.text[at : at + 1] != "[":
-            raise self._error(f"{name} is no list", at)
+            raise self._error(f"{name} is not a list", at)
         return self._items(at, "]", item)
 
     def _items(self, at: int, closing: str, item: Callable[[int], int]) -> int:
-        """Read what stands between commas up to a bracket, and give where that ends."""
+        """Read the items up to a closing bracket, and return where that ends."""
         at = self._space(at + 1)
         if self.text[at : at + 1] == closing:
             return at + 1
@@ -202,14 +202,14 @@ class _Scanner:
             if mark == closing:
                 return at + 1
             if mark != ",":
-                raise self._error(f"a comma or `{closing}` is missing here", at)
+                raise self._error(f"expected a comma or `{closing}`", at)
             at = self._space(at + 1)
 
     def _value(self, at: int) -> tuple[Any, int]:
         try:
             return self.decoder.raw_decode(self.text, at)
         except JSONDecodeError as error:
-            raise self._error(f"this is no JSON: {error.msg}", error.pos) from None
+            raise self._error(f"invalid JSON: {error.msg}", error.pos) from None
 
     def _string(self, at: int) -> tuple[str, int]:
         text, end = self._value(at)

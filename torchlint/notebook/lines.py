@@ -1,4 +1,4 @@
-"""The lines of a cell as JSON holds them, and the cell written anew around those that stay."""
+"""The lines of a cell in the JSON text, and rewriting those that changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RAW_LINE: Final = re.compile(
 
 @dataclass
 class _Line:
-    """One line of a cell: its text, how JSON spells it, and the strings that hold it."""
+    """One line of a cell: its text, its JSON spelling, and the JSON strings it is in."""
 
     text: str
     raw: str
@@ -34,12 +34,12 @@ class _Line:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text where CPython does, line ends kept."""
+    """Split a text into lines as CPython does, keeping line ends."""
     return _LINE.findall(text)
 
 
 def rewritten(document: Document, cell: CodeCell, text: str) -> str:
-    """Give the JSON of a cell's source with another text; lines that stay are spelt as they are."""
+    """Return the JSON of a cell's source with a new text; unchanged lines keep their spelling."""
     lines = _lines(document.text, cell)
     plain = document.text.isascii()
     new = split_lines(text)
@@ -50,7 +50,7 @@ def rewritten(document: Document, cell: CodeCell, text: str) -> str:
 
 
 def _paired(lines: list[_Line], new: list[str]) -> Iterator[tuple[str, _Line | None]]:
-    """Yield each new line with the old one that it still is."""
+    """Yield each new line with the old line it equals, or None."""
     matcher = SequenceMatcher(None, [line.text for line in lines], new, autojunk=False)
     for tag, low, _, start, stop in matcher.get_opcodes():
         for index in range(start, stop):
@@ -58,30 +58,30 @@ def _paired(lines: list[_Line], new: list[str]) -> Iterator[tuple[str, _Line | N
 
 
 def _spelt(line: str, plain: bool) -> str:
-    """Spell a line in JSON, in ASCII where the whole file is `plain`."""
+    """Return a line as JSON, in ASCII if the whole file is `plain`."""
     spelt = json.dumps(line, ensure_ascii=plain)[1:-1]
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half.group()):04x}", spelt)
 
 
 def _lines(text: str, cell: CodeCell) -> list[_Line]:
-    """Give the lines of a cell; one may be spread over several strings."""
+    """Return the lines of a cell; a line may be spread over several strings."""
     lines: list[_Line] = []
     for index, span in enumerate(cell.strings):
         raw = text[span.start + 1 : span.end - 1]
         pieces = [piece for piece in _RAW_LINE.findall(raw) if piece] or [""]
         for piece in pieces:
-            said: str = json.loads(f'"{piece}"')
-            if lines and (not said or not lines[-1].text.endswith(("\n", "\r"))):
-                lines[-1].text += said
+            line: str = json.loads(f'"{piece}"')
+            if lines and (not line or not lines[-1].text.endswith(("\n", "\r"))):
+                lines[-1].text += line
                 lines[-1].raw += piece
                 lines[-1].last = index
             else:
-                lines.append(_Line(said, piece, index, index))
+                lines.append(_Line(line, piece, index, index))
     return lines
 
 
 def _list(text: str, cell: CodeCell, lines: list[_Line], new: list[str], plain: bool) -> str:
-    """Write a list of strings, one for each new line; strings of lines that stay are kept."""
+    """Return a JSON list with a string for each line; strings of unchanged lines are kept."""
     pairs = list(_paired(lines, new))
     strings: list[tuple[str, int | None, int | None]] = []
     at = 0
@@ -100,7 +100,7 @@ def _list(text: str, cell: CodeCell, lines: list[_Line], new: list[str], plain: 
 
 
 def _block(lines: list[_Line], old: _Line) -> list[_Line]:
-    """Give the lines from `old` on that have whole strings to themselves; none inside a string."""
+    """Return the lines from `old` on that fill whole strings; empty if `old` starts inside one."""
     at = next(index for index, line in enumerate(lines) if line is old)
     if at and lines[at - 1].last == old.first:
         return []
@@ -133,7 +133,7 @@ def _between_brackets(
 
 
 def _usual_gap(text: str, cell: CodeCell, head: str) -> str:
-    """Give what would part two strings in a list that has one, by the layout around it."""
+    """Return the separator for two strings in a list of one, from the layout around it."""
     white = head[1:]
     spaced = text[cell.value.start - 1] == " "
     return "," + (white or (" " if spaced else ""))

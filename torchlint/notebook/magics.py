@@ -1,4 +1,4 @@
-"""What of a code cell is Python: IPython's own syntax replaced by Python of the same length."""
+"""Masking IPython syntax in a code cell by Python of the same length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CELL_MAGIC: Final = re.compile(r"%%(?P<name>[\w.]*)(?P<help>\??)[^\r\n]*")
 _BLANK: Final = re.compile(r"(?:[ \t\f]*(?:\r\n|\r|\n))*")
 _INDENT: Final = re.compile(r"[ \t\f]*")
 _ESCAPES: Final = frozenset("%!?,;/")
-"""With what no line of Python begins, and a line of IPython may."""
+"""Characters that begin lines of IPython, and never lines of Python."""
 _COMMAND: Final = re.compile(r"(?:[^\r\n]*\\(?:\r\n|\r|\n))*[^\r\n]*")
 """The rest of a line, with the lines that a backslash adds to it."""
 _TIMED: Final = re.compile(r"%time[ \t]+(?P<code>[^\r\n]*)")
@@ -28,7 +28,7 @@ _AUTOMAGIC: Final = re.compile(
     r"\s*(?:pip|pip3|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|env"
     r"|run|time|timeit|matplotlib|load_ext|reload_ext|autoreload|who|whos|history)[ \t][^\r\n]*\s*"
 )
-"""A cell of one line that IPython takes for a magic though it begins with no `%`."""
+"""A cell of one line that IPython treats as a magic although it begins without `%`."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<comment> \#[^\r\n]* )
@@ -48,17 +48,17 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True)
 class Masked:
-    """The text of a cell as Python, and what of it is not what the cell holds."""
+    """The text of a cell as Python, and the spans in it that were masked."""
 
     code: str
     masks: tuple[Span, ...] = ()
 
 
 def masked(text: str) -> Masked | None:
-    """Give a cell as Python of the same length; None for one that is not Python at all.
+    """Return a cell as Python of the same length, None for one in another language.
 
-    A command becomes `0`, what one is assigned becomes `__`, and only the magic of `%time f()`
-    is taken from what it runs. Lines stay where they are.
+    A command becomes `0`, the target that one is assigned to becomes `__`, and of `%time f()` only
+    the magic is masked. The lines stay the same.
     """
     start = _behind_cell_magics(text)
     if start is None:
@@ -77,7 +77,7 @@ def masked(text: str) -> Masked | None:
 
 
 def parsed(code: str) -> ast.Module | None:
-    """Give what CPython's parser makes of code, None where it refuses it."""
+    """Parse code with CPython; return None if it does not parse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -87,7 +87,7 @@ def parsed(code: str) -> ast.Module | None:
 
 
 def _behind_cell_magics(text: str) -> int | None:
-    """Give where the Python begins behind the cell magics; None for a magic that hides it."""
+    """Return where Python begins after cell magics; None if a magic makes the cell no Python."""
     start = 0
     while True:
         found = _CELL_MAGIC.match(text, _ends(_BLANK, text, start))
@@ -103,7 +103,7 @@ def _is_automagic(text: str) -> bool:
 
 
 def _commands(text: str, at: int) -> Iterator[tuple[Span, str]]:
-    """Yield what is no Python and the word that stands for it, line by logical line."""
+    """Yield each span that is not Python, with its replacement, by logical line."""
     while at < len(text):
         start = _ends(_INDENT, text, at)
         if text[start : start + 1] in _ESCAPES and start < len(text):
@@ -122,14 +122,14 @@ def _line_magic(text: str, start: int, end: int) -> tuple[Span, str]:
 
 
 def _is_simple(code: str) -> bool:
-    """Whether code may stand behind a semicolon."""
+    """Return whether code may follow a semicolon."""
     tree = parsed(code)
     body = tree.body if tree is not None else []
     return bool(body) and not any(hasattr(statement, "body") for statement in body)
 
 
 def _statement(text: str, start: int) -> Generator[tuple[Span, str], None, int]:
-    """Yield what is no Python in one logical line, and return where that ends."""
+    """Yield the spans that are not Python in one logical line, and return where that ends."""
     depth = 0
     at, last = start, ""
     while at < len(text):
@@ -155,7 +155,7 @@ def _statement(text: str, start: int) -> Generator[tuple[Span, str], None, int]:
 
 
 def _blanked(text: str, word: str) -> str:
-    """Give `word` and spaces in the place of a text whose lines stay."""
+    """Return `word` padded to the length of a text, with its line breaks kept."""
     lead = len(text) - len(text.lstrip("\r\n \t\f"))
     rest = re.sub(r"[^\r\n]", " ", text[lead:])
     return text[:lead] + word[: len(rest)] + rest[len(word) :]

@@ -1,4 +1,4 @@
-"""A notebook as a source: its code cells, one after the other, are its text."""
+"""A notebook as a source, whose text is the concatenation of its code cells."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from torchlint.source import Part, Position, Source, SourceError
 __all__ = ["Cell", "Notebook"]
 
 _BORDER: Final = "0\n"
-"""The statement between two cells: nothing is moved over it, no blank line is shared."""
+"""The statement between two cells: no fix moves code across it or merges blank lines."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 _BLOCK: Final = "if 1:\n"
-"""What makes Python of a cell whose every line is indented, which IPython runs."""
+"""Makes Python of a cell in which every line is indented, which IPython accepts."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One code cell: what it holds, and the Python that stands for it in the notebook's text.
+    """One code cell: its content, and the Python for it in the notebook's text.
 
-    A cell that is empty, or in another language, stands for nothing.
+    A cell that is empty, or in another language, contributes nothing.
     """
 
     number: int
     text: str
     head: str = field(default="", repr=False)
-    """A line of the code that is not in the cell: under it stands what is indented as a whole."""
+    """A line of the code that is not in the cell, above code that is indented as a whole."""
     python: str = field(default="", repr=False)
     masks: tuple[Span, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, number: int, text: str) -> Cell:
-        """Read a cell."""
+        """Return the cell with this text."""
         found = masked(text)
         if found is None or not text:
             return cls(number, text)
@@ -52,16 +52,16 @@ class Cell:
 
     @property
     def code(self) -> str:
-        """What stands for the cell in the notebook's text."""
+        """The Python for the cell in the notebook's text."""
         return self.head + self.python
 
     def edited(self, edits: Iterable[Edit]) -> Cell:
-        """Give the cell with edits of its text made."""
+        """Return the cell with edits of its text applied."""
         text = apply_edits(f"{self.text}\n", edits).removesuffix("\n")
         return Cell.of(self.number, text)
 
     def takes(self, edits: list[Edit]) -> bool:
-        """Whether edits leave the commands of the cell as they are, and Python that parses."""
+        """Return whether edits keep the commands of the cell, and leave Python that parses."""
         if any(_touches(edit, mask) for edit in edits for mask in self.masks):
             return False
         after = self.edited(edits)
@@ -80,21 +80,21 @@ def _touches(edit: Edit, mask: Span) -> bool:
 
 @dataclass(frozen=True)
 class Notebook(Source):
-    """The code cells of a notebook as the text of one script, and the file around them."""
+    """The code cells of a notebook as the text of one script, and the file they come from."""
 
     cells: tuple[Cell, ...] = ()
     document: Document = field(default_factory=Document, repr=False, compare=False)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Notebook:
-        """Read a notebook; raises `SourceError` for bytes that are none."""
+        """Read a notebook; raise `SourceError` if the bytes are not one."""
         bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         document = scan(_decoded(data[len(bom) :]))
         cells = tuple(Cell.of(cell.number, cell.text) for cell in document.cells)
         return cls(path, _joined(cells), "utf-8", bom, cells, document)
 
     def to_bytes(self) -> bytes:
-        """Give the bytes of the file: those it had, but for the lines that are others now."""
+        """Return the bytes of the file; only changed lines differ."""
         return self.bom + self.file_text.encode()
 
     @property
@@ -112,7 +112,7 @@ class Notebook(Source):
         return "".join([*parts, self.document.text[at:]])
 
     def edited(self, edits: Iterable[Edit]) -> Notebook:
-        """Give the same notebook with edits made, each in its cell; raises `ValueError`."""
+        """Return the notebook with edits applied, each in its cell; raises `ValueError`."""
         groups = self._by_cell(edits)
         if groups is None:
             raise ValueError("an edit is in more than one cell")
@@ -123,17 +123,14 @@ class Notebook(Source):
         return replace(self, text=_joined(cells), cells=cells)
 
     def takes(self, edits: Iterable[Edit]) -> bool:
-        """Whether each edit stays in a cell and off its commands, and all cells parse then."""
-        edits = tuple(edits)
+        """Return whether each edit stays in one cell, off its commands, and all cells parse."""
         groups = self._by_cell(edits)
-        return (
-            groups is not None
-            and all(self.cells[index].takes(group) for index, group in groups.items())
-            and not any(self._hides_use(edit) for edit in edits)
+        return groups is not None and all(
+            self.cells[index].takes(group) for index, group in groups.items()
         )
 
     def part(self, span: Span) -> Part:
-        """Give a span as a place in its cell; what lies outside that is cut off."""
+        """Return a span within its cell; what lies outside is cut off."""
         if not self._starts:
             return Part(self, span)
         at = self._at(span.start)
@@ -145,7 +142,7 @@ class Notebook(Source):
         return Part(source, Span(first, last), number)
 
     def parts(self) -> list[tuple[int | None, Source]]:
-        """Give the cells."""
+        """Return the cells."""
         return [
             (cell.number, source) for cell, source in zip(self.cells, self._sources, strict=True)
         ]
@@ -153,7 +150,7 @@ class Notebook(Source):
     def edits_by_part(
         self, edits: Iterable[Edit]
     ) -> list[tuple[int | None, Source, tuple[Edit, ...]]]:
-        """Give edits as edits of the cells that they are in."""
+        """Return edits grouped by the cell they are in."""
         groups = self._by_cell(edits) or {}
         return [
             (self.cells[index].number, self._sources[index], tuple(groups[index]))
@@ -162,22 +159,16 @@ class Notebook(Source):
 
     @property
     def is_notebook(self) -> bool:
-        """Whether the text is that of the cells of a notebook: it is."""
+        """Whether the text comes from the cells of a notebook: always true here."""
         return True
 
-    def _hides_use(self, edit: Edit) -> bool:
-        """Whether an edit takes out an import of which a command, or a cell of its own, speaks."""
-        line = self.line(self.position(edit.span.start).row)
-        if not line.lstrip().startswith(("import ", "from ")):
-            return False
-        gone = self.text[edit.span.start : edit.span.end].rpartition("import ")[2]
-        return not self._hidden_words.isdisjoint(
-            {*_WORD.findall(gone)} - {*_WORD.findall(edit.text)}
-        )
+    def part_start(self, offset: int) -> int:
+        """Return the offset at which the cell that contains `offset` begins."""
+        return self._starts[self._at(offset)][0] if self._starts else 0
 
     @cached_property
-    def _hidden_words(self) -> frozenset[str]:
-        """The words of what is not Python here."""
+    def hidden_words(self) -> frozenset[str]:
+        """The words in commands, and in cells of other languages."""
         hidden = [
             cell.text[mask.start : mask.end] for cell in self.cells for mask in cell.masks
         ] + [cell.text for cell in self.cells if not cell.code]
@@ -185,7 +176,7 @@ class Notebook(Source):
 
     @cached_property
     def _starts(self) -> list[tuple[int, int]]:
-        """Where in the text each cell begins that has code, and which cell it is."""
+        """The offset and the cell for each cell with code."""
         starts: list[tuple[int, int]] = []
         at = 0
         for index, cell in enumerate(self.cells):
@@ -196,15 +187,15 @@ class Notebook(Source):
 
     @cached_property
     def _sources(self) -> list[Source]:
-        """Each cell as people look at it, its last line ended as every line is."""
+        """Each cell as a user sees it, with a line end after its last line."""
         return [Source(self.path, f"{cell.text}\n" if cell.text else "") for cell in self.cells]
 
     def _at(self, offset: int) -> int:
-        """Give which of the cells with code an offset is in, or stands behind."""
+        """Return the index of the cell with code that an offset is in or follows."""
         return max(bisect.bisect_right(self._starts, (offset, len(self.cells))) - 1, 0)
 
     def _by_cell(self, edits: Iterable[Edit]) -> dict[int, list[Edit]] | None:
-        """Give edits as edits of the cells they are in; None where one is in no cell, or two."""
+        """Return edits grouped by cell; None if one is in no cell or in two."""
         groups: dict[int, list[Edit]] = {}
         for edit in edits:
             if not self._starts:

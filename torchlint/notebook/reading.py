@@ -1,4 +1,4 @@
-"""Reading a file as what its name says: a script or a notebook."""
+"""Reading a file as a script or a notebook, by its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["is_notebook", "read_source"]
 
 
 def is_notebook(path: str) -> bool:
-    """Whether a path has the name of a notebook."""
+    """Return whether a path has the name of a notebook."""
     return path.endswith(".ipynb")
 
 

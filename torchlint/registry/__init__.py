@@ -1,4 +1,4 @@
-"""The rules there are: packs found by entry point, listed cheaply, imported when wanted."""
+"""The registry of rules: packs found by entry point, listed without importing their rules."""
 
 from torchlint.registry.catalogue import Registry, load_registry
 from torchlint.registry.heads import RegistryError, RuleHead

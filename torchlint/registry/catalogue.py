@@ -1,4 +1,4 @@
-"""The catalogue of all rules, and what settings select from it."""
+"""The catalogue of all rules, and selecting from it by settings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from torchlint.registry.selection import ALL, Selection, covers, winners
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["Registry", "load_registry"]
+__all__ = ["Registry", "deprecation", "load_registry"]
 
 _ALWAYS: Final = ("TL001",)
-"""On whatever is selected, unless ignored: a file that nobody could check is no clean file."""
+"""Always on unless ignored, because a file that cannot be checked is not clean."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Every rule of every pack, in the order of codes; `errors` name packs that failed."""
+    """Every rule of every pack, in the order of codes.
+
+    `errors` name packs that failed; `deprecations` name packs in a format that is going away.
+    """
 
     rules: tuple[RuleHead, ...]
     errors: tuple[str, ...] = ()
+    deprecations: tuple[str, ...] = ()
 
     @cached_property
     def known(self) -> Mapping[str, str]:
@@ -34,16 +38,16 @@ class Registry:
         return {head.code: head.name for head in self.rules}
 
     def find(self, word: str) -> RuleHead:
-        """Give the rule of a code or a name; raises `ConfigError` with the nearest one."""
+        """Return the rule with this code or name; raise `ConfigError` with the nearest one."""
         for head in self.rules:
             if word.upper() == head.code or word.lower() == head.name:
                 return head
         raise ConfigError(f"unknown rule `{word}`{nearest(word, self._words())}")
 
     def loaded(self) -> tuple[list[type[Rule]], list[str]]:
-        """Import every rule; give those that can be used, and a line for each other and each pack.
+        """Import every rule; return the usable ones, and one error line for each other.
 
-        A pack that failed is fatal only for itself.
+        A broken pack does not affect the others.
         """
         outcomes = [_loaded(head) for head in self.rules]
         failures = [str(each) for each in outcomes if isinstance(each, RegistryError)]
@@ -51,7 +55,7 @@ class Registry:
         return usable, [*self.errors, *failures]
 
     def select(self, settings: Settings) -> Selection:
-        """Give the rules that `settings` select; raises `ConfigError` for an unknown word."""
+        """Return the rules that `settings` select; raise `ConfigError` for an unknown word."""
         self._refuse_unknown(settings)
         default = frozenset(head.code for head in self.rules if head.default)
         codes = winners(
@@ -66,7 +70,7 @@ class Registry:
         return Selection(tuple(fitting), self.known, complete=default <= codes)
 
     def covered(self, words: Iterable[str]) -> frozenset[str]:
-        """Give the codes that any of these words speaks of."""
+        """Return the codes that any of these words covers."""
         words = tuple(words)
         return frozenset(
             code
@@ -105,7 +109,7 @@ class Registry:
             )
 
     def _refuse_options(self, name: str, options: Mapping[str, Any], settings: Settings) -> None:
-        """Refuse options of a rule that does not exist or does not have them."""
+        """Raise `ConfigError` for options of unknown rules, and for unknown options."""
         head = next((head for head in self.rules if name in (head.name, head.code)), None)
         if head is None:
             raise ConfigError(
@@ -131,10 +135,11 @@ def _kind(value: Any) -> str:
 
 
 def load_registry() -> Registry:
-    """List the built-in pack and every installed one; raises `RegistryError`."""
+    """List the rules of the built-in pack and of every installed one; raises `RegistryError`."""
     heads: dict[str, RuleHead] = {}
     names: dict[str, RuleHead] = {}
     errors: list[str] = []
+    deprecations: list[str] = []
     for pack, package in installed_packs().items():
         try:
             found = list(rules_of(pack, package))
@@ -143,16 +148,31 @@ def load_registry() -> Registry:
             continue
         if not found:
             errors.append(f"rule pack `{pack}`: the package {package} holds no rules")
+        deprecations += deprecation(pack, found)
         for head in _usable(found, errors):
             _refuse_clash(heads.get(head.code) or names.get(head.name), head)
             heads[head.code] = names[head.name] = head
     if not heads:
         raise RegistryError("; ".join(("no rules found", *errors)))
-    return Registry(tuple(heads[code] for code in sorted(heads)), tuple(errors))
+    return Registry(
+        tuple(heads[code] for code in sorted(heads)), tuple(errors), tuple(deprecations)
+    )
+
+
+def deprecation(pack: str, heads: Iterable[RuleHead]) -> list[str]:
+    """Return a warning if a pack still has rule pages in Python, a deprecated format."""
+    without = [head.module.rpartition(".")[2] for head in heads if not head.page]
+    if not without:
+        return []
+    more = f" and {len(without) - 1} more" if len(without) > 1 else ""
+    return [
+        f"rule pack `{pack}`: the page of {without[0]}{more} stands in Python, which the next "
+        f"release of torchlint does not read: write {without[0]}.md beside it"
+    ]
 
 
 def _usable(heads: Iterable[RuleHead], errors: list[str]) -> Iterator[RuleHead]:
-    """Yield the heads that can be read; those that must be imported to be read may fail."""
+    """Yield the heads that can be read; add an error line for each of the others."""
     for head in heads:
         failure = _failure(head)
         if failure is None:

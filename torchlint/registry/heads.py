@@ -1,8 +1,7 @@
-"""Rule heads: what is known of a rule before its module is imported."""
+"""Rule heads: what is known about a rule before its module is imported."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,39 +9,24 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlint.page.failure import PageError
+from torchlint.page.header import Header, read_header
+
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["RegistryError", "RuleHead", "holds_rule", "not_imported"]
+__all__ = ["RegistryError", "RuleHead", "not_imported"]
 
-_DEFAULTS: Final = {"about": ("torch",), "since": (1, 0), "default": True}
 _PARTS: Final = ("about", "needs", "since", "default")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
-_QUOTES: Final = '"' * 3
-# Both begin with plain text, which `re` finds much sooner than a `^`.
-_BODY: Final = re.compile(r"\nclass \w+\((?:\w+\.)?Rule\):((?:\n(?:[ \t].*|(?=\n)))*)")
-_PART: Final = re.compile(r"\n    (about|needs|since|default)(?:: [^=\n]+)? = (\([^()]*\)|[^\n]*)")
 
 
 class RegistryError(Exception):
-    """A rule or pack that cannot be used; the message names it."""
-
-
-def _literal(text: str) -> Any:
-    """Give the value of a literal, None for any other expression."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
-
-
-def holds_rule(text: str) -> bool:
-    """Whether the text of a module has the class of a rule."""
-    return _BODY.search("".join(text.split(_QUOTES)[::2])) is not None
+    """An unusable rule or pack; the message names it."""
 
 
 def not_imported(pack: str, module: str, error: BaseException) -> RegistryError:
-    """Say in one line that a module of a pack failed while it was imported."""
+    """Return an error line for a module of a pack that failed to import."""
     said = f"{type(error).__name__}: {error}"
     return RegistryError(f"rule pack `{pack}`: {module} cannot be imported: {said}")
 
@@ -71,10 +55,10 @@ _WORDS: Final = {
 
 @dataclass(frozen=True)
 class RuleHead:
-    """What is known of a rule before its module is imported: code and name.
+    """What is known about a rule before its module is imported: code, name, and location.
 
-    `about`, `needs`, `default` and `since` are read from the text of the module where they are
-    literals there; `load` imports it.
+    `about`, `needs`, `default` and `since` come from its page. Without a page beside the module
+    they come from its class, which is imported for that. `load` imports the module.
     """
 
     code: str
@@ -82,47 +66,65 @@ class RuleHead:
     pack: str = ""
     module: str = ""
     file: str = ""
+    page: str = ""
     rule: type[Rule] | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, rule: type[Rule]) -> RuleHead:
-        """Give the head of a rule class that is at hand."""
+        """Return the head of a rule class that is already imported."""
         return cls(rule.code, rule.name, rule=rule)
 
     @cached_property
     def about(self) -> tuple[str, ...]:
-        """The libraries of which a file must name at least one."""
+        """The libraries of which a file must mention at least one."""
         return tuple(self._part("about"))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """Words of which a file must hold at least one."""
+        """The words of which a file must contain at least one."""
         return tuple(self._part("needs"))
 
     @property
     def default(self) -> bool:
-        """Whether the rule is on when nothing is selected."""
+        """Whether the rule is on by default."""
         return bool(self._part("default"))
 
     @property
     def since(self) -> tuple[int, int]:
-        """The first version of torch that has what the rule advises."""
+        """The first version of torch that has what the rule recommends."""
         major, minor = self._part("since")
         return major, minor
 
+    @cached_property
+    def header(self) -> Header:
+        """The header of the page; raises `RegistryError` if it is malformed."""
+        try:
+            found = read_header(self.page)
+        except (PageError, OSError) as error:
+            raise RegistryError(f"rule pack `{self.pack}`: {error}") from None
+        if (found.code, found.name) != (self.code, self.name):
+            raise RegistryError(
+                f"rule pack `{self.pack}`: {self.page} is the page of {found.code} {found.name}, "
+                f"its file name is that of {self.code} {self.name}"
+            )
+        return found
+
     def load(self) -> type[Rule]:
-        """Import the rule; raises `RegistryError` that names it and its pack."""
+        """Import the rule; raise `RegistryError` with its name and pack on failure."""
         if self.rule is not None:
             return self.rule
         return self._imported
 
     def read(self) -> None:
-        """Make sure that code and parts can be had and are of use; raises `RegistryError`."""
+        """Read the header now, so that a broken one raises `RegistryError` here."""
         if not _CODE.fullmatch(self.code):
             raise RegistryError(
                 f"rule pack `{self.pack}`: {self.module}: `{self.code}` is no code: two to five "
                 "letters and three digits, such as ABC101"
             )
+        if self.page:
+            _ = self.header
+            return
         for part in _PARTS:
             value = self._part(part)
             if not _KINDS[part](value):
@@ -132,23 +134,9 @@ class RuleHead:
                 )
 
     def _part(self, part: str) -> Any:
-        if self.rule is None and part in self._written:
-            return self._written[part]
+        if self.rule is None and self.page:
+            return getattr(self.header, part)
         return getattr(self.load(), part)
-
-    @cached_property
-    def _written(self) -> dict[str, Any]:
-        """The parts that stand as literals, or not at all, in the module's one class."""
-        try:
-            with open(self.file, "rb") as file:  # noqa: PTH123
-                text = file.read().decode().replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError):
-            return {}
-        bodies = _BODY.findall("".join(text.split(_QUOTES)[::2]))
-        if len(bodies) != 1:
-            return {}
-        found = {part: _literal(written) for part, written in _PART.findall(bodies[0])}
-        return {part: value for part, value in {**_DEFAULTS, **found}.items() if value is not None}
 
     @cached_property
     def _imported(self) -> type[Rule]:
@@ -156,6 +144,8 @@ class RuleHead:
 
         try:
             module = import_module(self.module)
+        except PageError as error:
+            raise RegistryError(f"rule pack `{self.pack}`: {error}") from None
         except (Exception, SystemExit) as error:
             raise not_imported(self.pack, self.module, error) from error
         rules = [
@@ -172,13 +162,12 @@ class RuleHead:
         return rules[0]
 
     def _agree(self, rules: list[type[Rule]]) -> None:
-        """Refuse a module whose rule is not the one that its file name and text promise."""
+        """Raise `RegistryError` if the rule in a module does not match its file name."""
         if len(rules) != 1:
             raise RegistryError(
                 f"rule pack `{self.pack}`: {self.module} must hold one rule, it holds {len(rules)}"
             )
-        promised = {"code": self.code, "name": self.name, **self._written}
-        for part, value in promised.items():
+        for part, value in (("code", self.code), ("name", self.name)):
             if getattr(rules[0], part) != value:
                 raise RegistryError(
                     f"rule pack `{self.pack}`: {self.module} promises {part} {value!r}, "

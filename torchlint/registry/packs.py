@@ -1,7 +1,7 @@
-"""Rule packs: which are installed, and which rules each holds.
+"""Rule packs: which ones are installed, and which rules each contains.
 
-`importlib.metadata` takes as long to import as a whole run over a small project, so a look at
-the installed metadata decides first whether there is any pack besides the built-in one.
+`importlib.metadata` takes as long to import as a whole run over a small project, so the metadata
+files are searched for our entry point first, and it is imported only if there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from torchlint.registry.heads import RegistryError, RuleHead, holds_rule, not_imported
+from torchlint.registry.heads import RegistryError, RuleHead, not_imported
 
 __all__ = ["BUILT_IN", "GROUP", "installed_packs", "pack_metadata", "rules_of"]
 
@@ -25,15 +25,15 @@ GROUP: Final = "torchlint.rules"
 BUILT_IN: Final = ("torchlint", "torchlint_rules")
 """The entry point of the pack that comes with torchlint."""
 
-_RULE_FILE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)\.py")
+_RULE_FILE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)\.(?:py|md)")
 _CODE: Final = re.compile(r"[a-z]{2,5}[0-9]{3}")
 _METADATA: Final = (".dist-info", ".egg-info")
 
 
 def installed_packs() -> dict[str, str]:
-    """Give the package of every pack by the name of its entry point, the built-in one first."""
+    """Return the package of every pack by its entry point's name, the built-in pack first."""
     packs = dict([BUILT_IN])
-    if any(_speaks_of_rules(folder) for folder in sys.path):
+    if any(_may_list_packs(folder) for folder in sys.path):
         from importlib.metadata import entry_points
 
         for point in sorted(entry_points(group=GROUP)):
@@ -47,7 +47,7 @@ def installed_packs() -> dict[str, str]:
 
 
 def pack_metadata() -> Iterator[str]:
-    """Yield what tells which packs there are: the folders of the path, and the metadata in them."""
+    """Yield the paths that decide which packs are installed: `sys.path` and the metadata."""
     for folder in sys.path:
         place = folder or os.curdir
         yield place
@@ -55,8 +55,8 @@ def pack_metadata() -> Iterator[str]:
             yield from (_points(entry) for entry in entries if entry.name.endswith(_METADATA))
 
 
-def _speaks_of_rules(folder: str) -> bool:
-    """Whether metadata on this part of the path may hold a pack that is not the built-in one."""
+def _may_list_packs(folder: str) -> bool:
+    """Return whether the metadata in a folder of `sys.path` may list another pack."""
     try:
         with os.scandir(folder or os.curdir) as entries:
             return any(map(_has_pack, entries))
@@ -83,7 +83,8 @@ def _points(entry: os.DirEntry[str]) -> str:
 def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
     """List the rules of a pack by its file names; raises `RegistryError`.
 
-    A file whose name has no good code is listed if it holds a rule, so that it is not passed over.
+    A file without a valid code in its name is listed, too, if it contains a rule, so that the
+    mistake is reported.
     """
     try:
         spec = find_spec(package)
@@ -92,18 +93,40 @@ def rules_of(pack: str, package: str) -> Iterator[RuleHead]:
     if spec is None or not spec.submodule_search_locations:
         raise RegistryError(f"rule pack `{pack}`: there is no package {package}")
     for location in spec.submodule_search_locations:
-        for name in sorted(os.listdir(location)):  # noqa: PTH208
-            file = os.path.join(location, name)  # noqa: PTH118
-            match = _RULE_FILE.fullmatch(name)
-            if match is not None and (_CODE.fullmatch(match[1]) or _is_rule(file)):
-                yield RuleHead(
-                    code=match[1].upper(),
-                    name=match[2].replace("_", "-"),
-                    pack=pack,
-                    module=f"{package}.{name.removesuffix('.py')}",
-                    file=file,
-                )
+        yield from _rules_in(location, pack, package)
+
+
+def _rules_in(location: str, pack: str, package: str) -> Iterator[RuleHead]:
+    try:
+        names = set(os.listdir(location))  # noqa: PTH208
+    except NotADirectoryError:
+        raise RegistryError(
+            f"rule pack `{pack}`: {package} lies in an archive: install it in a folder"
+        ) from None
+    for match in filter(None, map(_RULE_FILE.fullmatch, sorted(names))):
+        stem = match[0][:-3]
+        if match[0].endswith(".md") and f"{stem}.py" in names:
+            continue
+        file = os.path.join(location, f"{stem}.py")  # noqa: PTH118
+        page = os.path.join(location, f"{stem}.md") if f"{stem}.md" in names else ""  # noqa: PTH118
+        if page or _CODE.fullmatch(match[1]) or _is_rule(file):
+            yield RuleHead(
+                code=match[1].upper(),
+                name=match[2].replace("_", "-"),
+                pack=pack,
+                module=f"{package}.{stem}",
+                file=file,
+                page=page,
+            )
 
 
 def _is_rule(file: str) -> bool:
-    return holds_rule(Path(file).read_text(encoding="utf-8", errors="replace"))
+    """Return whether a module without a page defines a rule class."""
+    import ast
+
+    try:
+        body = ast.parse(Path(file).read_bytes()).body
+    except (SyntaxError, ValueError):
+        return False
+    bases = (base for each in body if isinstance(each, ast.ClassDef) for base in each.bases)
+    return any(ast.unparse(base).rpartition(".")[2] == "Rule" for base in bases)

@@ -28,7 +28,7 @@ class Selection:
 
     @classmethod
     def of(cls, *rules: type[Rule]) -> Selection:
-        """Select rule classes that are at hand, alone."""
+        """Return a selection of exactly these rule classes."""
         heads = tuple(RuleHead.of(rule) for rule in sorted(rules, key=lambda rule: rule.code))
         return cls(heads, {head.code: head.name for head in heads})
 
@@ -41,19 +41,19 @@ class Selection:
         return tuple(head.code for head in self.rules)
 
     def without(self, codes: Iterable[str]) -> Selection:
-        """Give the selection less some codes."""
+        """Return the selection without some codes."""
         dropped = frozenset(codes)
         kept = tuple(head for head in self.rules if head.code not in dropped)
         return self if len(kept) == len(self.rules) else replace(self, rules=kept, complete=False)
 
 
 def covers(word: str, code: str, name: str) -> bool:
-    """Whether a word of a selection speaks of a rule."""
+    """Return whether a word of a selection covers a rule."""
     return word in (ALL, name) or code.startswith(word)
 
 
 def specificity(word: str, name: str) -> int:
-    """Say how closely a word that covers a rule speaks of it: a name as much as a whole code."""
+    """Return how specific a word is that covers a rule; a name counts as much as a full code."""
     if word == ALL:
         return 0
     return 1_000 if word == name else len(word)
@@ -62,7 +62,7 @@ def specificity(word: str, name: str) -> int:
 def winners(
     known: Mapping[str, str], chosen: Sequence[str], dropped: Sequence[str], start: Iterable[str]
 ) -> frozenset[str]:
-    """Give the codes that are chosen: the most specific word wins, of two equal ones `dropped`."""
+    """Return the codes that are chosen; the most specific word wins, and `dropped` wins ties."""
     codes = set(start)
     for code, name in known.items():
         length = len(code)

@@ -1,1 +1,1 @@
-"""What a run found, as text, JSON, SARIF and GitHub annotations."""
+"""Output formats for findings, verifications, searches and audits."""

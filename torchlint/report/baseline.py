@@ -1,4 +1,4 @@
-"""A baseline: the findings that are known already, kept in a file beside the code."""
+"""A baseline: known findings, kept in a file beside the code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KEYS: Final = ("path", "code", "statement")
 
 
 class BaselineError(Exception):
-    """A file that cannot be followed as a baseline; the message says in a line why."""
+    """A file that cannot be used as a baseline; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """How often each finding is known; paths count from the folder of the file."""
+    """How often each finding is known; paths are relative to the folder of the file."""
 
     file: Path
     counts: Mapping[Identity, int]
@@ -37,20 +37,20 @@ class Baseline:
         try:
             document = json.loads(file.read_bytes())
         except FileNotFoundError:
-            raise BaselineError(f"{file} does not exist: `--write-baseline` makes it") from None
+            raise BaselineError(f"{file} does not exist: `--write-baseline` creates it") from None
         except OSError as error:
             raise BaselineError(f"{file} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError):
-            raise BaselineError(f"{file} is no baseline: not JSON") from None
+            raise BaselineError(f"{file} is not a baseline: not JSON") from None
         return cls(file, _counts(document, file))
 
     @classmethod
     def of(cls, file: Path, entries: Sequence[Entry]) -> Baseline:
-        """Make the baseline of these findings."""
+        """Return a baseline of these findings."""
         return cls(file, Counter(map(Identities(file.absolute().parent).of, entries)))
 
     def unknown(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Give the findings that the baseline does not have."""
+        """Return the findings that are not in the baseline."""
         left = Counter(self.counts)
         new = []
         for entry, identity in zip(entries, map(self._identities.of, entries), strict=True):
@@ -61,13 +61,13 @@ class Baseline:
         return new
 
     def knows(self, entry: Entry) -> bool:
-        """Whether a finding of this code in this statement is known."""
+        """Return whether a finding of this code in this statement is known."""
         return self._identities.of(entry) in self.counts
 
     def gone(
         self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]
     ) -> Counter[Identity]:
-        """Give what the baseline has and a run did not find, of what it looked for."""
+        """Return the findings of the baseline that a run looked for and did not find."""
         left = Counter(self.counts)
         left.subtract(Counter(map(self._identities.of, entries)))
         return Counter(
@@ -75,12 +75,12 @@ class Baseline:
         )
 
     def updated(self, entries: Sequence[Entry], looked_for: Callable[[Identity], bool]) -> Baseline:
-        """Give the baseline after a run: what the run did not look for stays."""
+        """Return the baseline after a run, with findings that the run did not look for kept."""
         kept = {each: count for each, count in self.counts.items() if not looked_for(each)}
         return Baseline(self.file, kept | Counter(map(self._identities.of, entries)))
 
     def to_bytes(self) -> bytes:
-        """Give the file: a line for each statement, in the order of paths and codes."""
+        """Return the content of the file: a line per statement, ordered by path and code."""
         lines = (
             json.dumps(
                 {
@@ -103,7 +103,7 @@ class Baseline:
 
 
 def is_baseline(file: Path) -> bool:
-    """Whether a file is a baseline, of whatever version."""
+    """Return whether a file is a baseline, of any version."""
     try:
         document = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -113,20 +113,20 @@ def is_baseline(file: Path) -> bool:
 
 def _counts(document: Any, file: Path) -> Counter[Identity]:
     if not isinstance(document, dict) or document.get("tool") != _TOOL:
-        raise BaselineError(f"{file} is no baseline: `--write-baseline` did not write it")
+        raise BaselineError(f"{file} is not a baseline: `--write-baseline` did not write it")
     version = document.get("version")
     if version != _VERSION:
         raise BaselineError(
             f"{file} is a baseline of version {version!r}, and this torchlint reads version "
-            f"{_VERSION}: `--write-baseline` writes it anew"
+            f"{_VERSION}: `--write-baseline` writes it again"
         )
     findings = document.get("findings")
     if not isinstance(findings, list):
-        raise BaselineError(f"{file} is no baseline: `findings` is not a list")
+        raise BaselineError(f"{file} is not a baseline: `findings` is not a list")
     counts: Counter[Identity] = Counter()
     for number, each in enumerate(findings):
         if not _is_complete(each):
-            raise BaselineError(f"{file} is no baseline: `findings[{number}]` is not complete")
+            raise BaselineError(f"{file} is not a baseline: `findings[{number}]` is not complete")
         counts[Identity(*(each[key] for key in _KEYS))] += each["count"]
     return counts
 

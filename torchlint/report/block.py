@@ -1,4 +1,4 @@
-"""One finding for people: with its source, its notes and its fix."""
+"""A finding for people: with its source, its notes and its fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["block", "question"]
 
 
 def block(entry: Entry, paint: Paint) -> Iterator[str]:
-    """Give the lines of a finding."""
+    """Return the lines that show a finding."""
     source = entry.source
     diff = FixDiff(source, entry.fix) if entry.fix else None
     excerpt = Excerpt.of(source, entry.finding.span)
@@ -32,7 +32,7 @@ def block(entry: Entry, paint: Paint) -> Iterator[str]:
     yield from excerpt.lines(paint, gutter, paint.mark)
     for note, made in others:
         at = f"{printable(entry.path)}:{source.part(note.span).place}"
-        yield from _told("note:", paint.note, f"{at}: {printable(note.message)}", paint)
+        yield from _labeled("note:", paint.note, f"{at}: {printable(note.message)}", paint)
         yield from made.lines(paint, gutter, paint.note)
     if entry.fix is not None and diff is not None:
         yield from _advice(entry.fix, paint)
@@ -42,7 +42,7 @@ def block(entry: Entry, paint: Paint) -> Iterator[str]:
 def _notes(
     entry: Entry, excerpt: Excerpt, paint: Paint, gutter: int
 ) -> tuple[list[Label], list[Note]]:
-    """Give the notes that are shown in the excerpt, and those that need one of their own."""
+    """Return the notes to show in the excerpt, and those that need excerpts of their own."""
     inside: list[Label] = []
     apart: list[Note] = []
     for note in entry.finding.notes:
@@ -57,7 +57,7 @@ def _notes(
 
 
 def question(entry: Entry, paint: Paint) -> str:
-    """Give a finding with the whole diff of its fix."""
+    """Return a finding with the whole diff of its fix."""
     assert entry.fix is not None
     diff = FixDiff(entry.source, entry.fix, whole=True)
     lines = [*heading(entry, paint), *_advice(entry.fix, paint)]
@@ -65,19 +65,19 @@ def question(entry: Entry, paint: Paint) -> str:
 
 
 def _advice(fix: Fix, paint: Paint) -> Iterator[str]:
-    """Give what a fix does, and how safe it is."""
+    """Return what a fix does, and its safety class."""
     title = printable(fix.title)
     because = f": {printable(fix.because)}" if fix.because else ""
     safety = f"({fix.safety.word}{because})"
     if paint.width is None or len(f"help: {title} {safety}") <= paint.width:
         yield f"{paint.help('help:')} {title} {paint.warn(safety)}"
         return
-    yield from _told("help:", paint.help, title, paint)
+    yield from _labeled("help:", paint.help, title, paint)
     yield from map(paint.warn, wrapped(safety, paint.width, _HANGING))
 
 
-def _told(word: str, style: Callable[[str], str], text: str, paint: Paint) -> Iterator[str]:
-    """Give a sentence behind a word; what does not fit hangs below it."""
+def _labeled(word: str, style: Callable[[str], str], text: str, paint: Paint) -> Iterator[str]:
+    """Return a sentence after a colored word, with a hanging indent."""
     if paint.width is None:
         yield f"{style(word)} {text}"
         return

@@ -1,13 +1,12 @@
-"""A rule as reports name it: what is printed of a rule, without its code."""
+"""What reports print about a rule, available without importing it."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from torchlint.measurement import Measurement, measurements_of
-from torchlint.record import Record
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
@@ -20,7 +19,7 @@ _CATEGORIES: Final = {
     "TL2": "host and device",
     "TL3": "precision and kernels",
     "TL4": "model and memory",
-    "TL5": "optimisation step",
+    "TL5": "optimization step",
     "TL6": "evaluation",
     "TL7": "distributed",
     "TL8": "left on",
@@ -28,39 +27,37 @@ _CATEGORIES: Final = {
 }
 
 
-class Card(Record):
-    """The words of one rule."""
+class Card(NamedTuple):
+    """The texts of one rule."""
 
     code: str
     name: str
     summary: str = ""
     impact: str = ""
     safety: str | None = None
-    """The best class that a fix of the rule can earn, None where it only reports."""
+    """The best class that a fix of the rule can have, None where it only reports."""
     default: bool = True
     since: tuple[int, int] = (1, 0)
     page: str = ""
     """The rule's page in Markdown."""
     link: str | None = None
-    """Where a terminal opens the page."""
+    """The link that a terminal opens."""
     evidence: Measurement | None = None
-    """What the fix of the rule gained where its pack measured it."""
+    """The measured gain of the rule's fix, where its pack has one."""
 
     @property
     def category(self) -> str | None:
-        """The heading of the catalogue that the rule stands under, None outside of it."""
+        """The heading of the rule in the catalogue, None for rules outside of it."""
         return _CATEGORIES.get(self.code[:3])
 
 
 def brief_card(code: str, name: str, file: str) -> Card:
-    """Give what is known of a rule before it is imported: enough for the formats for people."""
+    """Return the texts that are known before a rule is imported, enough for formats for people."""
     return Card(code, name, link=_link(file))
 
 
 def card_of(rule: type[Rule]) -> Card:
-    """Give the words of a rule class."""
-    from inspect import cleandoc
-
+    """Return the texts of a rule class."""
     return Card(
         code=rule.code,
         name=rule.name,
@@ -69,8 +66,8 @@ def card_of(rule: type[Rule]) -> Card:
         safety=None if rule.safety is None else rule.safety.word,
         default=rule.default,
         since=rule.since,
-        page=cleandoc(rule.__doc__ or ""),
-        link=_link(getattr(sys.modules.get(rule.__module__), "__file__", None)),
+        page=rule.page().prose,
+        link=_link(rule.page_file or getattr(sys.modules.get(rule.__module__), "__file__", None)),
         evidence=next(iter(measurements_of(rule)), None),
     )
 

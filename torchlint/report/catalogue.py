@@ -13,7 +13,7 @@ __all__ = ["catalogue", "catalogue_json"]
 
 
 def catalogue(cards: Sequence[Card], paint: Paint) -> str:
-    """Give a line for each rule: code, name, best class of a fix, impact, summary."""
+    """Return a line per rule: code, name, best class of a fix, impact, summary."""
     code = max(len(card.code) for card in cards)
     name = max(len(card.name) for card in cards)
     blocks = []
@@ -32,7 +32,7 @@ def catalogue(cards: Sequence[Card], paint: Paint) -> str:
 
 
 def catalogue_json(cards: Sequence[Card]) -> str:
-    """Give an object for each rule."""
+    """Return an object per rule."""
     return dumps([_rule(card) for card in cards], indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The checklist of an audit: a table for a terminal, JSON, Markdown."""
+"""The checklist of an audit as text, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from torchlint.audit import Audit, Row, State
+from torchlint.audit import Audit, Row, Status
 from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
@@ -23,7 +23,7 @@ _NARROW, _USUAL, _BROAD = 60, 100, 120
 
 
 def checklist(audit: Audit, paint: Paint) -> str:
-    """Give the table of one script, grouped by family, and what to do next."""
+    """Return the checklist of one script, grouped by family, and what to do next."""
     width = min(max(paint.width or _USUAL, _NARROW), _BROAD)
     lines = [paint.path(printable(audit.path))]
     for family, rows in groupby(audit.rows, key=lambda row: row.family):
@@ -34,13 +34,13 @@ def checklist(audit: Audit, paint: Paint) -> str:
 
 
 def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
-    styled: Mapping[State, Callable[[str], str]] = {
-        State.IN_USE: paint.help,
-        State.MISSING: paint.mark,
-        State.CANNOT_TELL: paint.warn,
-        State.NOT_APPLICABLE: str,
+    styled: Mapping[Status, Callable[[str], str]] = {
+        Status.IN_USE: paint.help,
+        Status.MISSING: paint.mark,
+        Status.CANNOT_TELL: paint.warn,
+        Status.NOT_APPLICABLE: str,
     }
-    state = styled[row.state](row.state.value) + " " * (14 - len(row.state.value))
+    state = styled[row.status](row.status.value) + " " * (14 - len(row.status.value))
     text = printable(f"{row.technique}: {row.why}{_aside(row)}")
     first, *rest = textwrap.wrap(text, width - _LEFT, break_on_hyphens=False)
     named = paint.strong(row.technique)
@@ -55,9 +55,9 @@ def _aside(row: Row) -> str:
 
 
 def _counted(audit: Audit) -> str:
-    counts = Counter(row.state for row in audit.rows)
-    told = [f"{counts[state]} {state.value}" for state in State]
-    return f"{plural(len(audit.rows), 'technique')}: {', '.join(told)}."
+    counts = Counter(row.status for row in audit.rows)
+    counted = [f"{counts[state]} {state.value}" for state in Status]
+    return f"{plural(len(audit.rows), 'technique')}: {', '.join(counted)}."
 
 
 def _next(audit: Audit) -> str:
@@ -65,18 +65,18 @@ def _next(audit: Audit) -> str:
     path = printable(audit.path)
     if codes:
         return (
-            f"Next: `torchlint fix --unsafe-fixes {path}` shows the rewrites there are, "
-            f"`torchlint explain {codes[0]}` the page of a rule."
+            f"Next: `torchlint fix --unsafe-fixes {path}` shows the rewrites, and "
+            f"`torchlint explain {codes[0]}` explains a rule."
         )
-    if any(row.state is State.MISSING for row in audit.rows):
-        return "Next: what is missing is for you to decide, no rule demands it."
-    if all(row.state is not State.IN_USE for row in audit.rows):
-        return "Next: audit the script that trains, this one does not."
+    if any(row.status is Status.MISSING for row in audit.rows):
+        return "Next: decide which missing techniques you want; no rule reports them."
+    if all(row.status is not Status.IN_USE for row in audit.rows):
+        return "Next: audit the script that trains; this one does not."
     return "Next: nothing that torchlint can see is missing."
 
 
 def checklist_json(audits: Sequence[Audit]) -> str:
-    """Give an object for one script, a list of such objects for several."""
+    """Return an object for one script, a list of objects for several."""
     objects = [_object(audit) for audit in audits]
     return dumps(objects[0] if len(objects) == 1 else objects, indent=2) + "\n"
 
@@ -90,7 +90,7 @@ def _object(audit: Audit) -> dict[str, Any]:
                 "family": row.family,
                 "technique": row.technique,
                 "articles": list(row.articles),
-                "state": row.state.value,
+                "state": row.status.value,
                 **({} if row.cell is None else {"cell": row.cell}),
                 "line": row.line,
                 "why": row.why,
@@ -103,13 +103,13 @@ def _object(audit: Audit) -> dict[str, Any]:
 
 
 def checklist_markdown(audit: Audit) -> str:
-    """Give one table for each family."""
+    """Return a table per family."""
     lines = [f"# {_cell(audit.path)}"]
     for family, rows in groupby(audit.rows, key=lambda row: row.family):
         lines += ["", f"## {family}", "", "| technique | state | line | why | rules | gain |"]
         lines.append("|---|---|---|---|---|---|")
         lines += [
-            f"| {row.technique} | {row.state.value} | {row.place} | {_cell(row.why)} "
+            f"| {row.technique} | {row.status.value} | {row.place} | {_cell(row.why)} "
             f"| {', '.join(row.rules)} | {row.gain} |"
             for row in rows
         ]

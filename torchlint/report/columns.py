@@ -1,12 +1,11 @@
-"""Text laid out in the columns of a terminal: tabs, wide characters, lines that are too long."""
+"""Text in the columns of a terminal: tabs, wide characters, and lines that are too long."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from torchlint.record import Record
 from torchlint.report.escape import shown
 
 __all__ = ["Cells", "Window"]
@@ -23,7 +22,7 @@ def _width(character: str) -> int:
 
 
 def _laid_out(line: str) -> tuple[list[str], list[int]]:
-    """Give what is printed of each character and where, and where the line ends."""
+    """Return the printed form and the column of each character, and where the line ends."""
     texts: list[str] = []
     starts = [0]
     for character in line:
@@ -39,7 +38,7 @@ def _laid_out(line: str) -> tuple[list[str], list[int]]:
 
 
 class Cells:
-    """One line of source as it is printed, with the column at which each character stands."""
+    """A printed line of source, with the column of each character."""
 
     def __init__(self, line: str) -> None:
         self.shown: Sequence[str] = line
@@ -50,36 +49,36 @@ class Cells:
 
     @property
     def width(self) -> int:
-        """How many columns the line takes."""
+        """The number of columns of the line."""
         return self.starts[-1]
 
     def column(self, column: int) -> int:
-        """Give the display column, from 0, of a character column, from 1."""
+        """Return the display column, from 0, of a character column, from 1."""
         return self.starts[min(column - 1, len(self.shown))]
 
 
-class Window(Record):
-    """The display columns of an excerpt that are printed: `left` of them are left out."""
+class Window(NamedTuple):
+    """The printed display columns of an excerpt, from `left` on."""
 
     left: int
     width: int
 
     @classmethod
     def around(cls, start: int, end: int, width: int) -> Window:
-        """Give a window of `width` columns that shows what lies from `start` to `end`."""
+        """Return a window of `width` columns that shows the columns from `start` to `end`."""
         if end <= width - 1:
             return cls(0, width)
         return cls(max(0, min(start - width // 4, end - width // 2)), width)
 
     @classmethod
     def ahead(cls, start: int, end: int, width: int) -> Window:
-        """Give a window that shows what begins at `start` of a line that ends at `end`."""
+        """Return a window that shows the part from `start` on of a line that ends at `end`."""
         if end <= width:
             return cls(0, width)
         return cls(max(0, min(start - width // 4, end - width)), width)
 
     def clip(self, cells: Cells) -> str:
-        """Give the part of a line that is in the window, cuts marked."""
+        """Return the part of a line inside the window, with cuts marked."""
         if self.left == 0 and cells.width <= self.width:
             return "".join(cells.shown).rstrip()
         first = self.left + (1 if self.left else 0)
@@ -97,5 +96,5 @@ class Window(Record):
         return "" if text == "…" else text.rstrip()
 
     def place(self, column: int) -> int:
-        """Give where in the window a display column stands, at its border when outside."""
+        """Return the position of a display column in the window, at its edge when outside."""
         return min(max(column - self.left, 0), self.width)

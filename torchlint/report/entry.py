@@ -1,4 +1,4 @@
-"""A finding with all that a report needs to print it."""
+"""A finding with everything that a report prints about it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["Entry"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One finding, the file it stands in and the rule that made it."""
+    """A finding, its file and its rule."""
 
     path: str
     source: Source
     finding: Finding
     card: Card
     threshold: Safety = Safety.CLOSE
-    """The least safety of the fixes that the settings of the file apply."""
+    """The least safety class that the settings of the file apply."""
     measured: Measured | None = None
-    """What its fix gained, where a report of a verification said so."""
+    """The measured gain of its fix, from a report of a verification."""
 
     @cached_property
     def part(self) -> Part:
-        """The finding in the cell of a notebook, or in the file."""
+        """The finding within its notebook cell, or within the file."""
         return self.source.part(self.finding.span)
 
     @cached_property
@@ -41,18 +41,18 @@ class Entry:
 
     @cached_property
     def end(self) -> Position:
-        """Where the finding ends: the place after its last character."""
+        """Where the finding ends: the position after its last character."""
         return self.part.end
 
     @property
     def in_file(self) -> tuple[Position, Position]:
-        """Start and end for a format that knows no cells: for a notebook, its top."""
+        """Start and end for a format without cells: for a notebook, the top of the file."""
         top = Position(1, 1)
         return (self.start, self.end) if self.part.cell is None else (top, top)
 
     @property
     def place(self) -> str:
-        """Row and column of the finding, in a notebook with the cell."""
+        """Row and column of the finding, with the cell in a notebook."""
         return self.part.place
 
     @property
@@ -62,28 +62,28 @@ class Entry:
 
     @property
     def fixable(self) -> bool:
-        """Whether `fix` makes the fix under these settings."""
+        """Whether `fix` applies the fix under these settings."""
         return self.fix is not None and self.fix.safety >= self.threshold
 
     @property
     def unsafe(self) -> bool:
-        """Whether `fix` makes the fix though it is unsafe."""
+        """Whether `fix` applies the fix although it is unsafe."""
         return self.fixable and self.fix is not None and self.fix.safety is Safety.UNSAFE
 
     @property
     def withheld(self) -> bool:
-        """Whether `fix` would make the fix if unsafe ones were allowed."""
+        """Whether `fix` would apply the fix if unsafe ones were allowed."""
         return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold
 
     @property
     def message(self) -> str:
-        """What a line for people says: the rule's message, and what was measured."""
+        """The rule's message, with the measured gain."""
         measured = f" ({self.measured.words})" if self.measured else ""
         return f"{self.finding.message}{measured}"
 
     @property
     def message_in_file(self) -> str:
-        """The message for a format that knows no cells: in a notebook it says where it belongs."""
+        """The message for a format without cells: in a notebook it names the cell."""
         cell = self.part.cell
         where = "" if cell is None else f"cell {cell}, line {self.start.row}: "
         return f"{where}{self.message}"

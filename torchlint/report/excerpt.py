@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from torchlint.edit import Span
-from torchlint.record import Record
 from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
@@ -23,12 +22,12 @@ _LEAST: Final = 20
 
 
 def gutter_width(*rows: int) -> int:
-    """Give the columns that line numbers up to the greatest of `rows` take."""
+    """Return the number of columns for line numbers up to the greatest of `rows`."""
     return len(str(max(rows)))
 
 
-class Label(Record):
-    """A second range, on one line of an excerpt, and what is said of it there."""
+class Label(NamedTuple):
+    """A second range on one line of an excerpt, and its message."""
 
     start: Position
     end: Position
@@ -37,7 +36,7 @@ class Label(Record):
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The lines around a range, the range marked by `sign`."""
+    """The lines around a range, with the range marked by `sign`."""
 
     source: Source
     start: Position
@@ -48,7 +47,7 @@ class Excerpt:
 
     @classmethod
     def of(cls, source: Source, span: Span, sign: str = "^", context: int = _CONTEXT) -> Excerpt:
-        """Give the excerpt of a span; a range that ends in a line end is cut back to it."""
+        """Return the excerpt of a span; an end at a line break is moved before it."""
         part = source.part(span)
         source, start, end = part.source, part.start, part.end
         if end.column == 1 and end.row > start.row:
@@ -62,7 +61,7 @@ class Excerpt:
         return self._rows[-1]
 
     def takes(self, label: Label, paint: Paint, gutter: int) -> bool:
-        """Whether a label fits: beside the range, with its message, in what is printed anyway."""
+        """Return whether a label fits beside the range, on a line that is printed anyway."""
         row = label.start.row
         if self._multi or label.end.row != row or row not in self._rows:
             return False
@@ -75,7 +74,7 @@ class Excerpt:
         return paint.width is None or right - window.left + 1 + len(label.message) <= width
 
     def lines(self, paint: Paint, gutter: int, mark: Callable[[str], str]) -> Iterator[str]:
-        """Give the printed lines; `gutter` is the width of the line numbers."""
+        """Return the printed lines; `gutter` is the width of the line numbers."""
         multi = self._multi
         window = self._window(self._width(paint, gutter))
         edge = " " * gutter + " " + paint.gutter("|")

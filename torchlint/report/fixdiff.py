@@ -1,14 +1,13 @@
-"""One fix as a small diff: only the lines that its edits touch."""
+"""One fix as a short diff: only the lines that its edits touch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, NamedTuple
 
-from torchlint.edit import Edit, apply_edits
+from torchlint.edit import Edit, apply_edits, in_order
 from torchlint.finding import Fix
-from torchlint.record import Record
 from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Source
@@ -22,18 +21,19 @@ _WIDTH: Final = 160
 _LEAST: Final = 20
 
 
-class _Line(Record):
+class _Line(NamedTuple):
     row: int
     sign: str
     text: str
     changed: int = 0
-    """How many characters stand before the first one that the fix changes."""
+    """The number of characters before the first changed one."""
 
 
 class FixDiff:
-    """The lines of a source text before and after one fix, in a notebook cell by cell.
+    """The lines before and after one fix, per cell in a notebook.
 
-    Unless it is to be whole, it is cut short, and a block that only moves sidewards is one line.
+    Unless `whole`, the diff is cut short, and a block that is only indented differently becomes
+    one line.
     """
 
     def __init__(self, source: Source, fix: Fix, whole: bool = False) -> None:
@@ -48,7 +48,7 @@ class FixDiff:
         return max((line.row for _, hunk in self._hunks for line in hunk), default=1)
 
     def lines(self, paint: Paint, gutter: int) -> Iterator[str]:
-        """Give the printed lines; `gutter` is the width of the line numbers."""
+        """Return the printed lines; `gutter` is the width of the line numbers."""
         width = max((paint.width or _WIDTH) - gutter - 3, _LEAST)
         left = sum(len(hunk) for _, hunk in self._hunks) if self._whole else _MOST
         before: int | None = None
@@ -83,7 +83,7 @@ class _Hunks:
                 yield hunk
 
     def _hunk(self, rows: range, edits: list[Edit], shift: int) -> tuple[list[_Line], int]:
-        """Give the diff of a block of lines, and by how many lines it moves what follows."""
+        """Return the diff of a block of lines, and by how many lines it moves what follows."""
         source = self._source
         start, end = source.line_starts[rows.start - 1], _line_end(source, rows.stop - 1)
         old = _split(source.text[start:end])
@@ -112,19 +112,21 @@ class _Hunks:
     def _changed(
         self, row: int, removed: list[str], new_row: int, added: list[str]
     ) -> Iterator[_Line]:
-        """Give the lines that a block loses and gains, those that only move as one."""
+        """Return the removed and added lines of a block, with merely indented ones as one line."""
         at = new = 0
         for start, new_start, size in () if self._whole else _moved(removed, added):
             yield from _replaced_lines(
                 row + at, removed[at:start], new_row + new, added[new:new_start]
             )
-            yield _Line(new_row + new_start, "~", _told(removed[start], added[new_start], size))
+            yield _Line(
+                new_row + new_start, "~", _move_note(removed[start], added[new_start], size)
+            )
             at, new = start + size, new_start + size
         yield from _replaced_lines(row + at, removed[at:], new_row + new, added[new:])
 
 
 def _moved(removed: list[str], added: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield where lines begin that only their indentation tells apart, and how many they are."""
+    """Yield the start and length of runs of lines that differ in their indentation only."""
     if min(len(removed), len(added)) < _LEAST_MOVED:
         return
     old, new = ([line.lstrip() for line in lines] for lines in (removed, added))
@@ -133,7 +135,7 @@ def _moved(removed: list[str], added: list[str]) -> Iterator[tuple[int, int, int
             yield block.a, block.b, block.size
 
 
-def _told(old: str, new: str, size: int) -> str:
+def _move_note(old: str, new: str, size: int) -> str:
     shift = len(new) - len(old)
     where = "right" if shift > 0 else "left"
     return f"… {size} lines move {abs(shift)} columns to the {where}"
@@ -156,8 +158,8 @@ def _printed(line: _Line, paint: Paint, gutter: int, width: int) -> str:
         return f"{' ' * gutter}   {paint.gutter(line.text)}"
     if line.sign == " ":
         return f"{paint.gutter(f'{line.row:>{gutter}}')} {text}".rstrip()
-    colour = paint.added if line.sign == "+" else paint.removed
-    return f"{paint.gutter(f'{line.row:>{gutter}}')} {colour(text)}"
+    paint_line = paint.added if line.sign == "+" else paint.removed
+    return f"{paint.gutter(f'{line.row:>{gutter}}')} {paint_line(text)}"
 
 
 def _signed(sign: str, row: int, lines: list[str], others: list[str]) -> Iterator[_Line]:
@@ -188,10 +190,10 @@ def _split(text: str) -> list[str]:
 
 
 def _row_groups(source: Source, edits: tuple[Edit, ...]) -> Iterator[tuple[range, list[Edit]]]:
-    """Give the blocks of lines that edits touch; blocks that would share context are one."""
+    """Return the blocks of lines that edits touch; blocks with shared context are merged."""
     rows = range(0)
     group: list[Edit] = []
-    for edit in sorted(edits):
+    for edit in in_order(edits):
         first = source.position(edit.span.start).row
         last = source.position(edit.span.end).row
         if group and first <= rows.stop + 2 * _CONTEXT - 1:

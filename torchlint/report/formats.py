@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from torchlint.record import Record
 from torchlint.report.report import Tally
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "STATISTICS", "TEXT", "Telling", "get_ready", "render"]
+__all__ = ["BRIEF", "STATISTICS", "TEXT", "ReportWriter", "render"]
 
 _OF_A_FILE: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
@@ -48,7 +47,7 @@ HELD: Final = 8_000_000
 """How many characters are held until they are poured."""
 
 
-class _Frame(Record):
+class _Frame(NamedTuple):
     """What stands around what is said of files; `empty` stands alone where nothing is said."""
 
     before: str = ""
@@ -65,23 +64,18 @@ _FRAMES: Final = {
 
 
 def render(report: Report, paint: Paint, name: str, *, statistics: bool = False) -> str:
-    """Give a report in the format `name`."""
+    """Return a report in the format `name`."""
     if statistics or name not in _OF_A_FILE:
         whole: Callable[[Report, Paint], str] = _found(name, statistics)
         return whole(report, paint)
-    telling = Telling(name, paint)
+    writer = ReportWriter(name, paint)
     groups = (each for _, each in report.by_path()) if name == "grouped" else report.in_order()
     for entries in groups:
-        telling.add(entries)
-    return telling.text(report._replace(entries=(), told=telling.tally))
+        writer.add(entries)
+    return writer.text(report._replace(entries=(), told=writer.tally))
 
 
-def get_ready(name: str, *, statistics: bool = False) -> None:
-    """Import what a report in the format `name` takes."""
-    _found(name, statistics)
-
-
-class Telling:
+class ReportWriter:
     """A report that is made file by file: no finding is held when its text is made.
 
     `pour` takes the text when there is much of it; without, all is held until the end.
@@ -103,7 +97,7 @@ class Telling:
     @classmethod
     def in_format(
         cls, name: str, paint: Paint, pour: Callable[[str], None] | None, *, statistics: bool
-    ) -> Telling | None:
+    ) -> ReportWriter | None:
         """Begin a report, None in a format that needs all findings together."""
         return cls(name, paint, pour) if name in _OF_A_FILE and not statistics else None
 
@@ -121,7 +115,7 @@ class Telling:
             self.has_poured = True
 
     def text(self, report: Report) -> str:
-        """Give all that was told and not poured, with what a report says at its end."""
+        """Return all that was told and not poured, with what a report says at its end."""
         if self._name in TEXT:
             from torchlint.report.summary import summary
 
@@ -130,7 +124,7 @@ class Telling:
         return text + self._frame.after if self._began else self._frame.empty
 
     def _taken(self) -> str:
-        """Give what is held, which is held no longer."""
+        """Return what is held, which is held no longer."""
         if not self._parts:
             return ""
         text = self._frame.between.join(self._parts)

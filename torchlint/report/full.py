@@ -1,4 +1,4 @@
-"""The format for people: each finding with its source, its notes and its fix."""
+"""The `full` format: each finding with its source, its notes and its fix."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ __all__ = ["full"]
 
 
 def full(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give the findings of a file in full, a blank line between them."""
+    """Return the findings of a file in full, separated by blank lines."""
     return "\n".join("\n".join(block(entry, paint)) + "\n" for entry in entries)

@@ -1,4 +1,4 @@
-"""What fixing a rule's findings gained in the script that is looked at."""
+"""The measured gain of a rule's fix in the checked script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AFTERWORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What fixing a rule's findings gained in this very script."""
+    """The measured gain of fixing a rule's findings in this script."""
 
     verdict: str
     device: str
@@ -28,13 +28,13 @@ class Measured:
     low: float
     high: float
     safety: Safety
-    """The least safety among the fixes that were made."""
+    """The least safety class of the applied fixes."""
     findings: int = 1
     """How many findings were fixed together."""
 
     @property
     def share(self) -> float | None:
-        """The share of a step that the findings cost, None where that could not be told."""
+        """The share of a step that the findings cost, None where that is unknown."""
         if self.verdict in ("DIFFERENT", "UNSURE"):
             return None
         return 0.0 if self.verdict == "SAME" else 1 - 1 / self.ratio

@@ -13,7 +13,7 @@ __all__ = ["github"]
 
 
 def github(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give one workflow command for each finding of a file."""
+    """Return a workflow command per finding of a file."""
     return "".join(_command(entry) + "\n" for entry in entries)
 
 

@@ -1,4 +1,4 @@
-"""GitLab's Code Quality report: the part of Code Climate's format that GitLab reads."""
+"""GitLab's Code Quality report, a subset of Code Climate's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEVERITIES: Final = {"high": "major", "medium": "minor", "low": "info"}
 
 
 def gitlab(report: Report, paint: Paint) -> str:
-    """Give one list of all findings, paths as they are seen from the root of the repository."""
+    """Return one list of all findings, with paths relative to the root of the repository."""
     root = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
     hashes = fingerprints(report.entries, root)
     issues = [

@@ -1,4 +1,4 @@
-"""The line that names a finding: place, code, name and message."""
+"""The first line of a finding: place, code, name and message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _INDENT: Final = 4
 
 
 def header(entry: Entry, paint: Paint) -> str:
-    """Give `path:row:column: CODE [name] message` on one line."""
+    """Return `path:row:column: CODE [name] message` on one line."""
     place = f"{paint.path(printable(entry.path))}:{entry.place}:"
     code = paint.code(entry.finding.code, entry.card.link)
     return f"{place} {code} [{entry.card.name}] {printable(entry.message)}"
 
 
 def heading(entry: Entry, paint: Paint) -> list[str]:
-    """Give the same line, or the message under it where the terminal is too narrow for both."""
+    """Return the same line, with the message below it where the terminal is too narrow."""
     message = printable(entry.message)
     head = f"{printable(entry.path)}:{entry.place}: {entry.finding.code} [{entry.card.name}]"
     if paint.width is None or len(head) + 1 + len(message) <= paint.width:
@@ -32,6 +32,6 @@ def heading(entry: Entry, paint: Paint) -> list[str]:
 
 
 def plain_header(entry: Entry) -> str:
-    """Give the same line as text to be escaped by the format that holds it."""
+    """Return the same line without escapes, for formats that escape it themselves."""
     place = f"{entry.path}:{entry.place}:"
     return f"{place} {entry.finding.code} [{entry.card.name}] {entry.message}"

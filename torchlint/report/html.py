@@ -1,4 +1,4 @@
-"""A verification as one page of HTML that needs nothing but itself."""
+"""A verification as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from torchlint.report.escape import printable
 from torchlint.report.htmlcharts import Chart, losses, one_step, step_times
 from torchlint.report.paint import Paint
 from torchlint.report.unified import diff_lines
-from torchlint.report.verification import conditions, facts, sites, spoken_verdict, time_text, told
+from torchlint.report.verification import (
+    conditions,
+    facts,
+    shown_outcomes,
+    sites,
+    time_text,
+    verdict_text,
+)
 from torchlint.source import Source
 
 __all__ = ["verification_html"]
@@ -35,13 +42,13 @@ _TONES: Final = {
 }
 _KINDS: Final = {"all": "all fixes together", "kept": "kept fixes together"}
 _LONG: Final = "because"
-"""The fact that is told in a fix's own section, for want of room in the table."""
+"""The fact that is shown in a fix's section, since the table has no room for it."""
 _CLASSES: Final = {"+": "added", "-": "removed", "@": "hunk", "\\": "hunk"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a diff and what it is."""
+    """A line of a diff and its kind."""
 
     kind: str
     text: str
@@ -49,7 +56,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a phase takes of a step, on both sides, in words."""
+    """The share of a phase in a step, for both sides, as text."""
 
     name: str
     before: str
@@ -58,13 +65,13 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One variant: a row of the table and all that stands behind it."""
+    """One variant: its row in the table and its section."""
 
     key: str
     title: str
     codes: str
     verdict: str
-    spoken: str
+    decision: str
     tone: str
     safety: str
     facts: dict[str, str]
@@ -75,11 +82,11 @@ class _Section:
     parts: list[_Part]
     diff: list[_Line]
     shown: bool
-    """Whether it is open from the beginning."""
+    """Whether the section is open at first."""
 
 
 def verification_html(report: Report) -> str:
-    """Give the report as a page; the files must be as they were when they were verified."""
+    """Return the report as a page; the files must not have changed since the verification."""
     environment = Environment(
         loader=PackageLoader("torchlint.report"),
         autoescape=True,
@@ -101,7 +108,7 @@ def verification_html(report: Report) -> str:
 
 
 def _visible(value: object) -> object:
-    """Write out what is not visible in text that is not ours."""
+    """Return text from outside with everything invisible escaped."""
     return printable(value) if type(value) is str else value
 
 
@@ -110,15 +117,15 @@ def _arguments(report: Report) -> tuple[str, ...]:
 
 
 def _summary(report: Report) -> str:
-    """Give how many fixes of each verdict there are, of all together where none stands alone."""
+    """Return the number of fixes by verdict, that of all together where none was tested alone."""
     alone = [outcome for outcome in report.outcomes if outcome.variant.kind == "rule"]
     verdicts = [outcome.verdict for outcome in alone or report.outcomes]
     return ", ".join(f"{verdicts.count(each)} {each.value}" for each in Verdict if each in verdicts)
 
 
 def _sections(report: Report) -> list[_Section]:
-    """Give the variants in order; the one that matters most is shown at once."""
-    outcomes = told(report)
+    """Return the variants in order; the most important one is open."""
+    outcomes = shown_outcomes(report)
     kinds = [outcome.variant.kind for outcome in outcomes]
     shown = next((kinds.index(kind) for kind in ("kept", "all") if kind in kinds), 0)
     return [
@@ -128,7 +135,7 @@ def _sections(report: Report) -> list[_Section]:
 
 
 def _labels(sections: list[_Section]) -> list[str]:
-    """Give the facts that any of the variants has, for the columns of the table."""
+    """Return the facts that any variant has, for the columns of the table."""
     labels = [label for section in sections for label, text in section.facts.items() if text]
     return [label for label in dict.fromkeys(labels) if label != _LONG]
 
@@ -146,7 +153,7 @@ def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
         title=_KINDS.get(variant.kind, codes),
         codes=codes,
         verdict=outcome.verdict.value,
-        spoken=spoken_verdict(outcome),
+        decision=verdict_text(outcome),
         tone=_TONES[outcome.verdict],
         safety=variant.safety.word,
         facts=dict(facts(outcome)),
@@ -171,7 +178,7 @@ def _spent(means: dict[str, float], name: str) -> str:
 
 
 def _diff(variant: Variant) -> Iterator[_Line]:
-    """Give what the fixes change, file by file."""
+    """Return the changes of the fixes, by file."""
     for file, text in sorted(variant.texts.items()):
         source = Source.from_bytes(Path(file).read_bytes(), relpath(file))
         for at, line in enumerate(diff_lines(source, source.with_text(text), _PLAIN)):

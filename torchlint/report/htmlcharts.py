@@ -1,4 +1,4 @@
-"""The charts of the HTML report: SVG whose colours are the page's own, light or dark."""
+"""The charts of the HTML report, as SVG in the page's own colors, light or dark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLORS: Final = {
     "backward": "#070707",
     "optimizer": "#080808",
 }
-"""Stand-ins, each put in place of by the page's own variable of its name."""
+"""Placeholder colors, each replaced by the page's variable of its name."""
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "font.family": ["sans-serif"],
@@ -54,15 +54,15 @@ _STYLE: Final[dict[Any, Any]] = {
 }
 _BINS: Final = 40
 _TAIL: Final = 1.5
-"""Steps so many times slower than 95 in a hundred are counted, not drawn."""
+"""Steps this many times slower than the 95th percentile are counted, not drawn."""
 _UNITS: Final = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
 _CURVES: Final = 3
-"""So many losses of one step are drawn as curves of their own, more as their mean."""
+"""Up to this many losses of a step are drawn as separate curves, more as their mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture with what is to be said of it."""
+    """A picture with its caption."""
 
     title: str
     svg: Markup
@@ -70,9 +70,10 @@ class Chart:
 
 
 def step_times(before: Curves, after: Curves, key: str, what: str = "step") -> Chart | None:
-    """Draw how the times of both sides are spread, None where nothing was timed.
+    """Draw the distribution of step times of both sides, None where nothing was timed.
 
-    `key` is another one for each picture of a page; `what` was timed: a step, or a whole run.
+    `key` differs for each picture of a page; `what` names what was timed: a step or a whole
+    run.
     """
     sides = [_durations(before), _durations(after)]
     if not all(sides):
@@ -100,7 +101,7 @@ def step_times(before: Curves, after: Curves, key: str, what: str = "step") -> C
 
 
 def losses(before: Curves, after: Curves, key: str) -> Chart | None:
-    """Draw the losses of both sides over each other, None where none was seen."""
+    """Draw the losses of both sides in one picture, None where there are none."""
     sides = [_loss_curves(before), _loss_curves(after)]
     if not any(sides):
         return None
@@ -125,7 +126,7 @@ def losses(before: Curves, after: Curves, key: str) -> Chart | None:
 
 
 def one_step(before: Step | None, after: Step | None, key: str) -> Chart | None:
-    """Draw what a usual step of each side is made of, None where that was not looked at."""
+    """Draw the phases of a usual step of each side, None where they were not measured."""
     rows = [(name, step) for name, step in (("fixed", after), ("original", before)) if step]
     if not rows:
         return None
@@ -149,11 +150,11 @@ def one_step(before: Step | None, after: Step | None, key: str) -> Chart | None:
         axes.set_xlabel(f"time since the step began ({unit})")
         axes.grid(axis="y", visible=False)
     clock = "the device's clock" if any(step.on_device for _, step in rows) else "the host's clock"
-    return Chart("One step", drawing.svg, f"{clock}; a step of median length on each side")
+    return Chart("One step", drawing.svg, f"{clock}; the median step of each side")
 
 
 class _Drawing:
-    """A figure under way: `axes` to draw on, and the picture when it is done."""
+    """A figure under construction: `axes` to draw on, and the finished picture."""
 
     def __init__(self, name: str, height: float) -> None:
         self._name = name
@@ -165,11 +166,11 @@ class _Drawing:
         self.svg = Markup()
 
     def legend(self) -> None:
-        """Say above the picture which side is which."""
+        """Add a legend for the two sides above the picture."""
         self._figure.legend(loc="outside upper left", ncols=2)
 
     def finish(self) -> None:
-        """Make the picture."""
+        """Return the finished picture."""
         file = io.StringIO()
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(file, format="svg", transparent=True, metadata=metadata)
@@ -178,7 +179,7 @@ class _Drawing:
 
 @contextmanager
 def _figure(name: str, key: str, height: float) -> Iterator[_Drawing]:
-    """Give a drawing in the report's own style, whatever the user's is."""
+    """Return a drawing in the report's own style, whatever the user's matplotlib style is."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update({**_STYLE, "svg.hashsalt": f"{name} {key}"})
@@ -188,7 +189,7 @@ def _figure(name: str, key: str, height: float) -> Iterator[_Drawing]:
 
 
 def _inline(svg: str, name: str) -> Markup:
-    """Make of an SVG file a part of a page: no head, the page's colours, a name to read out."""
+    """Turn an SVG file into a part of a page: no header, the page's colors, a spoken name."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
@@ -205,19 +206,19 @@ def _durations(curves: Curves) -> list[float]:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """Give the unit that a time is told in, and what to multiply seconds with."""
+    """Return the unit for a time, and the factor from seconds to it."""
     return next((factor, unit) for least, unit, factor in _UNITS if seconds >= least)
 
 
 def _limit(sides: Sequence[Sequence[float]]) -> float:
-    """Give where the axis ends: at the slowest step, or before a long thin tail."""
+    """Return the end of the axis: the slowest step, or where a long tail begins."""
     pooled = [time for times in sides for time in times]
     far = _TAIL * quantiles(pooled, n=20)[-1] if len(pooled) > 1 else math.inf
     return min(max(pooled), far) * (1 + 1e-9)
 
 
 def _loss_curves(curves: Curves) -> list[tuple[list[int], list[float]]]:
-    """Give steps and losses of each curve: of one loss a step, or of each of the few."""
+    """Return steps and losses of each curve: one per loss of a step, or their mean."""
     by_step: dict[int, list[float]] = {}
     for step, loss in zip(curves.loss_steps, curves.losses, strict=True):
         by_step.setdefault(step, []).append(loss if math.isfinite(loss) else math.nan)

@@ -1,4 +1,4 @@
-"""What a finding is known by when lines move: its file, its code and the statement it is in."""
+"""Identities of findings that survive moved lines: file, code and statement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST_COMMA: Final = re.compile(r",([)\]}])")
 
 @dataclass(frozen=True, order=True)
 class Identity:
-    """A finding without its place: alike ones of one file are told apart by their number only."""
+    """A finding without its place; equal ones of one file are numbered."""
 
     path: str
     code: str
@@ -35,9 +35,9 @@ class Identity:
 
 
 class Identities:
-    """Gives findings their identities, paths as they are seen from `folder`.
+    """Computes identities, with paths relative to `folder`.
 
-    The statements of the last file are at hand: findings come file by file.
+    Only the statements of the last file are kept, since findings come file by file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Identities:
         self._source: Source | None = None
 
     def of(self, entry: Entry) -> Identity:
-        """Give the identity of a finding."""
+        """Return the identity of a finding."""
         if entry.source is not self._source:
             self._source, self._statements = entry.source, Statements(entry.source)
             self._path = relative_path(entry.path, self._folder)
@@ -53,7 +53,7 @@ class Identities:
 
 
 def fingerprints(entries: Iterable[Entry], folder: Path) -> list[str]:
-    """Give a hash for each finding that other lines of the file do not change."""
+    """Return a hash per finding that edits of other lines do not change."""
     seen: Counter[Identity] = Counter()
     hashes = []
     for each in map(Identities(folder).of, entries):
@@ -65,7 +65,7 @@ def fingerprints(entries: Iterable[Entry], folder: Path) -> list[str]:
 
 
 def relative_path(path: str, folder: Path) -> str:
-    """Give a path as it is seen from a folder, with slashes."""
+    """Return a path relative to a folder, with slashes."""
     if path == "-":
         return path
     try:
@@ -84,9 +84,10 @@ class Statements:
             self._by_row.update(dict.fromkeys(rows, text))
 
     def of(self, finding: Finding) -> str:
-        """Give the statement in which a finding begins, of a compound one the head.
+        """Return the statement in which a finding begins, the head of a compound one.
 
-        Of a long one this is the beginning and what the finding is about: the rest may change.
+        Of a long statement only its start and the code of the finding count; the rest may
+        change.
         """
         source = self._source
         row = source.position(finding.span.start).row
@@ -98,7 +99,7 @@ class Statements:
 
 
 def _logical_lines(source: Source) -> Iterator[tuple[range, str]]:
-    """Yield the rows and the text of each logical line, up to what is no Python."""
+    """Yield rows and text of each logical line, up to the first syntax error."""
     first: int | None = None
     comments: list[tuple[int, int]] = []
     try:
@@ -127,7 +128,7 @@ def _without(source: Source, rows: range, comments: list[tuple[int, int]]) -> st
 
 
 def _normal(text: str) -> str:
-    """Leave out what a formatter changes: layout, the last comma in brackets, kinds of quotes."""
+    """Remove what a formatter changes: layout, trailing commas, kinds of quotes."""
     return _LAST_COMMA.sub(r"\1", _AROUND_SIGNS.sub(r"\1", " ".join(text.split()))).replace(
         '"', "'"
     )

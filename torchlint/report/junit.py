@@ -1,4 +1,4 @@
-"""JUnit's XML, which most services of continuous integration show as failed tests."""
+"""JUnit's XML, which most CI services show as failed tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 def junit(report: Report, paint: Paint) -> str:
-    """Give one suite for each file and one failed case for each finding in it."""
+    """Return a suite per file with a failed case per finding."""
     count = len(report.entries)
     of_the_run = report.failed or not count
     suites = Element("testsuites", name="torchlint")
@@ -50,15 +50,15 @@ def _add_suite(suites: Element, path: str, entries: list[Entry]) -> None:
 
 
 def _add_the_run(suites: Element, failed: bool) -> None:
-    """Add a case for the run as a whole: services take a report without cases for a failure."""
+    """Add a case for the run itself: services treat a report without cases as a failure."""
     suite = SubElement(suites, "testsuite", name="torchlint")
     _count(suite, 1, 0, int(failed))
     title = "the run" if failed else "nothing found"
     case = SubElement(suite, "testcase", name=title, classname="torchlint", time="0")
     if failed:
-        SubElement(case, "error", type="failed", message="the run failed: its log says why")
+        SubElement(case, "error", type="failed", message="the run failed; see its log")
 
 
 def _visible(text: str) -> str:
-    """Write out what cannot be seen and what no XML may hold."""
+    """Escape what is invisible or not allowed in XML."""
     return _NO_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", printable(text))

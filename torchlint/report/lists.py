@@ -1,4 +1,4 @@
-"""The short text formats: a line for each finding."""
+"""The short text formats: a line per finding."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["concise", "grouped"]
 
 
 def concise(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give one line for each finding of a file."""
+    """Return a line per finding of a file."""
     return "".join(f"{header(entry, paint)}{_grade(entry, paint)}\n" for entry in entries)
 
 
 def grouped(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give the findings of a file under its path."""
+    """Return the findings of a file under its path."""
     width = max(len(entry.place) for entry in entries)
     lines = [f"{paint.path(printable(entries[0].path))}:\n"]
     for entry in entries:

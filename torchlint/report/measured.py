@@ -1,4 +1,4 @@
-"""What `verify --json` measured, as the order in which findings are worth a reader's time."""
+"""A report of `verify --json` as a ranking of findings by the time that they cost."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Value = TypeVar("Value")
 
 
 class MeasuredError(Exception):
-    """The file is no report of `verify --json`; the message says in a line what is wrong."""
+    """The file is not a report of `verify --json`; the message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredReport:
-    """The costs of one script: for each file and rule, what fixing it gained."""
+    """The measured costs in one script, by file and rule."""
 
     file: Path
     script: str
@@ -38,28 +38,28 @@ class MeasuredReport:
     """By the real path of a file and the code of a rule."""
 
     def require(self, paths: Sequence[str]) -> None:
-        """Refuse a report of a script that is not among those looked at."""
+        """Refuse a report of a script that is not among the checked paths."""
         if _places(self.script, self.file).isdisjoint(map(os.path.realpath, paths)):
             raise MeasuredError(
-                f"{self.file} is of {self.script}, which is not among the files to check: "
-                "check it from the folder that `verify` ran in"
+                f"{self.file} was measured on {self.script}, which is not among the checked files; "
+                "run check in the folder in which `verify` ran"
             )
 
     def ranked(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Give the findings with what they cost, the costliest first, unmeasured ones last.
+        """Return the findings with their costs, the most expensive first, unmeasured ones last.
 
-        Those that cost the same stay in the order of files and lines.
+        Equal costs keep the order of files and lines.
         """
         costs = [self._cost(entry) for entry in entries]
         together = Counter(id(cost) for cost in costs)
-        told = [
+        measured = [
             replace(entry, measured=cost and replace(cost, findings=together[id(cost)]))
             for entry, cost in zip(entries, costs, strict=True)
         ]
-        return sorted(told, key=_rank)
+        return sorted(measured, key=_rank)
 
     def _cost(self, entry: Entry) -> Measured | None:
-        """Give what was measured of a finding: of one whose fix was made, that is."""
+        """Return the measured cost of a finding whose fix was applied."""
         cost = self.costs.get((os.path.realpath(entry.path), entry.finding.code))
         made = cost is not None and entry.fix is not None and entry.fix.safety >= cost.safety
         return cost if made else None
@@ -77,46 +77,46 @@ def read_measured(file: Path) -> MeasuredReport:
     except OSError as error:
         raise MeasuredError(f"{file}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise MeasuredError(f"{file} is not JSON: `verify --json` writes what is wanted") from None
+        raise MeasuredError(f"{file} is not JSON, and so not a report of `verify --json`") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Takes values out of a document and says where one is not what it should be."""
+    """Reads values from a document, and reports where one is wrong."""
 
     file: Path
 
     def take(self, holder: Any, key: str, kind: type[Value], where: str = "") -> Value:
-        """Give the value under `key`, which is of the kind that is named."""
+        """Return the value under `key`, which must be of the given kind."""
         value = holder.get(key) if isinstance(holder, dict) else None
         if type(value) is not kind:
             raise self.wrong(where + key, f"not {_KINDS[kind]}")
         return value
 
     def take_texts(self, holder: Any, key: str, where: str) -> list[str]:
-        """Give the list of texts under `key`."""
+        """Return the list of texts under `key`."""
         values = self.take(holder, key, list, where)
         if not all(type(value) is str for value in values):
             raise self.wrong(where + key, "not a list of texts")
         return values
 
     def take_ratio(self, holder: Any, key: str, where: str) -> float:
-        """Give the number above 0 under `key`."""
+        """Return the positive number under `key`."""
         value = holder.get(key) if isinstance(holder, dict) else None
         if isinstance(value, int | float) and value is not True and 0 < value < 1e300:
             return float(value)
         raise self.wrong(where + key, "not a number above 0")
 
     def take_word(self, holder: Any, key: str, where: str, words: Sequence[str]) -> str:
-        """Give the text under `key`, one of those that are known."""
+        """Return the text under `key`, which must be one of `words`."""
         value = self.take(holder, key, str, where)
         if value not in words:
             raise self.wrong(where + key, f"none of {', '.join(words)}")
         return value
 
     def wrong(self, what: str, why: str) -> MeasuredError:
-        """Give the error of a value that is missing or wrong."""
-        return MeasuredError(f"{self.file} is no report of `verify --json`: `{what}` is {why}")
+        """Return an error for a missing or wrong value."""
+        return MeasuredError(f"{self.file} is not a report of `verify --json`: `{what}` is {why}")
 
 
 def _report(reader: _Reader, document: Any) -> MeasuredReport:
@@ -143,7 +143,7 @@ def _report(reader: _Reader, document: Any) -> MeasuredReport:
 
 
 def _cost(reader: _Reader, variant: Any, device: str, where: str) -> Measured | None:
-    """Give what a variant gained, None where it was not timed."""
+    """Return the gain of a variant, None where it was not timed."""
     words = [safety.word for safety in Safety]
     safety = Safety(words.index(reader.take_word(variant, "safety", where, words)))
     verdict = reader.take_word(variant, "verdict", where, _VERDICTS)
@@ -157,7 +157,7 @@ def _cost(reader: _Reader, variant: Any, device: str, where: str) -> Measured | 
 
 
 def _places(name: str, report: Path) -> set[str]:
-    """Give the real paths that a name in a report can stand for: from here, or beside it."""
+    """Return the real paths that a name can stand for: from here, or from the report's folder."""
     if "\0" in name:
-        raise MeasuredError(f"{report} is no report of `verify --json`: it names no file")
+        raise MeasuredError(f"{report} is not a report of `verify --json`: it names no file")
     return {os.path.realpath(name), os.path.realpath(report.parent / name)}

@@ -1,12 +1,12 @@
-"""The page of one rule, its examples shown as diffs."""
+"""The page of one rule, with its examples as diffs."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchlint.measurement import Measurement
+from torchlint.page.document import Snippet
 from torchlint.report.card import card_of
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
@@ -18,12 +18,13 @@ __all__ = ["page"]
 
 
 def page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
-    """Give the page in Markdown: what, why, when not, how safe, what it gained, and examples."""
+    """Return the page in Markdown: header, sections, measurements and examples."""
     return "\n".join(_lines(rule, paint, measured)) + "\n"
 
 
 def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
     card = card_of(rule)
+    written = rule.page()
     yield paint.strong(f"# {card.code} {card.name}")
     yield ""
     yield card.summary
@@ -31,17 +32,25 @@ def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> I
     default = "on by default" if card.default else "off by default"
     yield f"Impact {card.impact}, {_fixes(card.safety)}, {default}, {_versions(card.since)}."
     yield ""
-    for line in card.page.splitlines():
+    for line in written.prose.splitlines():
         yield paint.strong(line) if line.startswith("## ") else line
     yield from _measured(measured, paint)
     if rule.options:
         yield from _options(rule.name, rule.options, paint)
     yield from ("", paint.strong("## Reported"))
-    for sentence, snippet in rule.invalid.items():
-        yield from ("", f"{sentence}:", "", *_diff(snippet, paint))
+    for snippet in written.reported:
+        yield from ("", *_title(snippet), "", *_diff(snippet.code, paint))
     yield from ("", paint.strong("## Not reported"))
-    for sentence, snippet in rule.valid.items():
-        yield from ("", f"{sentence}:", "", "```python", *_code(snippet), "```")
+    for snippet in written.quiet:
+        yield from ("", *_title(snippet), "", "```python", *snippet.code.split("\n"), "```")
+
+
+def _title(snippet: Snippet) -> Iterator[str]:
+    """Yield the title of an example, and the settings for it."""
+    yield f"{snippet.title}:"
+    if snippet.settings:
+        settings = ", ".join(f"`{key}: {value}`" for key, value in snippet.settings.items())
+        yield from ("", f"With {settings}:")
 
 
 def _fixes(safety: str | None) -> str:
@@ -72,9 +81,9 @@ def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[st
     yield "```"
 
 
-def _diff(snippet: str, paint: Paint) -> Iterator[str]:
+def _diff(code: str, paint: Paint) -> Iterator[str]:
     yield "```diff"
-    for line in _code(snippet):
+    for line in code.split("\n"):
         if line.startswith("+ "):
             yield paint.added(line)
         elif line.startswith(("- ", "! ")):
@@ -82,7 +91,3 @@ def _diff(snippet: str, paint: Paint) -> Iterator[str]:
         else:
             yield line
     yield "```"
-
-
-def _code(snippet: str) -> list[str]:
-    return textwrap.dedent(snippet).strip("\n").splitlines()

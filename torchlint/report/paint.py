@@ -1,25 +1,25 @@
-"""Colours and links, or the plain text where the reader is no terminal.
+"""Colors and links for terminals, plain text elsewhere.
 
-Red, green, magenta, bold and dim are what can be read on light terminals and on dark ones: of the
-seven palettes in common use yellow and cyan fade on white, blue on black.
+Red, green, magenta, bold and dim are readable on light and dark terminals: of the seven palettes in
+common use, yellow and cyan fade on white, and blue on black.
 """
 
 from __future__ import annotations
 
-import click
+from typing import NamedTuple
 
-from torchlint.record import Record
+import click
 
 __all__ = ["Paint"]
 
 
-class Paint(Record):
-    """How the parts of a report look."""
+class Paint(NamedTuple):
+    """The style of each part of a report."""
 
     color: bool = False
     links: bool = False
     width: int | None = None
-    """The columns of the terminal, None where the reader is none."""
+    """The columns of the terminal, None elsewhere."""
 
     def _style(
         self, text: str, fg: str | None = None, bold: bool = False, dim: bool = False
@@ -33,12 +33,12 @@ class Paint(Record):
         return self._style(text, bold=True)
 
     def code(self, text: str, link: str | None = None) -> str:
-        """Style the code of a rule; a terminal that can opens `link`."""
+        """Style the code of a rule, with `link` where the terminal can open it."""
         styled = self._style(text, "red", bold=True)
         return f"\x1b]8;;{link}\x1b\\{styled}\x1b]8;;\x1b\\" if self.links and link else styled
 
     def gutter(self, text: str) -> str:
-        """Style line numbers and the rule beside the source."""
+        """Style line numbers and the border beside the source."""
         return self._style(text, dim=True)
 
     def mark(self, text: str) -> str:
@@ -50,21 +50,21 @@ class Paint(Record):
         return self._style(text, "magenta", bold=True)
 
     def help(self, text: str) -> str:
-        """Style the word before what a fix does."""
+        """Style the word before the description of a fix."""
         return self._style(text, "green", bold=True)
 
     def removed(self, text: str) -> str:
-        """Style a line that a fix takes away."""
+        """Style a line that a fix removes."""
         return self._style(text, "red")
 
     def added(self, text: str) -> str:
-        """Style a line that a fix brings."""
+        """Style a line that a fix adds."""
         return self._style(text, "green")
 
     def strong(self, text: str) -> str:
-        """Style what must be seen first."""
+        """Style the most important words."""
         return self._style(text, bold=True)
 
     def warn(self, text: str) -> str:
-        """Style a caution."""
+        """Style a warning."""
         return self._style(text, "magenta")

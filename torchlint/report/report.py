@@ -1,33 +1,31 @@
-"""All that a run found: what every format is made of."""
+"""The results of a run, which every format prints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
-
-from torchlint.record import Record
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
 
-__all__ = ["Report", "Tally"]
+__all__ = ["Report", "Tally", "Unfinished"]
 
 
-class Tally(Record):
-    """How many findings there are, and what could be done about them."""
+class Tally(NamedTuple):
+    """Counts of findings and of available fixes."""
 
     found: int = 0
     fixable: int = 0
-    """How many of them `fix` mends under these settings."""
+    """How many of them `fix` applies under these settings."""
     withheld: int = 0
-    """How many more it would mend if unsafe fixes were allowed."""
+    """How many more it would apply if unsafe fixes were allowed."""
     unsafe: bool = False
-    """Whether a fix that it makes is unsafe."""
+    """Whether any of the applied fixes is unsafe."""
 
     def with_more(self, entries: Iterable[Entry]) -> Tally:
-        """Give the tally of more findings."""
+        """Return the tally with more findings added."""
         found, fixable, withheld, unsafe = self
         for entry in entries:
             found += 1
@@ -37,33 +35,43 @@ class Tally(Record):
         return Tally(found, fixable, withheld, unsafe)
 
 
-class Report(Record):
-    """All that a run found, in order."""
+class Unfinished(NamedTuple):
+    """A file that could not be checked or fixed completely."""
+
+    path: str
+    said: str
+    """A line that says what could not be finished, and why."""
+
+
+class Report(NamedTuple):
+    """The results of a run, in order."""
 
     entries: tuple[Entry, ...]
     files: int = 0
-    """How many files were looked at."""
+    """The number of checked files."""
     failed: bool = False
-    """Whether the run itself failed somewhere."""
+    """Whether the run itself failed."""
     quiet: bool = False
     """Whether text formats leave out the last line."""
     hidden: tuple[str, ...] = ()
-    """What to say of findings that are left out: a line for each reason."""
+    """A line for each reason why findings are hidden."""
     told: Tally = Tally()
-    """The findings that are told already, file by file: they are no entries any more."""
+    """The findings that were already printed, file by file, and are not among the entries."""
+    unfinished: tuple[Unfinished, ...] = ()
+    """What could not be finished in single files."""
 
     @property
     def tally(self) -> Tally:
-        """How much was found."""
+        """The counts of all findings."""
         return self.told.with_more(self.entries)
 
     def in_order(self) -> Iterator[list[Entry]]:
-        """Give the findings that stand one behind the other and are of the same file."""
+        """Yield the consecutive findings of each file."""
         for _, entries in groupby(self.entries, attrgetter("path")):
             yield list(entries)
 
     def by_path(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Give each path that has findings, with them."""
+        """Return the findings by path."""
         groups: dict[str, list[Entry]] = {}
         for entry in self.entries:
             groups.setdefault(entry.path, []).append(entry)

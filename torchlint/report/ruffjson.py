@@ -1,4 +1,4 @@
-"""JSON in the field names of Ruff's, with the fields of torchlint beside them."""
+"""JSON with the field names of Ruff's JSON, and fields of torchlint's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
 
-from torchlint.edit import Span
+from torchlint.edit import Span, in_order
 from torchlint.finding import Fix
 from torchlint.measurement import Measurement
 from torchlint.report.entry import Entry
@@ -22,18 +22,18 @@ _INDENT: Final = 2
 
 
 def as_json(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give the findings of a file as they stand in a list of all."""
+    """Return the findings of a file as items of the list of all findings."""
     found = (dumps(_finding(entry), indent=_INDENT) for entry in entries)
     return ",\n".join(indent(each, " " * _INDENT) for each in found)
 
 
 def as_json_lines(entries: Sequence[Entry], paint: Paint) -> str:
-    """Give one object on a line for each finding of a file."""
+    """Return an object on a line per finding of a file."""
     return "".join(dumps(_finding(entry)) + "\n" for entry in entries)
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Give JSON in visible ASCII, so that nothing in it reaches a terminal as a control."""
+    """Return JSON in visible ASCII, so that no control character reaches a terminal."""
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
@@ -72,7 +72,7 @@ def _evidence(measurement: Measurement | None) -> dict[str, Any] | None:
 
 
 def _measured(measured: Measured | None) -> dict[str, Any]:
-    """Give what a report of a verification said of the finding, nothing without one."""
+    """Return the measurement of the finding, None without one."""
     if measured is None:
         return {}
     return {
@@ -110,7 +110,7 @@ def _fix(source: Source, fix: Fix) -> dict[str, Any]:
         "edits": [
             {"content": edit.text, **_cell(cell), **_range(part, edit.span)}
             for cell, part, edits in source.edits_by_part(fix.edits)
-            for edit in sorted(edits)
+            for edit in in_order(edits)
         ],
         "safety": fix.safety.word,
         "because": fix.because or None,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
 from torchlint import __version__
-from torchlint.edit import Span
+from torchlint.edit import Span, in_order
 from torchlint.finding import Fix
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry
@@ -24,7 +24,7 @@ _LEVELS: Final = {"high": "error", "medium": "warning", "low": "note"}
 
 
 def sarif(report: Report, paint: Paint) -> str:
-    """Give one SARIF log with one run."""
+    """Return one SARIF log with one run."""
     cards = {entry.card.code: entry.card for entry in report.entries}
     codes = sorted(cards)
     hashes = fingerprints(report.entries, Path.cwd())
@@ -37,13 +37,27 @@ def sarif(report: Report, paint: Paint) -> str:
             }
         },
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": not report.failed}],
+        "invocations": [_invocation(report)],
         "results": [
             _result(entry, codes.index(entry.card.code), fingerprint)
             for entry, fingerprint in zip(report.entries, hashes, strict=True)
         ],
     }
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    invocation: dict[str, Any] = {"executionSuccessful": not report.failed}
+    if report.unfinished:
+        invocation["toolExecutionNotifications"] = [
+            {
+                "level": "warning",
+                "message": {"text": each.said},
+                "locations": [{"physicalLocation": {"artifactLocation": _artifact(each.path)}}],
+            }
+            for each in report.unfinished
+        ]
+    return invocation
 
 
 def _rule(card: Card) -> dict[str, Any]:
@@ -63,13 +77,13 @@ def _rule(card: Card) -> dict[str, Any]:
 
 
 def _first_paragraph(page: str) -> str:
-    """Give what stands under the first heading of a page, up to the next."""
+    """Return the text under the first heading of a page, up to the next heading."""
     body = page.partition("\n")[2].partition("\n#")[0]
     return " ".join(body.replace("`", "").split())
 
 
 def _plain(page: str) -> str:
-    """Give a page without the signs of Markdown."""
+    """Return a page without Markdown syntax."""
     return "\n".join(
         line.lstrip("# ") if line.startswith("#") else line for line in page.split("\n")
     )
@@ -118,7 +132,7 @@ def _region(part: Part) -> dict[str, int]:
 
 
 def _location(entry: Entry, span: Span) -> dict[str, Any]:
-    """Give a place in a file; one in a notebook is its first line and the name of the cell."""
+    """Return a place in a file; in a notebook, its first line and the name of the cell."""
     part = entry.source.part(span)
     artifact = _artifact(entry.path)
     if part.cell is None:
@@ -144,7 +158,7 @@ def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:
                         "insertedContent": {"text": edit.text},
                     }
                     for _, part, edits in entry.source.edits_by_part(fix.edits)
-                    for edit in sorted(edits)
+                    for edit in in_order(edits)
                 ],
             }
         ],

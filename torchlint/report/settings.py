@@ -1,4 +1,4 @@
-"""The settings in force, as TOML with the source of each."""
+"""The settings in force, as TOML with the origin of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APART: Final = frozenset({"root", "config_file", "sources", "rules"})
 
 
 def settings_in_force(settings: Settings, paint: Paint) -> str:
-    """Give every option as a line of TOML with a comment that says where it came from."""
+    """Return every option as a line of TOML, with its origin as a comment."""
     return "\n".join(_lines(settings, paint)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""How often each rule has spoken."""
+"""Counts of findings by rule."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["statistics", "statistics_json", "statistics_json_lines"]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What a rule has found."""
+    """The findings of one rule."""
 
     code: str
     name: str
     count: int
     fixable: int
-    """How many of the findings `fix` mends under these settings."""
+    """How many of the findings `fix` applies a fix to under these settings."""
     withheld: int
-    """How many more it would mend if unsafe fixes were allowed."""
+    """How many more it would fix if unsafe fixes were allowed."""
 
 
 def _rows(report: Report) -> list[_Row]:
-    """Give a row for each rule that found something, the most frequent first."""
+    """Return a row per rule with findings, the most frequent first."""
     by_code: dict[str, list[Entry]] = {}
     for entry in report.entries:
         by_code.setdefault(entry.finding.code, []).append(entry)
@@ -45,7 +45,7 @@ def _rows(report: Report) -> list[_Row]:
 
 
 def statistics(report: Report, paint: Paint) -> str:
-    """Give a line for each rule that found something."""
+    """Return a line per rule with findings."""
     rows = _rows(report)
     width = max((len(str(row.count)) for row in rows), default=0)
     lines = [
@@ -55,17 +55,17 @@ def statistics(report: Report, paint: Paint) -> str:
 
 
 def _fixable(row: _Row) -> str:
-    said = [f"{row.fixable} fixable"] if row.fixable else []
+    parts = [f"{row.fixable} fixable"] if row.fixable else []
     if row.withheld:
-        said.append(f"{row.withheld}{' more' if said else ''} with --unsafe-fixes")
-    return f" ({', '.join(said)})" if said else ""
+        parts.append(f"{row.withheld}{' more' if parts else ''} with --unsafe-fixes")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def statistics_json(report: Report, paint: Paint) -> str:
-    """Give a list with an object for each rule that found something."""
+    """Return a list with an object per rule with findings."""
     return dumps([asdict(row) for row in _rows(report)], indent=2) + "\n"
 
 
 def statistics_json_lines(report: Report, paint: Paint) -> str:
-    """Give an object on a line for each rule that found something."""
+    """Return an object on a line per rule with findings."""
     return "".join(dumps(asdict(row)) + "\n" for row in _rows(report))

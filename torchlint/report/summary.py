@@ -1,4 +1,4 @@
-"""The last line: how much was found and what to do next."""
+"""The last line: the number of findings and what to do next."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BELOW: Final = "\n  "
 
 
 def plural(count: int, noun: str) -> str:
-    """Give `1 finding`, `2 findings`, `2 fixes`."""
+    """Return `1 finding`, `2 findings`, `2 fixes`."""
     ending = "" if count == 1 else "es" if noun.endswith("x") else "s"
     return f"{count} {noun}{ending}"
 
 
 def summary(report: Report, paint: Paint) -> Iterator[str]:
-    """Give the last line of a text report, none where a run failed or had no files."""
+    """Return the last line of a text report, empty where a run failed or had no files."""
     if report.quiet:
         return
     tally = report.tally
@@ -33,7 +33,9 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
     elif hidden:
         yield hidden
     elif report.files and not report.failed:
-        yield f"{paint.help('Nothing found')} in {plural(report.files, 'file')}.\n"
+        unfinished = len({each.path for each in report.unfinished})
+        but = f", {unfinished} of them not checked in full" if unfinished else ""
+        yield f"{paint.help('Nothing found')} in {plural(report.files, 'file')}{but}.\n"
 
 
 def _next(tally: Tally) -> str:

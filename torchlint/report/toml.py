@@ -1,4 +1,4 @@
-"""Values as TOML writes them."""
+"""Values in TOML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["toml"]
 
 
 def toml(value: Any) -> str:
-    """Give a value as TOML writes it, on one line."""
+    """Return a value as TOML, on one line."""
     if isinstance(value, Mapping):
         pairs = ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"

@@ -1,4 +1,4 @@
-"""The search for a loader's settings as text and as JSON."""
+"""The results of `tune` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchlint.harness.tuning.report import (
     Decision,
     Knob,
     LoaderSite,
-    Searched,
+    SettingSearch,
     Trial,
     TuningReport,
     Value,
@@ -27,7 +27,7 @@ _BY_ROOT: Final = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSp
 _FAILED: Final = {
     "memory": "runs out of memory",
     "timeout": "takes too long",
-    "killed": "dies",
+    "killed": "was killed",
     "idle": "cannot be timed",
 }
 _GUARD: Final = 'needs `if __name__ == "__main__":` around the training'
@@ -36,7 +36,7 @@ _GUARD: Final = 'needs `if __name__ == "__main__":` around the training'
 def tuning_text(
     report: TuningReport, site: LoaderSite | None, written: Sequence[Knob], paint: Paint
 ) -> str:
-    """Give the report for a person in a hurry: the value to take first, then what it rests on."""
+    """Return the report as text: the value to choose first, then the measurements."""
     loader = report.loader
     size = "" if loader.length is None else f"{loader.length} samples of "
     batches = "" if loader.batch_size is None else f", batches of {loader.batch_size}"
@@ -45,19 +45,19 @@ def tuning_text(
         f"{paint.path(report.script)} on {report.device}, {_plural(report.cores, 'processor')}, "
         f"torch {report.torch}",
         f"{where} feeds the training steps: {size}{loader.dataset}{batches}",
-        f"{report.runs} runs in {report.seconds:.0f} s, in turns with the script as it is; "
-        f"values within {_tolerance(report):.0%} of the best are as good",
+        f"{report.runs} runs in {report.seconds:.0f} s, alternating with the original script; "
+        f"values within {_tolerance(report):.0%} of the best count as equally good",
     ]
     if report.noise > _NOISY:
         lines.append(
             paint.warn(
-                f"noisy-machine: the script as it is strays by {report.noise:.0%} from itself: "
-                "end other programs, or raise --budget"
+                f"noisy-machine: runs of the unchanged script differ by {report.noise:.0%}; "
+                "close other programs or raise --budget"
             )
         )
     if report.written:
         shown = ", ".join(report.written[:5])
-        lines.append(paint.warn(f"written while tuning, and not diverted: {shown}"))
+        lines.append(paint.warn(f"the script wrote files that could not be diverted: {shown}"))
     for setting in report.settings:
         lines += ["", *_setting(report, setting, paint)]
     lines += ["", *_what_to_do(report, site, written)]
@@ -68,7 +68,7 @@ def _tolerance(report: TuningReport) -> float:
     return max(setting.tolerance for setting in report.settings)
 
 
-def _setting(report: TuningReport, setting: Searched, paint: Paint) -> Iterator[str]:
+def _setting(report: TuningReport, setting: SettingSearch, paint: Paint) -> Iterator[str]:
     tried = [trial for trial in setting.trials if trial.rate is not None]
     if not tried or (len(setting.trials) < 2 and setting.not_tried):
         yield f"{paint.strong(setting.knob)}  not tried: {setting.not_tried}"
@@ -81,23 +81,22 @@ def _setting(report: TuningReport, setting: Searched, paint: Paint) -> Iterator[
         yield from _batch_advice(report, setting)
 
 
-def _answer(setting: Searched, paint: Paint) -> str:
-    """Say which value to take."""
+def _answer(setting: SettingSearch, paint: Paint) -> str:
+    """Return which value to choose, and why."""
     if not setting.changes:
-        reason = _why_right(setting)
-        word = "is right" if reason else "stays: no other value could be measured"
-        return paint.added(f"{setting.current} {word}") + reason
+        reason = _why_kept(setting) or "no other value could be measured"
+        return f"{paint.added(f'keep {setting.current}')}: {reason}"
     gain = setting.gain
     change = f"{setting.current} -> {setting.choice}"
     if gain is None:
         return paint.added(change)
     ratio = f"{gain.value:.2f}x ({gain.low:.2f}x to {gain.high:.2f}x) the samples per second"
     if gain.value <= 1 + setting.tolerance:
-        return paint.added(change) + f"  as fast, at less cost: {ratio}"
+        return paint.added(change) + f"  as fast, with fewer resources: {ratio}"
     return paint.added(change) + f"  {ratio}"
 
 
-def _why_right(setting: Searched) -> str:
+def _why_kept(setting: SettingSearch) -> str:
     others = [
         trial
         for trial in setting.trials
@@ -109,16 +108,16 @@ def _why_right(setting: Searched) -> str:
     rival = max(others, key=lambda trial: trial.rate.value if trial.rate else 0.0)
     assert rival.rate is not None
     ratio = rival.rate.value / now.rate.value
-    best = f"the best other, {rival.value}, makes {ratio:.2f}x"
+    best = f"(best other: {rival.value}, {ratio:.2f}x)"
     if ratio > 1:
-        return f": none is clearly faster; {best}"
+        return f"no other value is measurably faster {best}"
     if setting.knob == "num_workers" and setting.current == 0:
-        return f": workers cost more than they save here; {best}"
-    return f": {best}"
+        return f"workers cost more than they save here {best}"
+    return f"no other value is faster {best}"
 
 
-def _table(setting: Searched) -> Iterator[str]:
-    """Yield a line for each value, and what it cost."""
+def _table(setting: SettingSearch) -> Iterator[str]:
+    """Yield a line per value, with its measurements."""
     on_device = any(trial.device_memory for trial in setting.trials)
     steps = setting.knob == "batch_size"
     head = ["", "value", "samples/s", "", "waiting", "processors", "memory"]
@@ -166,13 +165,13 @@ def _failure(trial: Trial) -> str:
     if "bootstrapping phase" in failure.message:
         return _GUARD
     if "exited unexpectedly" in failure.message:
-        return f"fails: {failure.message}; the script {_GUARD}, or more shared memory"
+        return f"fails: {failure.message}; the script {_GUARD}, or needs more shared memory"
     place = f"{os.path.relpath(failure.file)}:{failure.line}: " if failure.line else ""
     return f"{_FAILED.get(failure.kind, 'fails')}: {place}{failure.message}"
 
 
-def _batch_advice(report: TuningReport, setting: Searched) -> Iterator[str]:
-    """Say what another batch size does to the optimisation."""
+def _batch_advice(report: TuningReport, setting: SettingSearch) -> Iterator[str]:
+    """Yield what another batch size does to the optimization."""
     before, after = setting.current, setting.choice
     if not isinstance(before, int) or not isinstance(after, int):
         return
@@ -181,10 +180,14 @@ def _batch_advice(report: TuningReport, setting: Searched) -> Iterator[str]:
     steps = ""
     if old is not None and new is not None and old.steps and new.steps:
         steps = f" {new.steps} steps an epoch instead of {old.steps},"
-    yield f"  a batch of {after} is another optimisation:{steps} each along a less noisy gradient;"
+    yield f"  a batch of {after} changes the optimization:{steps} each with a less noisy gradient;"
     by_root = report.optimizer in _BY_ROOT
     scaled = factor**0.5 if by_root else factor
-    rule = "with the root of the batch size" if by_root else "with the batch size, after a warm-up"
+    rule = (
+        "with the square root of the batch size"
+        if by_root
+        else "with the batch size, after a warm-up"
+    )
     now = then = ""
     if report.optimizer:
         now = f" ({report.optimizer}, {report.learning_rate:g})"
@@ -202,9 +205,9 @@ def _what_to_do(
     if not changing:
         searched = report.setting("num_workers").trials
         yield (
-            "Nothing to change: the loader's settings are right as they are."
+            "Nothing to change: no other setting is measurably better."
             if sum(trial.rate is not None for trial in searched) > 1
-            else "Nothing was found to change: too few values could be measured."
+            else "Nothing to change: too few values could be measured."
         )
         return
     if site is None:
@@ -221,9 +224,9 @@ def _what_to_do(
 
 
 def _elsewhere(site: LoaderSite, knob: Knob, decision: Decision, value: Value) -> str:
-    """Say which line decides a value, and what to write or to pass there."""
+    """Return which line decides a value, and what to set or to pass there."""
     place = f"{os.path.relpath(site.path)}:{decision.line}"
-    head = f"{knob} is not written: {place} decides it (`{decision.text}`)"
+    head = f"{knob} is not written: {place} sets it (`{decision.text}`)"
     if decision.option.startswith("-"):
         return f"{head}: pass `{decision.option} {value}`"
     return f"{head}: set {value} there"
@@ -246,7 +249,7 @@ def _size(size: int) -> str:
 
 
 def tuning_json(report: TuningReport, site: LoaderSite | None, written: Sequence[Knob]) -> str:
-    """Give the report as one JSON document."""
+    """Return the report as one JSON document."""
     loader = report.loader
     document = {
         "version": 1,
@@ -276,7 +279,7 @@ def tuning_json(report: TuningReport, site: LoaderSite | None, written: Sequence
 
 
 def _setting_json(
-    setting: Searched, site: LoaderSite | None, written: Sequence[Knob]
+    setting: SettingSearch, site: LoaderSite | None, written: Sequence[Knob]
 ) -> dict[str, Any]:
     decision = site.decided.get(setting.knob) if site else None
     gain = setting.gain

@@ -1,4 +1,4 @@
-"""The unified diff of a file, in the bytes that patch tools need."""
+"""The unified diff of a file, as bytes that patch tools accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUOTED: Final = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "
 
 
 def diff_bytes(before: Source, after: Source) -> bytes:
-    """Give a diff that `patch` and `git apply` take; empty where nothing differs."""
+    """Return a diff that `patch` and `git apply` accept, empty where nothing differs."""
     lines: list[bytes] = []
     for cell, old, new in _parts(before, after):
         body = [line.encode(before.encoding, "backslashreplace") for line in _body(old, new)]
@@ -30,7 +30,7 @@ def diff_bytes(before: Source, after: Source) -> bytes:
 
 
 def diff_lines(before: Source, after: Source, paint: Paint) -> Iterator[str]:
-    """Give the same diff as lines to look at, escapes written out."""
+    """Return the same diff as lines for display, with escapes written out."""
     for cell, old, new in _parts(before, after):
         body = list(_body(old, new))
         if body:
@@ -49,7 +49,7 @@ def _shown(body: list[str], paint: Paint) -> Iterator[str]:
 
 
 def _parts(before: Source, after: Source) -> Iterator[tuple[int | None, Source, Source]]:
-    """Yield what is compared: the cells of a notebook, which patch tools do not know, or all."""
+    """Yield the texts to compare: notebook cells, which patch tools do not know, or the file."""
     for (cell, old), (_, new) in zip(before.parts(), after.parts(), strict=True):
         yield cell, old, new
 
@@ -61,7 +61,7 @@ def _head(source: Source, cell: int | None) -> list[str]:
 
 
 def _body(before: Source, after: Source) -> Iterator[str]:
-    """Give the hunks, line by line, without the ends of lines but with what stands before them."""
+    """Return the hunks line by line, with their prefixes and without line ends."""
     mark = before.bom.decode("utf-8")
     old, new = _split(mark + before.text), _split(mark + after.text)
     for index, line in enumerate(difflib.unified_diff(old, new, n=_CONTEXT)):
@@ -78,7 +78,7 @@ def _split(text: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as git does where it has characters that a diff cannot hold."""
+    """Quote a path like git where it has characters that a diff cannot hold."""
     if not any(character in '"\\' or not character.isprintable() for character in path):
         return path
     escaped = []

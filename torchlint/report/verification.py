@@ -1,4 +1,4 @@
-"""What a verification found, as text for a person and as JSON for a program."""
+"""A verification as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = [
     "conditions",
     "facts",
     "failure_line",
+    "shown_outcomes",
     "sites",
-    "spoken_verdict",
     "time_text",
-    "told",
+    "verdict_text",
     "verification_json",
     "verification_text",
 ]
 
 _MEBIBYTE: Final = 1024 * 1024
-_SPOKEN: Final = {
+_DECISIONS: Final = {
     Verdict.FASTER: "keep",
     Verdict.SAME: "no measurable difference",
     Verdict.SLOWER: "revert (slower)",
@@ -46,18 +46,18 @@ _METHODS: Final[dict[Method, str]] = {
     "output": "",
 }
 _FAILED: Final = {
-    "crash": "the script fails as it is: {}",
-    "input": "the script asks for input, and while verifying there is none: pass it as arguments",
-    "memory": "the script runs out of memory as it is: {}",
+    "crash": "the original script fails: {}",
+    "input": "the script reads standard input, which is empty here; pass the input as arguments",
+    "memory": "the original script runs out of memory: {}",
     "exit": "the script ends before there is anything to measure: {}",
     "timeout": "the script is too slow to measure: {}; raise --timeout or lower --steps",
-    "killed": "the script dies as it is: {}",
+    "killed": "the original script was killed: {}",
     "idle": "the script cannot be measured: {}",
 }
 
 
 def verification_json(report: Report) -> str:
-    """Give the report as one JSON document."""
+    """Return the report as one JSON document."""
     document = {
         "version": 1,
         "script": report.script,
@@ -144,28 +144,28 @@ def _change(change: Change) -> dict[str, float | None]:
 
 
 def verification_text(report: Report, paint: Paint) -> str:
-    """Give the report for a person in a hurry: verdict first, then what it rests on."""
+    """Return the report as text: each verdict first, then the measurements."""
     where, *how = conditions(report)
     lines = [f"{paint.path(report.script)} {where}", *how]
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
-        lines.append("No fix to verify: nothing that was selected can be fixed here.")
-    for outcome in told(report):
+        lines.append("No fix to verify: no selected rule has a fix for this script.")
+    for outcome in shown_outcomes(report):
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
     return "\n".join(lines) + "\n"
 
 
-def told(report: Report) -> tuple[Outcome, ...]:
-    """Give the outcomes to tell of: one rule alone is all the fixes there are."""
+def shown_outcomes(report: Report) -> tuple[Outcome, ...]:
+    """Return the outcomes to show: a single rule stands for all fixes."""
     outcomes = report.outcomes
     alone = len(outcomes) == 2 and outcomes[0].variant.texts == outcomes[1].variant.texts
     return outcomes[:1] if alone else outcomes
 
 
 def conditions(report: Report) -> tuple[str, ...]:
-    """Say on what a script was measured, and how."""
+    """Return on what device and how the script was measured."""
     where = f"on {report.device}, torch {report.torch}, seed {report.seed}"
     if report.launcher is not None:
         count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
@@ -186,7 +186,7 @@ def conditions(report: Report) -> tuple[str, ...]:
 
 
 def failure_line(script: str, failure: Failure) -> str:
-    """Say in one line why the original script cannot be measured."""
+    """Return one line that says why the original script cannot be measured."""
     place = f"{os.path.relpath(failure.file)}:{failure.line}" if failure.line else script
     return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
 
@@ -197,11 +197,11 @@ def _diverted(paths: tuple[str, ...]) -> str:
 
 
 def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
-    spoken = spoken_verdict(outcome)
+    decision = verdict_text(outcome)
     codes = " ".join(outcome.variant.codes)
     name = codes if outcome.variant.kind == "rule" else f"{outcome.variant.name} ({codes})"
     return [
-        f"{paint.strong(name)}  {_painted(outcome, spoken, paint)}",
+        f"{paint.strong(name)}  {_painted(outcome, decision, paint)}",
         *(f"  {label:<16}  {text}" for label, text in facts(outcome) if text),
         *(f"    {line}" for line in _waits(outcome)),
         *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
@@ -209,15 +209,15 @@ def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
     ]
 
 
-def spoken_verdict(outcome: Outcome) -> str:
-    """Give what to do with a fix, or why that is not known, in a few words."""
+def verdict_text(outcome: Outcome) -> str:
+    """Return the decision on a fix, or why there is none, in a few words."""
     if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
         return "cannot compare"
-    return _SPOKEN[outcome.verdict]
+    return _DECISIONS[outcome.verdict]
 
 
 def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """Give what a verdict rests on, by its name; the text is empty for what was not seen."""
+    """Return the measurements behind a verdict by name, empty for those that are missing."""
     return (
         ("speed", _speed(outcome)),
         ("numbers", _numbers(outcome)),
@@ -231,7 +231,7 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
 
 
 def sites(outcome: Outcome) -> tuple[str, ...]:
-    """Give the lines of the original that wait for the device and no longer do."""
+    """Return the lines of the original that wait for the device and no longer do."""
     return _site_lines(outcome.sync_sites)
 
 
@@ -242,14 +242,14 @@ def _site_lines(found: tuple[SyncSite, ...]) -> tuple[str, ...]:
 
 
 def _waits(outcome: Outcome) -> list[str]:
-    """Name the lines that made the host wait and no longer do, else those that still do."""
+    """Return the lines that no longer wait, else those that still do."""
     if outcome.sync_sites:
-        return [f"waits no longer at {line}" for line in sites(outcome)]
+        return [f"no longer waits at {line}" for line in sites(outcome)]
     return [f"still waits at {line}" for line in _site_lines(outcome.after.sync_sites)]
 
 
 def _because(outcome: Outcome) -> str:
-    """Say why a fix whose numbers are others is not exact."""
+    """Return why a fix that changes the numbers is not exact."""
     comparison = outcome.comparison
     if comparison is None or comparison.word == "equal":
         return ""
@@ -280,13 +280,13 @@ def _speed(outcome: Outcome) -> str:
 
 
 def _unit(outcome: Outcome) -> str:
-    """Say what was timed: a script without steps is timed whole."""
+    """Return what was timed: a step, or the whole run of a script without steps."""
     runs = [run for runs in outcome.after.times for run in runs]
     return "run" if runs and len(runs[0]) == 1 else "step"
 
 
 def time_text(seconds: float) -> str:
-    """Give a time with its unit."""
+    """Return a time with its unit."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
@@ -295,17 +295,17 @@ def _numbers(outcome: Outcome) -> str:
     if comparison is None:
         return "not compared"
     if comparison.method == "output":
-        same = "the same" if comparison.word == "equal" else "something else"
-        return f"prints {same} (there are no losses to compare)"
+        same = "the same output" if comparison.word == "equal" else "different output"
+        return f"prints {same} (no losses to compare)"
     if comparison.method == "ranks":
-        return "its processes end with weights of their own: they do not share their gradients"
+        return "its processes end with different weights: they do not share gradients"
     if comparison.word == "not-compared":
-        return "not compared" if comparison.doubt else "not compared: other parameters"
+        return "not compared" if comparison.doubt else "not compared: the parameters differ"
     if comparison.method == "seeds":
         word = "alike" if comparison.word == "close" else "different"
         return (
-            f"loss curves of {SEEDS} seeds {word} ({comparison.tolerance}); compared so because "
-            f"on the original's weights and batches {comparison.note}"
+            f"loss curves of {SEEDS} seeds {word} ({comparison.tolerance}); seeds were compared "
+            f"because on the original's weights and batches {comparison.note}"
         )
     how = _METHODS[comparison.method]
     seen = f"{comparison.losses} losses, {comparison.parameters} parameters{how}"
@@ -329,7 +329,7 @@ def _counts(change: Change) -> str:
 
 
 def _slowest(times: tuple[float, ...]) -> str:
-    """Name the rank that all others wait for."""
+    """Return the rank that all others wait for."""
     if len(times) < 2:
         return ""
     slowest = max(range(len(times)), key=times.__getitem__)

@@ -1,4 +1,4 @@
-"""Sentences broken into the lines of a terminal."""
+"""Sentences wrapped to the width of a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST: Final = 30
 
 
 def wrapped(text: str, width: int, indent: int) -> list[str]:
-    """Give a sentence as indented lines that fit, broken between words where that is possible."""
+    """Return a sentence as indented lines that fit, wrapped between words where possible."""
     return textwrap.wrap(
         text,
         max(width, indent + _LEAST),

@@ -1,4 +1,4 @@
-"""Writing a new rule and its fixture, or a new pack of rules: `torchlint new`."""
+"""`torchlint new`: writes a new rule and its fixture, or a new pack of rules."""
 
 from torchlint.scaffold.packs import write_pack
 from torchlint.scaffold.refusal import ScaffoldError

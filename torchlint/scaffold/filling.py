@@ -1,4 +1,4 @@
-"""Templates, and the words that fill them."""
+"""Templates and the words that fill them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TEMPLATES: Final = Path(__file__).parent
 
 
 def filled(template: str, words: Mapping[str, str]) -> str:
-    """Give the text of a template with its words put in."""
+    """Return the text of a template with its words filled in."""
     text = (_TEMPLATES / template).read_text(encoding="utf-8")
     return Template(text).substitute(words)
 
 
 def name_words(name: str, code: str) -> dict[str, str]:
-    """Give the words that follow from the name and the code of a rule; raises `ScaffoldError`."""
+    """Return the words for the name and the code of a rule; raises `ScaffoldError`."""
     if not _NAME.fullmatch(name):
         raise ScaffoldError(
-            f"`{name}` is no name for a rule: lower-case words with hyphens, such as `slow-thing`"
+            f"`{name}` is not a rule name: use lower-case words with hyphens, such as `slow-thing`"
         )
     return {
         "code": code,

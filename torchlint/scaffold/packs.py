@@ -1,4 +1,4 @@
-"""A new pack of rules: a project of its own, with one rule and its tests."""
+"""A new pack of rules: its own project, with one rule and its tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchlint.scaffold.refusal import ScaffoldError
 __all__ = ["write_pack"]
 
 FIRST_RULE: Final = "backward-on-one-thread"
-"""The rule of a pack whose author gave no name: what the template looks for."""
+"""The rule of a pack whose author gave no name: the pattern in the template."""
 
 _PACK: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
@@ -23,15 +23,15 @@ _OURS: Final = re.compile(r"TL[0-9]")
 
 
 def write_pack(folder: Path, pack: str, name: str | None, code: str | None) -> list[Path]:
-    """Write a project into `folder/pack`, and give its files; raises `ScaffoldError`."""
+    """Write a project into `folder/pack` and return its files; raises `ScaffoldError`."""
     if not _PACK.fullmatch(pack):
         raise ScaffoldError(
-            f"`{pack}` is no name for a pack: lower-case words with hyphens, such as"
+            f"`{pack}` is not a pack name: use lower-case words with hyphens, such as"
             " `torchlint-acme`"
         )
     package = pack.replace("-", "_")
     if iskeyword(package) or find_spec(package) is not None:
-        raise ScaffoldError(f"`{package}` is taken: a package of this name could not be imported")
+        raise ScaffoldError(f"`{package}` is taken: another module or keyword has this name")
     root = folder / pack
     if root.exists():
         raise ScaffoldError(f"{pack} exists")
@@ -41,6 +41,7 @@ def write_pack(folder: Path, pack: str, name: str | None, code: str | None) -> l
         "README.md": filled("pack/README.md.txt", words),
         f"{package}/__init__.py": filled("pack/package.py.txt", words),
         f"{package}/{words['stem']}.py": filled("rule.py.txt", words),
+        f"{package}/{words['stem']}.md": filled("rule.md.txt", words),
         "tests/test_rules.py": filled("pack/test_rules.py.txt", words),
     }
     for file, text in made.items():
@@ -53,8 +54,8 @@ def write_pack(folder: Path, pack: str, name: str | None, code: str | None) -> l
 def _words(pack: str, package: str, name: str, code: str) -> dict[str, str]:
     if not _CODE.fullmatch(code) or _OURS.match(code):
         raise ScaffoldError(
-            f"`{code}` is no code for a rule of a pack: two to five letters, not TL, and three"
-            " digits, such as ACME101; give one with --code"
+            f"`{code}` is not a rule code for a pack: use two to five letters, not TL, and three"
+            " digits, such as ACME101 (--code)"
         )
     return {
         **name_words(name, code),
@@ -66,6 +67,6 @@ def _words(pack: str, package: str, name: str, code: str) -> dict[str, str]:
 
 
 def _code_of(pack: str) -> str:
-    """Make a code of the letters of a pack's own name: `torchlint-acme` has ACME101."""
+    """Return a code made of a pack's letters, such as ACME101 for `torchlint-acme`."""
     own = pack.removeprefix("torchlint-")
     return re.sub(r"[^a-z]", "", own)[:5].upper() + "101"

@@ -1,4 +1,4 @@
-"""What cannot be written."""
+"""Errors of `torchlint new`."""
 
 from __future__ import annotations
 

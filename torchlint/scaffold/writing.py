@@ -1,4 +1,4 @@
-"""A new rule in a source tree: its file, and a script that it finds something in."""
+"""A new rule in a source tree: its code, its page, and a script with its pattern."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ _LAST: Final = 99
 
 
 def free_code(tree: Checkout, family: int) -> str:
-    """Give the code after the last one of a family; raises `ScaffoldError`."""
+    """Return the first free code after those of a family; raises `ScaffoldError`."""
     taken = [int(path.name[3:5]) for path in tree.rules.glob(f"tl{family}[0-9][0-9]_*.py")]
     number = max(taken, default=0) + 1
     if number > _LAST:
-        raise ScaffoldError(f"family {family} is full: give a code that is free with --code")
+        raise ScaffoldError(f"family {family} is full; choose a free code with --code")
     return f"TL{family}{number:02}"
 
 
 def write_rule(tree: Checkout, name: str, code: str) -> list[Path]:
-    """Write a rule and its golden files, and give their paths; raises `ScaffoldError`."""
+    """Write a rule and its golden files, and return their paths; raises `ScaffoldError`."""
     words = {**name_words(name, code), "gap": "\n"}
     _refuse(tree, name, code)
     stem = words["stem"]
-    rule = tree.rules / f"{stem}.py"
+    rule, page = tree.rules / f"{stem}.py", tree.rules / f"{stem}.md"
     slow = tree.fixtures / stem / "slow.py"
-    for path in (rule, slow.parent):
+    for path in (rule, page, slow.parent):
         if path.exists():
             raise ScaffoldError(f"{path.relative_to(tree.root)} exists")
     slow.parent.mkdir(parents=True)
     rule.write_text(filled("rule.py.txt", words), encoding="utf-8")
+    page.write_text(filled("rule.md.txt", words), encoding="utf-8")
     slow.write_text(filled("slow.py.txt", words), encoding="utf-8")
     registry = Registry((RuleHead.of(_imported(rule)),))
-    return [rule, slow, *golden_of_rule(slow.parent).write(registry)]
+    return [rule, page, slow, *golden_of_rule(slow.parent).write(registry)]
 
 
 def _refuse(tree: Checkout, name: str, code: str) -> None:
     if not _CODE.fullmatch(code):
-        raise ScaffoldError(f"`{code}` is no code for a rule: TL and a number from 101 to 999")
+        raise ScaffoldError(f"`{code}` is not a rule code: use TL and a number from 101 to 999")
     for path in sorted(tree.rules.glob("tl[0-9][0-9][0-9]_*.py")):
         other, _, words = path.stem.partition("_")
         if other.upper() == code or words.replace("_", "-") == name:
@@ -57,7 +58,7 @@ def _refuse(tree: Checkout, name: str, code: str) -> None:
 
 
 def _imported(file: Path) -> type[Rule]:
-    """Import a rule from its file: the pack that is installed may be another tree's."""
+    """Import a rule from its file, since the installed pack may belong to another tree."""
     spec = spec_from_file_location(f"torchlint_rules.{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None

@@ -1,81 +1,91 @@
-"""Script: the facade through which a rule asks what a file means."""
+"""Script: the facade through which rules ask what a file means."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.accumulators import Accumulation, Accumulator, Accumulators
-from torchlint.semantic.arrays import Array, Arrays
-from torchlint.semantic.attention import Attention, Attentions
-from torchlint.semantic.batches import Batches
-from torchlint.semantic.batching import Batching
-from torchlint.semantic.calls import Calls
-from torchlint.semantic.datasets import Datasets
-from torchlint.semantic.determinism import Determinism
-from torchlint.semantic.devices import Devices
-from torchlint.semantic.dtypes import Dtypes
-from torchlint.semantic.evaluations import Evaluation, Evaluations
-from torchlint.semantic.freezing import Freezing
-from torchlint.semantic.functions import Definition, Functions
-from torchlint.semantic.gradient import Grad, Gradients
-from torchlint.semantic.guard import Guard
-from torchlint.semantic.heat import Heat, Heats
-from torchlint.semantic.items import ItemCode, Items
-from torchlint.semantic.iteration import Iteration
-from torchlint.semantic.kind import Kind
-from torchlint.semantic.kinds import Kinds
-from torchlint.semantic.labels import brief
-from torchlint.semantic.layers import LayerPair, Layers
-from torchlint.semantic.loaders import Loaders
-from torchlint.semantic.loops import Loop, LoopNode, Loops, Role
-from torchlint.semantic.modes import Modes
-from torchlint.semantic.moves import Moves
-from torchlint.semantic.names import Names
-from torchlint.semantic.optimizers import Optimizers
-from torchlint.semantic.origins import Origins
-from torchlint.semantic.outflow import Fate, Outflow
-from torchlint.semantic.parts import Parts
-from torchlint.semantic.placement import Placement
-from torchlint.semantic.plain_numbers import PlainNumbers
-from torchlint.semantic.precision import Precision
-from torchlint.semantic.processes import Processes
-from torchlint.semantic.program import Program
-from torchlint.semantic.readings import Reading, Readings
-from torchlint.semantic.repetition import Repetition
-from torchlint.semantic.rewrite import Rewrite
-from torchlint.semantic.rounds import Rounds
-from torchlint.semantic.sameness import Runs, Sameness, Samenesses
-from torchlint.semantic.scaling import Scaling
-from torchlint.semantic.schedulers import Schedulers
-from torchlint.semantic.scopes import How, Scopes
-from torchlint.semantic.scores import Scores
-from torchlint.semantic.steps import Steps
-from torchlint.semantic.switches import Switches
+from torchlint.semantic.calls.calls import Calls
+from torchlint.semantic.calls.functions import Definition, Functions
+from torchlint.semantic.data.batches import Batches
+from torchlint.semantic.data.batching import Batching
+from torchlint.semantic.data.datasets import Datasets
+from torchlint.semantic.data.items import ItemCode, Items
+from torchlint.semantic.data.lastpass import LastPass
+from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.data.parts import Parts
+from torchlint.semantic.data.provenance import Provenance
+from torchlint.semantic.edits.rewrite import Rewrite
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.gradientaccumulation import (
+    GradientAccumulation,
+    GradientAccumulations,
+)
+from torchlint.semantic.loops.guard import Guard
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
+from torchlint.semantic.loops.modes import Modes
+from torchlint.semantic.loops.repetition import Repetition
+from torchlint.semantic.loops.stuckmodes import StuckModes
+from torchlint.semantic.scope.labels import brief
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.names import Names
+from torchlint.semantic.scope.scopes import How, Scopes
+from torchlint.semantic.scope.target import Target
+from torchlint.semantic.scope.vocabulary import Vocabulary
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax import Syntax, read
-from torchlint.semantic.target import Target
-from torchlint.semantic.tree import Tree
-from torchlint.semantic.updates import Updates
-from torchlint.semantic.usage import Usage
-from torchlint.semantic.values import Value, Values
-from torchlint.semantic.vocabulary import Vocabulary
-from torchlint.semantic.waits import Wait, Waits
-from torchlint.semantic.windows import Window, Windows
-from torchlint.semantic.words import words
+from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
+from torchlint.semantic.training.conditions import Conditions
+from torchlint.semantic.training.determinism import Determinism
+from torchlint.semantic.training.escapes import Escapes, GraphUse
+from torchlint.semantic.training.evaluations import Evaluation, Evaluations
+from torchlint.semantic.training.freezing import Freezing
+from torchlint.semantic.training.gradientwork import GradientWork
+from torchlint.semantic.training.invariance import Invariance, Invariances, Runs
+from torchlint.semantic.training.layers import LayerPair, Layers
+from torchlint.semantic.training.moves import Moves
+from torchlint.semantic.training.optimizers import Optimizers
+from torchlint.semantic.training.processes import Processes
+from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.readings import Reading, Readings
+from torchlint.semantic.training.scaling import Scaling
+from torchlint.semantic.training.schedulers import Schedulers
+from torchlint.semantic.training.steps import Steps
+from torchlint.semantic.training.updates import Updates
+from torchlint.semantic.training.usage import Usage
+from torchlint.semantic.training.waits import Wait, Waits
+from torchlint.semantic.values.arrays import Array, Arrays
+from torchlint.semantic.values.attention import Attention, Attentions
+from torchlint.semantic.values.devices import Devices
+from torchlint.semantic.values.dtypes import Dtypes
+from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.placement import Placement
+from torchlint.semantic.values.plain_numbers import PlainNumbers
+from torchlint.semantic.values.precision import Precision
+from torchlint.semantic.values.scores import Scores
+from torchlint.semantic.values.values import Value, Values
+from torchlint.semantic.values.visibility import Visibility
 from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 class CallSite:
-    """One call with its arguments, as a rule asks for them."""
+    """One call and its arguments, as rules query them."""
 
     def __init__(self, script: Script, node: cst.Call) -> None:
         self.script = script
@@ -83,15 +93,15 @@ class CallSite:
 
     @property
     def name(self) -> str | None:
-        """The canonical qualified name of what is called."""
+        """The canonical qualified name of the called function."""
         return self.script.name(self.node.func)
 
     def argument(self, name: str, position: int | None = None) -> Value:
-        """Give what a parameter gets, looked for in `**` dictionaries too."""
+        """Return the value of a parameter, searching `**` dictionaries too."""
         return self.script.values.argument(self.node, name, position)
 
     def given(self, name: str, position: int | None = None) -> cst.Arg | None:
-        """Give the argument itself where the call spells it out."""
+        """Return the argument node if the call spells it out."""
         return self.script.values.argument_node(self.node, name, position)
 
     @property
@@ -116,14 +126,14 @@ class Script:
         self.kinds = Kinds(self.functions, self.iteration)
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
-        self._heats = Heats(self.functions, self.kinds, self._loops)
-        self._repetition = Repetition(self.functions, self._heats, self._loops)
+        self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
+        self._repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
-            self.kinds, self._heats, Placement(self.functions, self.kinds, self.iteration)
+            self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)
         )
-        self._accumulators = Accumulators(self._loops, self._heats, self._readings)
+        self._accumulators = Accumulators(self._loops, self._frequencies, self._readings)
         self._waits = Waits(
-            self.functions, self.kinds, self._heats, self._readings, self._accumulators
+            self.functions, self.kinds, self._frequencies, self._readings, self._accumulators
         )
         self._dtypes = Dtypes(self.kinds)
         self._devices = Devices(self.functions, self.kinds, self.values, target)
@@ -131,27 +141,30 @@ class Script:
         self._evaluations = Evaluations(
             self.functions, self.kinds, self._loops, self._gradients, self.modes
         )
-        self.rounds = Rounds(self.functions, self._loops, self._gradients, self.modes)
-        self._outflow = Outflow(self.functions, self.kinds, self._loops)
+        self.stuck_modes = StuckModes(self.functions, self._loops, self._gradients, self.modes)
+        self._escapes = Escapes(self.functions, self.kinds, self._loops)
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)
-        self.steps = Steps(self.functions, self.kinds, self._loops, self._heats)
+        self.steps = Steps(self.functions, self.kinds, self._loops, self._frequencies)
         self.vocabulary = Vocabulary(source.text)
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
-        self.scaling = Scaling(self.functions, self.kinds, self.values, self._heats)
+        self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
         self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
+        self.gradient_work = GradientWork(self.functions, self.kinds, self._loops, self.updates)
+        self.visibility = Visibility(self.functions, self.kinds, self.origins, self.iteration)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
-        self.usage = Usage(self.functions, self.values)
+        self.usage = Usage(self.functions, self.values, self.origins)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.freezing = Freezing(self.functions, self.kinds, self.values)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
         self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
-        self.moves = Moves(self.functions, self.kinds, self.values, self.origins, target)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
+        self.provenance = Provenance(self.datasets.work)
+        self.moves = Moves(self.datasets.work, self.values, target)
         self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
         self._numbers = PlainNumbers(self.functions, self.kinds, self.values)
         self._attentions = Attentions(self.functions, self.values, self._numbers)
@@ -159,84 +172,98 @@ class Script:
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
         self.rewrite = Rewrite(source, self.tree, self.scopes)
         self._found: dict[Callable[[Script], Any], Any] = {}
+        self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
     @classmethod
     def parse(
         cls, source: Source, target: Target | None = None, tree: ast.Module | None = None
     ) -> Script:
-        """Parse a file, of which CPython's tree may be at hand; raises `ParserSyntaxError`."""
+        """Parse a file, reusing CPython's tree if given; raises `ParserSyntaxError`."""
         return cls(source, read(source, tree), target or Target())
 
     @property
     def is_notebook(self) -> bool:
-        """Whether this is a notebook, which no launcher runs and no worker process can import."""
+        """Whether this is a notebook, which launchers cannot run and workers cannot import."""
         return self.source.is_notebook
 
     def once(self, find: Callable[[Script], T]) -> T:
-        """Give what a function finds of the whole file; it is found but once."""
+        """Return what a function computes for the whole file, computed only once."""
         try:
             found: T = self._found[find]
         except KeyError:
             found = self._found[find] = find(self)
         return found
 
+    def answer(self, question: Callable[[Script, S], T], subject: S, circular: T) -> T:
+        """Return a rule's own answer about a subject, computed only once.
+
+        `circular` is the answer if the question leads back to itself, as it can when following
+        values: `x = f(x)`.
+        """
+        memo = self._memos.get(question)
+        if memo is None:
+            memo = Memo(circular, self.names.trail, partial(question, self))
+            self._memos[question] = memo
+        found: T = memo.answer(subject)
+        return found
+
     # -- nodes ----------------------------------------------------------------
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
-        """Give every node of exactly this type, in the order of the source."""
+        """Return every node of exactly this type, in source order."""
         return self.tree.all(kind)
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
-        """Yield the nodes of exactly this type inside another, in the order of the source."""
+        """Yield the nodes of exactly this type inside another, in source order."""
         return self.tree.within(outer, kind)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Give the node around a node."""
+        """Return the node around a node."""
         return self.tree.parent(node)
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
-        """Give the statement around a node."""
+        """Return the statement around a node."""
         return self.tree.statement(node)
 
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """Give the function in which a node stands."""
+        """Return the function that contains a node."""
         return self.scopes.function(node)
 
     def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Give the small statement around `node`, or the compound one whose header holds it."""
+        """Return the small statement around `node`, or the compound one with it in its header."""
         return self.tree.smallest_statement(node)
 
     def beside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the statements of the block around `node`, those that share a line one by one."""
+        """Yield the statements of the block around `node`, splitting lines that hold several."""
         return self.tree.beside(node)
 
     def span(self, node: cst.CSTNode) -> Span:
-        """Give the characters of a node, an expression with its own parentheses."""
+        """Return the characters of a node, an expression with its own parentheses."""
         return self.tree.span(node)
 
     def code(self, node: cst.CSTNode) -> str:
-        """Give the code of a node, to tell, to compare and to write it elsewhere.
+        """Return the code of a node for messages, comparison and reuse elsewhere.
 
-        What holds no comment is given as one line and an expression, where it means the same
-        anywhere without them, without the parentheses around it.
+        Code without comments is joined into one line; an expression loses its own parentheses where
+        they make no difference.
         """
         return self.tree.code(node)
 
     def argument(self, node: cst.BaseExpression) -> str:
-        """Give the code of an expression as `code` does, without any parentheses around it."""
+        """Return the code of an expression like `code`, without any parentheses around it."""
         return self.tree.argument(node)
 
     def brief(self, node: cst.CSTNode) -> str:
-        """Give the code of a node for a message, of a long call who is called alone."""
+        """Return the code of a node for a message, leaving out the arguments of a long call."""
         return brief(self.tree, node)
 
     def code_of(self, node: cst.BaseExpression) -> str:
-        """Give the code of the one expression that a node can be, of the node otherwise."""
+        """Return the code of the one expression that a node can be, else of the node."""
         value = self.values.value_of(node)
         return self.tree.code(value.node if value.node is not None else node)
 
     def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-        """Yield the tests of the `if`s of the same function in whose body a node stands."""
+        """Yield the tests of the `if`s in the same function whose body contains a node."""
         child = node
         for outer in self.tree.ancestors(node):
             if isinstance(outer, cst.FunctionDef):
@@ -248,11 +275,11 @@ class Script:
     # -- meaning --------------------------------------------------------------
 
     def words(self, text: str) -> list[str]:
-        """Split identifiers, however they are written, into lower-case words."""
+        """Split identifiers in any style into lower-case words."""
         return list(words(text))
 
     def name(self, node: cst.CSTNode) -> str | None:
-        """Give the canonical qualified name of an expression, None when there is not one."""
+        """Return the canonical qualified name of an expression, None if there is not one."""
         return self.names.name(node)
 
     def calls(self, *names: str) -> Iterator[CallSite]:
@@ -260,20 +287,20 @@ class Script:
         return (CallSite(self, call) for call in self._calls.of(names))
 
     def call(self, node: cst.Call) -> CallSite:
-        """Give a call as rules ask for it."""
+        """Return the `CallSite` of a call."""
         return CallSite(self, node)
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The qualified names of all that the file calls, each once."""
+        """The qualified names of everything the file calls, each once."""
         return self._calls.called
 
     def method_calls(self, *methods: str) -> Iterator[cst.Call]:
-        """Yield the calls of attributes with any of these names, whatever they belong to."""
+        """Yield the calls of attributes with any of these names, on whatever object."""
         return iter(self._calls.of_methods(methods))
 
     def imports(self, *modules: str) -> bool:
-        """Whether the file imports one of these modules, or something of one."""
+        """Return whether the file imports one of these modules, or anything from one."""
         found = [
             binding.qualified
             for bindings in self.scopes.module.bindings.values()
@@ -285,145 +312,149 @@ class Script:
         return any(f"{name}.".startswith(wanted) for name in found)
 
     def definition(self, node: cst.CSTNode) -> Definition | None:
-        """Give the function or class of this file that an expression names."""
+        """Return the function or class of this file that an expression names."""
         return self.functions.definition(node)
 
     def kind(self, node: cst.CSTNode) -> Kind:
-        """Give the kind of an expression."""
+        """Return the kind of an expression."""
         return self.kinds.kind(node)
 
     def array(self, node: cst.BaseExpression) -> Array | None:
-        """Give what is known of an expression that is surely an array of NumPy."""
+        """Return the facts about an expression that is known to be a NumPy array."""
         return self._arrays.array(node)
 
     def value_of(self, node: cst.BaseExpression) -> Value:
-        """Give the one expression that an expression can be."""
+        """Return the one expression that an expression can be."""
         return self.values.value_of(node)
 
     def layer_pairs(self) -> Iterator[LayerPair]:
-        """Yield the pairs of layers of which the first feeds the second and nothing else."""
+        """Yield pairs of layers where the first feeds the second and nothing else."""
         return Layers(self.functions, self.values).pairs()
 
     def attentions(self) -> Iterator[Attention]:
-        """Yield the attention that is written out and whose weights serve nothing else."""
+        """Yield hand-written attention whose weights are used for nothing else."""
         return self._attentions.all()
 
     def is_number(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression is surely a number of Python: no tensor, nothing learned."""
+        """Return whether an expression is known to be a plain Python number, not a tensor."""
         return self._numbers.is_number(node)
 
     def dropout_layer(self, node: cst.BaseExpression) -> cst.Call | None:
-        """Give the call that makes the dropout layer that an expression is."""
+        """Return the call that creates the dropout layer that an expression is."""
         return self._attentions.dropout_layer(node)
 
-    def switched(self, node: cst.CSTNode, *purposes: str) -> bool:
-        """Whether a condition, an error or a test decides that a node runs at all.
+    def is_conditional(self, node: cst.CSTNode, *purposes: str) -> bool:
+        """Return whether a condition, an error or a test decides whether a node runs.
 
-        `purposes` are parts of the names of functions that are there to be called when needed.
+        `purposes` are parts of the names of functions that are called on demand.
         """
-        return Switches(self.functions).switched(node, purposes)
+        return Conditions(self.functions).is_conditional(node, purposes)
 
     def loops(self, *roles: Role) -> list[Loop]:
-        """Give the loops with one of these roles, all without any."""
+        """Return the loops with one of these roles, or all loops if none is given."""
         found = self._loops.all()
         return [loop for loop in found if loop.role in roles] if roles else found
 
     def loops_around(self, node: cst.CSTNode) -> Iterator[Loop]:
-        """Yield the loops of the same function around a node, the nearest first."""
+        """Yield the loops of the same function around a node, innermost first."""
         return self._loops.around(node)
 
-    def windows(self) -> Iterator[Window]:
-        """Yield the loops whose gradients add up over several passes before an optimizer steps."""
-        return Windows(self.functions, self.values, self._loops).all()
+    def gradient_accumulations(self) -> Iterator[GradientAccumulation]:
+        """Yield the loops that sum gradients over several passes before a step."""
+        return GradientAccumulations(self.functions, self.values, self._loops).all()
 
     def last_pass(self, loop: Loop) -> str | None:
-        """Give the test for the last pass over a loader that is counted (`i == len(loader)`)."""
-        return Windows(self.functions, self.values, self._loops).last_pass(loop)
+        """Return the test for the last pass of a loop that is counted (`i == len(loader)`)."""
+        return LastPass(self.functions, self.values, self.origins, self.datasets).test(loop)
 
     def items(self) -> list[ItemCode]:
-        """Give the functions that run whenever a loader reads an item or makes a batch."""
+        """Return the functions that run when a loader reads an item or collates a batch."""
         return Items(self.functions, self.values, self.origins).all()
 
-    def sameness(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Sameness:
-        """Say whether an expression comes out the same in every pass of a loop.
+    def invariance(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Invariance:
+        """Return whether an expression is loop-invariant.
 
-        `runs` are the calls through which the passes come to it.
+        `runs` are the calls through which the loop reaches it.
         """
-        return Samenesses(self.functions, self.datasets.work).of(node, loop, runs)
+        return Invariances(self.functions, self.datasets.work).of(node, loop, runs)
 
     def is_round(self, loop: Loop) -> bool:
-        """Whether a loop without a loader makes one step an epoch, or for each of a few things."""
+        """Return whether a loop without a loader is over epochs, or over a short list."""
         return self._loops.is_round(loop)
 
     def each_step(self, node: cst.CSTNode) -> bool:
-        """Whether a node runs in every step of a loop or of a network."""
+        """Return whether a node runs in every step of a loop or of a network."""
         return self._repetition.each_step(node)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
-        """Give the innermost batch loop of the same function around a node."""
-        return self._heats.batch_loop(node)
+        """Return the innermost batch loop of the same function around a node."""
+        return self._frequencies.batch_loop(node)
 
     def is_repeated(self, function: cst.FunctionDef) -> bool:
-        """Whether loops run a function again and again, or its name speaks of an epoch."""
+        """Return whether loops call a function repeatedly, or its names mention an epoch."""
         return self._loops.is_repeated(function)
 
     def is_step(self, call: cst.Call) -> bool:
-        """Whether a call sends a loss backward or steps an optimizer."""
+        """Return whether a call runs a backward pass or steps an optimizer."""
         return self._loops.is_step(call)
 
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
-        """Give the network that a call runs."""
+        """Return the network that a call runs."""
         return self._loops.module_call(call)
 
     def runs_module(self, region: cst.CSTNode) -> bool:
-        """Whether code runs a network, itself or through functions of this file."""
+        """Return whether code runs a network, directly or through functions of this file."""
         return self._loops.runs_module(region)
 
-    def heat(self, node: cst.CSTNode, within: LoopNode | None = None) -> Heat:
-        """Say whether a node runs in every pass of its batch loop, or of a loop around it."""
-        return self._heats.heat(node) if within is None else self._heats.below(node, within)
+    def frequency(self, node: cst.CSTNode, within: LoopNode | None = None) -> Frequency:
+        """Return the execution frequency of a node in its batch loop, or in a given loop."""
+        return (
+            self._frequencies.frequency(node)
+            if within is None
+            else self._frequencies.below(node, within)
+        )
 
-    def is_hot_in_one_process(self, node: cst.CSTNode, loop: Loop) -> bool:
-        """Whether nothing but a test of the process's rank keeps a node out of every pass."""
-        return self._heats.of_one_process(node, loop.node)
+    def runs_each_pass_in_one_process(self, node: cst.CSTNode, loop: Loop) -> bool:
+        """Return whether only a test of the process rank keeps a node out of some passes."""
+        return self._frequencies.of_one_process(node, loop.node)
 
     def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
-        """Give the hot additions of the batch loops with a role, in a region or anywhere."""
+        """Return the additions that run in every pass of batch loops with a role."""
         found = self._accumulators.within(region or self.tree.module)
         return [each for each in found if each.loop.role is role]
 
     def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
-        """Give the name that an addition builds up if its value can wait for the loop's end."""
+        """Return the accumulator of an addition if its value can wait for the loop's end."""
         return self._accumulators.accumulator(accumulation)
 
     def used_each_pass(self, accumulation: Accumulation) -> bool:
-        """Whether hot code of the loop needs what was added up so far on the host."""
+        """Return whether every pass of the loop needs the running total on the host."""
         return self._accumulators.used_each_pass(accumulation)
 
     def waits(self, loop: Loop) -> Iterator[Wait]:
-        """Yield the readings of a batch loop, and of what it runs, that no pass needs."""
+        """Yield the host syncs of a batch loop whose value no pass needs."""
         return self._waits.of(loop)
 
     def on_host(self, node: cst.BaseExpression) -> bool:
-        """Whether a tensor surely lies in the host's memory."""
+        """Return whether a tensor is known to be in host memory."""
         return self._readings.placement.on_host(node)
 
     def counter(self, loop: LoopNode) -> str | None:
-        """Give the name that counts the passes of a loop."""
-        return self._heats.counter(loop)
+        """Return the name that counts the passes of a loop."""
+        return self._frequencies.counter(loop)
 
     def readings(self, region: cst.CSTNode) -> Iterator[Reading]:
-        """Yield the places inside a node where the host waits for a tensor's value."""
+        """Yield the places inside a node where the host syncs to read a tensor."""
         return self._readings.within(region)
 
     def named_readings(
         self, region: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]
     ) -> Iterator[Reading]:
-        """Yield the readings behind names in a node that only `besides` look at in each pass."""
+        """Yield the readings behind names in a node that only `besides` use in each pass."""
         return self._readings.named(region, loop, besides)
 
     def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
-        """Give the value of a name that a line of the same block gave it for this use alone."""
+        """Return the value assigned to a name in the same block and used only here."""
         bindings = self.scopes.reaching(use)
         node = bindings[0].node if len(bindings) == 1 else None
         if not isinstance(node, cst.Assign) or not isinstance(node.targets[0].target, cst.Name):
@@ -439,83 +470,79 @@ class Script:
         return node.value if len(mentions) == 2 and use.value not in scope.outward else None
 
     def is_arithmetic(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression only computes with numbers and with what the host reads."""
+        """Return whether an expression is only arithmetic, also on values read by the host."""
         return self._readings.is_arithmetic(node)
 
     def needed_in(self, loop: LoopNode, reading: Reading, besides: list[cst.CSTNode]) -> bool:
-        """Whether each pass of a loop needs a value on the host, leaving some nodes out."""
+        """Return whether each pass of a loop needs a value on the host, ignoring some nodes."""
         return self._readings.needed_in(loop, reading, besides)
 
     def is_integral(self, node: cst.CSTNode) -> bool | None:
-        """Whether a tensor holds integers; None where nothing shows it."""
+        """Return whether a tensor holds integers; None if unknown."""
         return self._dtypes.is_integral(node)
 
     def sent_backward(self, name: cst.Name) -> bool:
-        """Whether the value of a name is itself sent backward."""
+        """Return whether `backward` is called on the value of a name."""
         return self.kinds.losses.sent_backward(self.scopes.reaching(name))
 
     def feeds_backward(self, name: cst.Name) -> bool:
-        """Whether what a name holds becomes part of a value that is sent backward."""
+        """Return whether a name's value becomes part of a value that `backward` is called on."""
         return self.kinds.losses.feeds(name)
 
     def grad(self, node: cst.CSTNode) -> Grad:
-        """Say whether autograd records at a node."""
+        """Return whether autograd records at a node."""
         return self._gradients.grad(node)
 
     def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
-        """Give the gradient mode that a context manager or decorator sets."""
+        """Return the gradient mode that a context manager or decorator sets."""
         return self._gradients.mode(manager)
 
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """Give the places where networks run to be measured."""
+        """Return the places that run networks to evaluate them."""
         return self._evaluations.all
 
-    def speaks_of(self, evaluation: Evaluation, spoken: frozenset[str]) -> bool:
-        """Whether a name in an evaluation, or that of its function, holds one of some words."""
-        return self._evaluations.speaks_of(evaluation, spoken)
+    def contains_word(self, evaluation: Evaluation, wanted: frozenset[str]) -> bool:
+        """Return whether an evaluation, or its function's name, contains one of some words."""
+        return self._evaluations.contains_word(evaluation, wanted)
 
     def only_measures(self, region: cst.CSTNode) -> bool:
-        """Whether a region runs nothing that trains."""
+        """Return whether nothing in a region trains."""
         return self._evaluations.only_measures(region)
 
     def needs_gradients(self, region: cst.CSTNode) -> bool:
-        """Whether a region, or what it runs, speaks of gradients."""
+        """Return whether a region, or code that it runs, asks for gradients."""
         return self._evaluations.needs_gradients(region)
 
-    def fate(self, evaluation: Evaluation) -> Fate:
-        """Say what becomes of the graphs that the networks run in an evaluation make."""
-        return self._outflow.fate(evaluation.body, [each.call for each in evaluation.forwards])
+    def graph_use(self, evaluation: Evaluation) -> GraphUse:
+        """Return what happens to the autograd graphs that an evaluation records."""
+        return self._escapes.use(evaluation.body, [each.call for each in evaluation.forwards])
 
-    def outcome(self, region: cst.CSTNode, calls: list[cst.Call]) -> Fate:
-        """Say what becomes of the graphs that calls, and what else a region runs, make."""
-        return self._outflow.fate(region, calls)
+    def graph_use_of(self, region: cst.CSTNode, calls: list[cst.Call]) -> GraphUse:
+        """Return what happens to the autograd graphs of calls, and of a region's networks."""
+        return self._escapes.use(region, calls)
 
     def is_cut_off(self, call: cst.Call) -> bool:
-        """Whether the graph that a call makes ends in the very expression."""
-        return self._outflow.is_cut_off(call)
+        """Return whether the graph of a call ends within the same expression."""
+        return self._escapes.is_cut_off(call)
 
     @property
     def can_use_accelerator(self) -> bool:
-        """Whether some run of the script can use a GPU or its like."""
+        """Whether some run of the script can use a GPU or another accelerator."""
         return self._devices.can_use_accelerator
 
     @property
-    def may_be_mps(self) -> bool:
-        """Whether the device can be Apple's, which lacks float64."""
-        return self._devices.may_be_mps
-
-    @property
     def framework(self) -> str:
-        """The framework that owns the training loop, `none` where the script does."""
+        """The framework that owns the training loop, `none` if the script does."""
         return self._devices.framework
 
 
 def forget(script: Script) -> None:
-    """Let go of all facts of a script, of which nothing can be asked any more.
+    """Drop all facts of a script that is no longer needed.
 
-    They refer to each other in circles: else they would stay until Python looks for such.
+    They form reference cycles, which would otherwise stay until the garbage collector runs.
     """
     for name, fact in vars(script).items():
-        if name not in ("source", "target", "_found"):
+        if isinstance(fact, dict):
+            fact.clear()
+        elif name not in ("source", "target"):
             vars(fact).clear()
-    script._found.clear()

@@ -1,4 +1,4 @@
-"""The language server: findings, fixes and pages in an editor, over standard input and output."""
+"""The language server: findings, fixes and rule pages in an editor, over standard streams."""
 
 from torchlint.server.program import serve
 

@@ -1,4 +1,4 @@
-"""Quick fixes, the comment that silences, and all safe fixes at once."""
+"""Code actions: quick fixes, suppression comments, and all safe fixes at once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FIX_ALL: Final = "source.fixAll.torchlint"
 
 @dataclass(frozen=True)
 class Actions:
-    """What an editor may do to one version of a document.
+    """The code actions for one version of a document.
 
-    `versioned` says whether the editor takes edits for a version, `resolves` whether it asks for
-    the edits of an action when the action was chosen.
+    `versioned` says whether the editor accepts edits for a version, and `resolves` whether it
+    asks for the edits of an action only when that was chosen.
     """
 
     checked: Checked
@@ -33,7 +33,7 @@ class Actions:
     resolves: bool
 
     def offered(self, params: types.CodeActionParams) -> Iterator[types.CodeAction]:
-        """Yield the actions for a range, of the kinds that were asked for."""
+        """Yield the actions for a range, of the requested kinds."""
         only = params.context.only
         if _wanted(types.CodeActionKind.QuickFix.value, only):
             near = self.checked.near(self.positions.span(params.range))
@@ -43,7 +43,7 @@ class Actions:
             yield self._fix_all()
 
     def edit_of_all(self) -> types.WorkspaceEdit:
-        """Give the edits of all safe fixes."""
+        """Return the edits of all safe fixes."""
         edits = changed_lines(self.checked.source, self.checked.fixed())
         return workspace_edit(self.checked, self.positions, edits, self.versioned)
 
@@ -72,7 +72,7 @@ class Actions:
             )
 
     def _fix_all(self) -> types.CodeAction:
-        action = types.CodeAction(title="Make all safe fixes of torchlint", kind=FIX_ALL)
+        action = types.CodeAction(title="Apply all safe torchlint fixes", kind=FIX_ALL)
         if self.resolves:
             action.data = {"uri": self.checked.uri, "version": self.checked.version}
         else:
@@ -84,7 +84,7 @@ class Actions:
 
 
 def _wanted(kind: str, only: Iterable[str] | None) -> bool:
-    """Whether actions of a kind were asked for: kinds are dotted, `source` speaks of all below."""
+    """Return whether actions of a kind were requested; `source` requests `source.fixAll` too."""
     return only is None or any(f"{kind}.".startswith(f"{each}.") for each in map(_text, only))
 
 

@@ -1,4 +1,4 @@
-"""What torchlint knows of one version of a document."""
+"""The results for one version of a document."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from torchlint.config import Settings
 from torchlint.edit import Span, apply_edits
 from torchlint.engine import FileResult, check_source, fix_source
+from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.timelimit import within
-from torchlint.engine.trust import harm
+from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
 from torchlint.registry import RuleHead, Selection
 from torchlint.source import Source
@@ -26,7 +27,7 @@ __all__ = ["Checked", "checked", "unchecked"]
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of one version of a document, and what can be done about them."""
+    """The findings of one version of a document, and the available edits."""
 
     uri: str
     version: int | None
@@ -38,15 +39,15 @@ class Checked:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules have to say, in the order of the text."""
+        """The findings of the rules, in the order of the text."""
         return self.result.findings
 
     def head(self, code: str) -> RuleHead:
-        """Give the rule of a code that was asked."""
+        """Return the rule of a code."""
         return next(head for head in self.rules if head.code == code)
 
     def near(self, span: Span) -> list[Finding]:
-        """Give the findings that share a place with a span."""
+        """Return the findings that overlap or touch a span."""
         return [
             finding
             for finding in self.findings
@@ -54,30 +55,34 @@ class Checked:
         ]
 
     def is_sound(self, finding: Finding) -> bool:
-        """Whether a finding has a fix that does no harm when it is made alone."""
+        """Return whether a finding has a fix that is safe to apply alone."""
         if finding not in self._sound:
             self._sound[finding] = self._does_no_harm(finding)
         return self._sound[finding]
 
     def has_safe_fixes(self) -> bool:
-        """Whether there is a fix that keeps the numbers."""
+        """Return whether any fix keeps the numbers."""
         return any(
             finding.fix is not None and finding.fix.safety >= Safety.CLOSE
             for finding in self.findings
         )
 
     def fixed(self) -> Source:
-        """Give the text with every safe fix made, again and again until there is none."""
+        """Return the text after every safe fix, repeated until there is none."""
         settings = replace(self.settings, unsafe_fixes=False)
         return within(
             settings.file_timeout,
             self.source.path,
-            lambda: fix_source(self.source, self.rules, settings).after,
-            lambda said: self.source,
+            lambda: (
+                fix_source(
+                    self.source, self.rules, settings, used_elsewhere=Projects().used_elsewhere
+                ).after
+            ),
+            lambda text: self.source,
         )
 
     def silenced(self, finding: Finding) -> Source | None:
-        """Give the text with a comment that silences a finding, None where none may stand."""
+        """Return the text with a comment that silences a finding, None where none can stand."""
         annotated = annotate(self.source, [finding], self.rules.known)
         return annotated.source if annotated.silenced else None
 
@@ -88,7 +93,7 @@ class Checked:
             after = self.source.with_text(apply_edits(self.source.text, finding.fix.edits))
         except ValueError:
             return False
-        return harm(self.source, after, finding.fix.edits) is None
+        return fix_problem(self.source, after, finding.fix.edits) is None
 
 
 def checked(
@@ -100,21 +105,21 @@ def checked(
     result = within(
         settings.file_timeout,
         source.path,
-        lambda: check_source(source, rules, settings),
-        lambda said: FileResult(source.path, source, errors=(said,)),
+        lambda: check_source(source, rules, settings, used_elsewhere=Projects().used_elsewhere),
+        lambda text: FileResult(source.path, source, warnings=(text,)),
     )
     return Checked(uri, version, source, rules, settings, result)
 
 
 def unchecked(uri: str, version: int | None, text: str, path: Path) -> Checked:
-    """Give a version of a document of which nothing can be said."""
+    """Return a version of a document without results."""
     source = Source(str(path), text)
     nothing = FileResult(source.path, source)
     return Checked(uri, version, source, Selection((), {}), Settings(), nothing)
 
 
 def _encoding(text: str) -> str:
-    """Give the encoding that a text declares for its file, UTF-8 where it declares none."""
+    """Return the encoding that a text declares for its file, UTF-8 by default."""
     head = io.BytesIO(text.encode("utf-8", "surrogatepass"))
     try:
         return tokenize.detect_encoding(head.readline)[0]

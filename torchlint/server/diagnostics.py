@@ -1,4 +1,4 @@
-"""Findings as an editor shows them."""
+"""Findings as diagnostics of an editor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNPARSABLE: Final = "TL001"
 
 
 def diagnostics(checked: Checked, positions: Positions) -> list[types.Diagnostic]:
-    """Give one diagnostic for each finding."""
+    """Return a diagnostic per finding."""
     return [diagnostic(finding, checked, positions) for finding in checked.findings]
 
 
 def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> types.Diagnostic:
-    """Give the diagnostic of a finding; its notes are the places related to it."""
+    """Return the diagnostic of a finding, with its notes as related places."""
     card = card_of(checked.head(finding.code).load())
     return types.Diagnostic(
         range=positions.range(finding.span),

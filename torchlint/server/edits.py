@@ -1,4 +1,4 @@
-"""Changes of a document as an editor makes them."""
+"""Changes of a document as edits of an editor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from torchlint.edit import Edit, Span
+from torchlint.edit import Edit, Span, in_order
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 from torchlint.source import Source
@@ -18,11 +18,8 @@ __all__ = ["changed_lines", "workspace_edit"]
 def workspace_edit(
     checked: Checked, positions: Positions, edits: Iterable[Edit], versioned: bool
 ) -> types.WorkspaceEdit:
-    """Give the edits of one document, for the version that they were made for if `versioned`."""
-    made = [
-        types.TextEdit(positions.range(edit.span), edit.text)
-        for edit in sorted(dict.fromkeys(edits), key=lambda edit: edit.span)
-    ]
+    """Return the edits of one document, bound to its version if `versioned`."""
+    made = [types.TextEdit(positions.range(edit.span), edit.text) for edit in in_order(edits)]
     if not versioned:
         return types.WorkspaceEdit(changes={checked.uri: made})
     document = types.OptionalVersionedTextDocumentIdentifier(checked.uri, checked.version)
@@ -30,7 +27,7 @@ def workspace_edit(
 
 
 def changed_lines(before: Source, after: Source) -> Iterator[Edit]:
-    """Yield edits that make one text of another, whole lines at a time."""
+    """Yield edits of whole lines that turn one text into another."""
     old, new = _lines(before), _lines(after)
     starts = [*before.line_starts, len(before.text)]
     for tag, first, last, at, end in difflib.SequenceMatcher(

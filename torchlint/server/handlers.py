@@ -1,4 +1,4 @@
-"""What the server does with each message of an editor."""
+"""The handlers of an editor's messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WATCHED: Final = "**/{pyproject.toml,torchlint.toml}"
 
 
 def attach(session: Session) -> None:
-    """Give every message its handler."""
+    """Register a handler for every message."""
     for method, (handler, options) in _HANDLERS.items():
         session.feature(method, options)(handler)
 
@@ -70,7 +70,7 @@ async def _code_actions(
 
 
 async def _resolve(ls: Session, action: types.CodeAction) -> types.CodeAction:
-    """Put the edits into `source.fixAll`, unless the document is another one by now."""
+    """Add the edits to `source.fixAll`, unless the document has changed."""
     data = action.data if isinstance(action.data, dict) else {}
     known = await ls.current(str(data.get("uri")))
     if known is not None and known.version == data.get("version"):
@@ -107,7 +107,7 @@ def _shutdown(ls: Session, params: None) -> None:
 
 
 async def _ask_for_settings(ls: Session) -> None:
-    """Ask for the editor's settings: for all folders, and for each folder of the workspace."""
+    """Request the editor's settings, for all folders and for each workspace folder."""
     if not _answers_for_settings(ls.client_capabilities):
         return
     folders = [(uri, Path(path)) for uri in ls.workspace.folders if (path := to_fs_path(uri))]
@@ -123,7 +123,7 @@ async def _ask_for_settings(ls: Session) -> None:
 
 
 def _set(ls: Session, table: Any, folder: Path | None = None) -> None:
-    """Take settings of the editor; those that cannot be followed are shown and left out."""
+    """Store settings of the editor; invalid ones are shown and ignored."""
     try:
         ls.preferences.set(table, folder)
     except ConfigError as error:

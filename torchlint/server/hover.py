@@ -1,4 +1,4 @@
-"""The page of a rule where the cursor rests on what it found, or on its code in a comment."""
+"""The page of a rule, shown on its findings and on its code in comments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["hover"]
 def hover(
     checked: Checked, positions: Positions, position: types.Position, registry: Registry
 ) -> types.Hover | None:
-    """Give the pages of the rules at a position, None where there is none."""
+    """Return the pages of the rules at a position, None where there is none."""
     at = positions.offset(position)
     found = {**_codes_in_comments(checked, at), **_codes_of_findings(checked, at)}
     if not found:

@@ -1,58 +1,51 @@
-"""Places of a text in the units that an editor counts columns in."""
+"""Conversion of text positions to the units in which an editor counts columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from functools import cached_property
 
 from lsprotocol import types
+from pygls.workspace import PositionCodec
 
 from torchlint.edit import Span
 from torchlint.source import Source
 
 __all__ = ["Positions"]
 
-_UNITS: Final[dict[str, Callable[[str], int]]] = {
-    "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")),
-    "utf-16": lambda text: len(text.encode("utf-16-le", "surrogatepass")) // 2,
-    "utf-32": len,
-}
-"""How many columns a text takes, by the encoding that the editor agreed to."""
-
 
 class Positions:
-    """Turns offsets of one text into an editor's positions, and back."""
+    """Converts offsets of one text into an editor's positions, and back."""
 
     def __init__(self, source: Source, encoding: str) -> None:
         self.source = source
-        self._units = _UNITS[encoding]
+        self._codec = PositionCodec(encoding)
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        rows = range(1, len(self.source.line_starts) + 1)
+        return [f"{self.source.line(row)}\n" for row in rows]
 
     def position(self, offset: int) -> types.Position:
-        """Give the position of a character offset."""
+        """Return the position of a character offset."""
         place = self.source.position(offset)
-        before = self.source.line(place.row)[: place.column - 1]
-        return types.Position(place.row - 1, self._units(before))
+        ours = types.Position(place.row - 1, place.column - 1)
+        return self._codec.position_to_client_units(self._lines, ours)
 
     def range(self, span: Span) -> types.Range:
-        """Give the range of a span."""
+        """Return the range of a span."""
         return types.Range(self.position(span.start), self.position(span.end))
 
     def offset(self, position: types.Position) -> int:
-        """Give the character offset of a position, the nearest one where the text has no such."""
+        """Return the character offset of a position, the nearest one where it does not exist."""
         starts = self.source.line_starts
         if position.line >= len(starts):
             return len(self.source.text)
+        theirs = types.Position(position.line, position.character)
+        place = self._codec.position_from_client_units(self._lines, theirs)
         line = self.source.line(position.line + 1)
-        if line.isascii():
-            return starts[position.line] + min(position.character, len(line))
-        used = 0
-        for at, character in enumerate(line):
-            if used >= position.character:
-                return starts[position.line] + at
-            used += self._units(character)
-        return starts[position.line] + len(line)
+        return starts[position.line] + min(place.character, len(line))
 
     def span(self, place: types.Range) -> Span:
-        """Give the span of a range; one that ends before it begins is empty."""
+        """Return the span of a range, empty if it ends before it begins."""
         start = self.offset(place.start)
         return Span(start, max(start, self.offset(place.end)))

@@ -1,4 +1,4 @@
-"""The settings of every document: those of its folder, with the editor's own over them."""
+"""The settings of each document: those of its folder, overridden by the editor's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EDITOR: Final = "the editor's settings"
 
 
 class Preferences:
-    """Gives the rules and settings of a path; what the editor sets may differ by folder."""
+    """The rules and settings by path; an editor's settings may differ by folder."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -26,9 +26,9 @@ class Preferences:
         self._projects: dict[Path | None, Project] = {}
 
     def set(self, table: Any, folder: Path | None = None) -> None:
-        """Take what the editor sets, for one folder or for all; raises `ConfigError`.
+        """Store the editor's settings for one folder or for all; raises `ConfigError`.
 
-        `table` has the keys of a configuration file. What cannot be followed changes nothing.
+        `table` has the keys of a configuration file. Invalid settings change nothing.
         """
         values = self._read(table)
         if folder is None:
@@ -38,11 +38,11 @@ class Preferences:
         self.forget()
 
     def forget(self) -> None:
-        """Read configuration files anew when they are next asked for."""
+        """Drop cached configuration, so that files are read again when needed."""
         self._projects = {}
 
     def of(self, path: Path) -> tuple[Selection, Settings]:
-        """Give the rules and the settings of a file, none for one left out; raises `ConfigError`.
+        """Return the rules, none for an excluded file, and the settings; raises `ConfigError`.
 
         The file need not exist.
         """
@@ -53,7 +53,7 @@ class Preferences:
         return rules, settings
 
     def _folder_of(self, path: Path) -> Path | None:
-        """Give the innermost folder with settings of its own that a path is in."""
+        """Return the innermost folder with its own settings that contains a path."""
         around = [folder for folder in self._by_folder if path.is_relative_to(folder)]
         return max(around, key=lambda folder: len(folder.parts), default=None)
 
@@ -65,7 +65,7 @@ class Preferences:
         return projects[folder]
 
     def _read(self, table: Any) -> dict[str, Any]:
-        """Read the table of an editor, for which nothing and an empty list are an empty one."""
+        """Return the settings of an editor, where null and an empty list mean none."""
         table = table or {}
         if not isinstance(table, dict):
             raise ConfigError(f"{EDITOR}: must be a table such as " + '{"select": ["TL2"]}')

@@ -1,4 +1,4 @@
-"""How the server is run."""
+"""The entry point of the server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ __all__ = ["serve"]
 
 
 def serve(registry: Registry) -> int:
-    """Serve one editor over standard input and output, and give the exit code.
+    """Serve one editor over standard input and output, and return the exit code.
 
-    It is 0 when the editor took its leave, else 1. What a rule may print goes to standard error.
+    It is 0 when the editor shut the server down, else 1. Whatever rules print goes to standard
+    error.
     """
     if not sys.flags.dev_mode:
         logging.getLogger("pygls").setLevel(logging.CRITICAL)
-    # The thread that reads cannot be interrupted, and there is nothing to put in order.
+    # The reading thread cannot be interrupted, and there is nothing to clean up.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     out, sys.stdout = sys.stdout.buffer, sys.stderr
     session = Session(registry)

@@ -1,4 +1,4 @@
-"""What becomes of messages that are none: an error for whoever sent them, and nothing else."""
+"""Answers malformed JSON-RPC messages with errors."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pygls.protocol import LanguageServerProtocol
 __all__ = ["BoundedInput", "Protocol"]
 
 LONGEST: Final = 256 * 1024 * 1024
-"""Bytes that one message may have."""
+"""The most bytes of one message."""
 
 _REFUSED: Final = object()
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers what cannot be understood as JSON-RPC asks for, and goes on."""
+    """The protocol, with an error answer for malformed messages instead of a stop."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """Give a message its type; one with wrong parameters is refused."""
+        """Convert a message to its type, and refuse wrong parameters."""
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
@@ -33,17 +33,17 @@ class Protocol(LanguageServerProtocol):
             return _REFUSED
 
     def handle_message(self, message: Any) -> None:
-        """Handle a message; JSON that is no message is refused."""
+        """Handle a message, and refuse JSON that is not a message."""
         if message is _REFUSED:
             return
         if getattr(message, "jsonrpc", None) != self.VERSION:
-            refusal = JsonRpcInvalidRequest("no message of JSON-RPC 2.0")
+            refusal = JsonRpcInvalidRequest("not a JSON-RPC 2.0 message")
             self.refuse(refusal, getattr(message, "id", None))
             return
         super().handle_message(message)
 
     def refuse(self, error: JsonRpcException, request: str | int | None = None) -> None:
-        """Send an error: as the answer to a request, or to nobody in particular."""
+        """Send an error, as the answer to a request or to no request in particular."""
         made = error.to_response_error()
         self._send_data(
             {
@@ -54,12 +54,12 @@ class Protocol(LanguageServerProtocol):
         )
 
     def refuse_unreadable(self, error: Exception) -> None:
-        """Refuse bytes that are no JSON."""
-        self.refuse(JsonRpcParseError(f"no JSON: {error}"))
+        """Refuse bytes that are not JSON."""
+        self.refuse(JsonRpcParseError(f"invalid JSON: {error}"))
 
 
 class BoundedInput:
-    """A stream of messages, of which none may be longer than memory allows."""
+    """A stream of messages of limited length."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class BoundedInput:
 
 
 def _cause(error: BaseException) -> str:
-    """Say in one line what was wrong: the innermost reason that has words."""
+    """Return the innermost reason with a message, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     while inner := getattr(error, "exceptions", ()):

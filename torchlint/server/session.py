@@ -1,4 +1,4 @@
-"""One editor: its documents, what is known of each, and what it is told."""
+"""One editor: its documents, their results, and the messages to it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 DELAY: Final = 0.05
-"""Seconds that a text must stay as it is before it is checked."""
+"""Seconds without changes before a text is checked."""
 
 Result = TypeVar("Result")
 
 
 class Session(LanguageServer):
-    """Checks the documents that are open, one at a time, and publishes what it finds."""
+    """Checks the open documents one at a time, and publishes the findings."""
 
     protocol: Protocol
 
@@ -49,18 +49,18 @@ class Session(LanguageServer):
         self._known: dict[str, Checked] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._round = 0
-        self._said: set[str] = set()
+        self._shown: set[str] = set()
 
     async def off_the_loop(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Run something slow in the one thread that may use the engine."""
+        """Run slow work in the single thread that may use the engine."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, work, *arguments)
 
     async def current(self, uri: str) -> Checked | None:
-        """Give what is known of a document as it is now, which may mean to check it first.
+        """Return the results for the current version of a document, checking it if needed.
 
-        None stands for a document that is no business of torchlint's, is closed, or was changed
-        in the meantime.
+        The result is None for a document that is not checked, is closed, or changed in the
+        meantime.
         """
         document = self._document(uri)
         if document is None:
@@ -77,20 +77,20 @@ class Session(LanguageServer):
         return found
 
     def refresh(self, uri: str, delay: float = 0) -> None:
-        """Publish the findings of a document after a while, unless it changes before."""
+        """Publish the findings of a document after a delay, unless it changes before."""
         waiting = self._refreshing.get(uri)
         if waiting is not None:
             waiting.cancel()
         self._refreshing[uri] = asyncio.create_task(self._published(uri, delay))
 
     def reread(self, uri: str) -> None:
-        """Publish the findings of a document under the settings that its files hold now."""
+        """Publish the findings of a document with the settings from its files."""
         self.preferences.forget()
         self._known.pop(uri, None)
         self.refresh(uri)
 
     def refresh_all(self) -> None:
-        """Publish anew what is open, for other settings than before."""
+        """Publish all open documents again, after settings changed."""
         self.preferences.forget()
         self._known.clear()
         self._round += 1
@@ -98,7 +98,7 @@ class Session(LanguageServer):
             self.refresh(document.uri)
 
     def close(self, uri: str) -> None:
-        """Forget a document, and with it what the editor shows of it."""
+        """Forget a document, and clear its findings in the editor."""
         waiting = self._refreshing.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
@@ -106,24 +106,24 @@ class Session(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def positions(self, known: Checked) -> Positions:
-        """Give the positions of a document in the columns that the editor counts."""
+        """Return the positions of a document in the columns that the editor counts."""
         encoding = self.workspace.position_encoding
         word = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
         return Positions(known.source, word or types.PositionEncodingKind.Utf16.value)
 
     def say(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
         """Show a message, once."""
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._shown:
+            self._shown.add(message)
             self.window_show_message(types.ShowMessageParams(kind, f"{NAME}: {message}"))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Answer bytes that are no message; write down what failed without a request."""
+        """Answer bytes that are not a message, and log errors outside of requests."""
         if source is JsonRpcException:
             self.protocol.refuse_unreadable(error)
         elif source is not FeatureRequestError:
-            said = f"{type(error).__name__}: {error}"
-            self.window_log_message(types.LogMessageParams(types.MessageType.Error, said))
+            text = f"{type(error).__name__}: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, text))
 
     async def _published(self, uri: str, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -147,6 +147,8 @@ class Session(LanguageServer):
             return unchecked(*version)
         for line in found.result.errors:
             self.say(line)
+        for line in found.result.warnings:
+            self.say(line, types.MessageType.Warning)
         return found
 
     def _document(self, uri: str) -> TextDocument | None:
@@ -154,7 +156,7 @@ class Session(LanguageServer):
         return document if document is not None and _is_python(document) else None
 
     def _path(self, document: TextDocument) -> Path:
-        """Give the path of a document; one that was never saved stands in the first folder."""
+        """Return the path of a document; an unsaved one counts as a file in the first folder."""
         path = to_fs_path(document.uri)
         if path is not None:
             return Path(path)

@@ -1,4 +1,4 @@
-"""The test kit for rules: examples in the rule's class, golden files beside a script.
+"""The test kit for rules: examples on the rule's page, golden files beside a script.
 
 `test_rules = rule_tests("torchlint_acme")` makes test cases of every example of a pack.
 """

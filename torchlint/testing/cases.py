@@ -1,12 +1,14 @@
-"""The examples of a package of rules as test cases of pytest."""
+"""The examples of a package of rules as pytest cases."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from torchlint.registry import RegistryError, RuleHead
+from torchlint.registry.catalogue import deprecation
 from torchlint.registry.packs import rules_of
 from torchlint.testing.examples import ExampleError, check_example, examples_of
 
@@ -15,16 +17,16 @@ __all__ = ["Case", "rule_tests"]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that must hold of a pack: `run` raises `ExampleError` or `RegistryError`."""
+    """One check of a pack: `run` raises `ExampleError` or `RegistryError`."""
 
     name: str
     run: Callable[[], None]
 
 
 def rule_tests(package: str) -> Callable[[Case], None]:
-    """Give a test for pytest with a case for every rule of a package and every example of each.
+    """Return a pytest test with a case for every rule of a package and for each example.
 
-    The line `test_rules = rule_tests("torchlint_acme")` in a test file is all that it takes.
+    A test file only needs the line `test_rules = rule_tests("torchlint_acme")`.
     """
     import pytest
 
@@ -39,7 +41,7 @@ def rule_tests(package: str) -> Callable[[Case], None]:
 
 
 def _cases(package: str) -> Iterator[Case]:
-    """Yield the cases of a package; what cannot be read is a case that fails, not a crash."""
+    """Yield the cases of a package, with a failing case for what cannot be read."""
     try:
         heads = list(rules_of(package, package))
     except RegistryError as error:
@@ -47,6 +49,8 @@ def _cases(package: str) -> Iterator[Case]:
         return
     if not heads:
         yield _failing(package, RegistryError(f"the package {package} holds no rules"))
+    for text in deprecation(package, heads):
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
     for head in heads:
         yield from _cases_of(head)
 

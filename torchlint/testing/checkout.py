@@ -1,4 +1,4 @@
-"""The source tree of torchlint that a developer works in."""
+"""The source tree of torchlint, as developers use it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Checkout:
 
     @classmethod
     def around(cls, folder: Path) -> Checkout:
-        """Find the tree that a folder stands in; raises `CheckoutError`."""
+        """Return the source tree that contains a folder; raises `CheckoutError`."""
         for root in (folder, *folder.parents):
             found = cls(root)
             if (root / "pyproject.toml").is_file() and found.rules.is_dir():
                 return found
         raise CheckoutError(
-            "this is no source tree of torchlint (a pyproject.toml and rules/torchlint_rules): "
+            "not a torchlint source tree (a pyproject.toml and rules/torchlint_rules): "
             "change into one"
         )
 
@@ -37,10 +37,15 @@ class Checkout:
 
     @property
     def fixtures(self) -> Path:
-        """A folder of golden files for each rule."""
+        """The golden files, in a folder per rule."""
         return self.root / "fixtures" / "rules"
 
     @property
     def docs(self) -> Path:
-        """The pages for readers."""
+        """The documentation pages."""
         return self.root / "docs"
+
+    @property
+    def site(self) -> Path:
+        """The generated sources of the site, which git ignores."""
+        return self.root / "build" / "docs"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torchlint.config import Settings, target_version
 from torchlint.engine import FileResult, FixResult, check_source, fix_source
+from torchlint.page.document import Snippet
+from torchlint.page.failure import PageError
 from torchlint.registry import RegistryError, RuleHead, Selection, load_registry
 from torchlint.rule import Rule
 from torchlint.source import Source
@@ -19,20 +19,18 @@ from torchlint.source import Source
 __all__ = ["Example", "ExampleError", "check_example", "check_rule", "examples_of"]
 
 PATH: Final = "example.py"
-_HEADER: Final = re.compile(r"# (target-torch|target-device|options|select): *(.*)")
 
 
 class ExampleError(AssertionError):
-    """An example that its rule does not live up to, or that is not well formed."""
+    """An example that its rule fails, or that is malformed."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One snippet: the input, the output of the fix, and the rows where findings may be.
+    """One example: the input, the output of the fix, and the rows of findings.
 
-    The first lines of a snippet may set what it is judged under: `# target-torch: 2.2`,
-    `# target-device: cuda`, `# options: workers=2`, and `# select: TL801` for rules that are
-    applied beside the one that the example is of.
+    Lines above its code may change the settings: `target-torch: 2.2`, `target-device: cuda`,
+    `options: workers=2`, and `select: TL801` for additional rules.
     """
 
     rule: type[Rule]
@@ -42,7 +40,7 @@ class Example:
     may: frozenset[int] = frozenset()
     """The rows where a finding may start: lines that begin with `-` or `!`."""
     must: frozenset[int] = frozenset()
-    """The rows where one must start: lines that begin with `!`."""
+    """The rows where a finding must start: lines that begin with `!`."""
     valid: bool = False
     settings: Settings = field(default_factory=Settings)
     beside: tuple[str, ...] = ()
@@ -50,10 +48,16 @@ class Example:
 
 def examples_of(rule: type[Rule]) -> Iterator[Example]:
     """Read every example of a rule, those with findings first; raises `ExampleError`."""
-    for sentence, snippet in rule.invalid.items():
-        yield _read(rule, sentence, snippet, valid=False)
-    for sentence, snippet in rule.valid.items():
-        yield _read(rule, sentence, snippet, valid=True)
+    try:
+        page = rule.page()
+    except PageError as error:
+        raise ExampleError(str(error)) from None
+    for snippet in page.reported:
+        yield _reported(rule, snippet)
+    for snippet in page.quiet:
+        text = f"{snippet.code}\n"
+        settings, beside = _settings(rule, snippet), _beside(snippet)
+        yield Example(rule, snippet.title, text, text, valid=True, settings=settings, beside=beside)
 
 
 def check_rule(rule: type[Rule]) -> None:
@@ -65,8 +69,9 @@ def check_rule(rule: type[Rule]) -> None:
 def check_example(example: Example) -> None:
     """Run one example; raises `ExampleError`.
 
-    The findings are where the example has them, the fixes make its output, nothing is left to
-    fix after them, and the engine has no complaint: the output compiles and keeps its comments.
+    The findings must be at the marked rows, and the fixes must give the output. Nothing is left
+    to fix after them, and the engine reports no error: the output compiles and keeps its
+    comments.
     """
     rules = _selection(example)
     source = Source(PATH, example.before)
@@ -78,25 +83,17 @@ def check_example(example: Example) -> None:
         raise _failure(example, "a second run changes more", _diff(fixed.after, again.after))
 
 
-def _read(rule: type[Rule], sentence: str, snippet: str, *, valid: bool) -> Example:
-    lines = textwrap.dedent(snippet.lstrip("\n")).rstrip().split("\n")
-    header: dict[str, str] = {}
-    while lines and (match := _HEADER.fullmatch(lines[0].strip())) is not None:
-        header[match[1]] = match[2]
-        del lines[0]
-    if header:
-        lines = textwrap.dedent("\n".join(lines)).split("\n")
-    settings, beside = _settings(rule, header), tuple(header.get("select", "").split())
-    if valid:
-        text = "\n".join(lines) + "\n"
-        return Example(rule, sentence, text, text, valid=True, settings=settings, beside=beside)
+def _reported(rule: type[Rule], snippet: Snippet) -> Example:
+    """Read an example with findings, whose lines begin with marks."""
     before: list[str] = []
     after: list[str] = []
     may, must = set(), set()
-    for line in lines:
+    for line in snippet.code.split("\n"):
         mark, code = line[:2].ljust(2), line[2:]
         if mark not in ("  ", "- ", "+ ", "! "):
-            raise ExampleError(f"{rule.code}, {sentence!r}: no line may begin with {line[:2]!r}")
+            raise ExampleError(
+                f"{rule.code}, {snippet.title!r}: no line may begin with {line[:2]!r}"
+            )
         if mark != "+ ":
             before.append(code)
         if mark in ("  ", "+ ", "! "):
@@ -107,29 +104,33 @@ def _read(rule: type[Rule], sentence: str, snippet: str, *, valid: bool) -> Exam
             must.add(len(before))
     return Example(
         rule=rule,
-        sentence=sentence,
+        sentence=snippet.title,
         before="\n".join(before) + "\n",
         after="\n".join(after) + "\n",
         may=frozenset(may),
         must=frozenset(must),
-        settings=settings,
-        beside=beside,
+        settings=_settings(rule, snippet),
+        beside=_beside(snippet),
     )
 
 
-def _settings(rule: type[Rule], header: dict[str, str]) -> Settings:
-    target = header.get("target-torch")
+def _beside(snippet: Snippet) -> tuple[str, ...]:
+    return tuple(snippet.settings.get("select", "").split())
+
+
+def _settings(rule: type[Rule], snippet: Snippet) -> Settings:
+    target = snippet.settings.get("target-torch")
     return Settings(
         fixable=(rule.code,),
         unsafe_fixes=True,
         target_torch=target_version(target) if target else None,
-        target_device=header.get("target-device", "auto"),
-        rules={rule.name: _options(rule, header.get("options", ""))},
+        target_device=snippet.settings.get("target-device", "auto"),
+        rules={rule.name: _options(rule, snippet.settings.get("options", ""))},
     )
 
 
 def _options(rule: type[Rule], written: str) -> dict[str, Any]:
-    """Read `workers=2, only_hot=True`."""
+    """Parse options such as `workers=2, only_hot=True`."""
     call = ast.parse(f"dict({written})", mode="eval").body
     assert isinstance(call, ast.Call)
     options = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
@@ -140,7 +141,7 @@ def _options(rule: type[Rule], written: str) -> dict[str, Any]:
 
 
 def _selection(example: Example) -> Selection:
-    """Select the rule of an example and those beside it, in a catalogue of all there are."""
+    """Select the rule of an example and its additional rules, from all registered rules."""
     try:
         registry = load_registry()
     except RegistryError:
@@ -156,34 +157,34 @@ def _selection(example: Example) -> Selection:
 
 
 def _check_findings(example: Example, result: FileResult) -> None:
-    if result.errors:
-        raise _failure(example, *result.errors)
+    if not result.is_whole:
+        raise _failure(example, *result.errors, *result.warnings)
     source = Source(PATH, example.before)
     own = [each for each in result.findings if each.code == example.rule.code]
     rows = {source.position(finding.span.start).row for finding in own}
-    said = [f"{source.position(each.span.start).row}: {each.message}" for each in own] or [
+    problems = [f"{source.position(each.span.start).row}: {each.message}" for each in own] or [
         "nothing was found"
     ]
     if example.valid:
         if own:
-            raise _failure(example, "it is valid, but has findings", *said)
+            raise _failure(example, "it is valid, but has findings", *problems)
         return
     if not rows or not rows <= example.may or not example.must <= rows:
         expected = ", ".join(map(str, sorted(example.may)))
-        raise _failure(example, f"findings belong on the rows {expected}", *said)
+        raise _failure(example, f"findings are expected on rows {expected}", *problems)
 
 
 def _check_text(example: Example, fixed: FixResult) -> None:
-    if fixed.errors:
-        raise _failure(example, *fixed.errors)
+    if not fixed.is_whole:
+        raise _failure(example, *fixed.errors, *fixed.warnings)
     if fixed.after.text != example.after:
         wanted = fixed.after.with_text(example.after)
-        raise _failure(example, "the fixes make another text", _diff(wanted, fixed.after))
+        raise _failure(example, "the fixes give a different text", _diff(wanted, fixed.after))
 
 
-def _failure(example: Example, *said: str) -> ExampleError:
+def _failure(example: Example, *problems: str) -> ExampleError:
     heading = f"{example.rule.code}, {example.sentence!r}"
-    return ExampleError("\n".join((heading, *said, "in", example.before)))
+    return ExampleError("\n".join((heading, *problems, "in", example.before)))
 
 
 def _diff(wanted: Source, got: Source) -> str:

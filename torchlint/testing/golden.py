@@ -1,8 +1,8 @@
-"""Golden files: a script, what is found in it, and what the fixes make of it.
+"""Golden files: a script, its findings, and the fixed script.
 
-A folder holds `slow.py`, `fast.py` and `findings.txt` for one rule, which its name begins with
-(`tl101_...`), with unsafe fixes made; or `before.py`, `after.py` and `findings.txt` for a whole
-script, with the rules and the fixes of a plain run.
+A folder holds `slow.py`, `fast.py` and `findings.txt` for one rule, whose code begins its name
+(`tl101_...`), with unsafe fixes applied; or `before.py`, `after.py` and `findings.txt` for a whole
+script, with the rules and fixes of a plain run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FINDINGS: Final = "findings.txt"
 
 @dataclass(frozen=True)
 class Golden:
-    """One folder of golden files and the settings that it is judged under."""
+    """One folder of golden files and its settings."""
 
     folder: Path
     before: Path
@@ -33,24 +33,24 @@ class Golden:
     settings: Settings
 
     def findings(self, registry: Registry) -> str:
-        """Give what is found now, one `row:column CODE message (exact fix)` a line."""
+        """Return the current findings, as lines of `row:column CODE message (exact fix)`."""
         result = self._checked(registry)
         assert result.source is not None
-        assert not result.errors, result.errors
+        assert result.is_whole, (result.errors, result.warnings)
         return "".join(_line(result.source, finding) for finding in result.findings)
 
     def fixed(self, registry: Registry) -> bytes:
-        """Give the file as it is fixed now."""
+        """Return the currently fixed file."""
         result = self._fixed(self.before.read_bytes(), registry)
-        assert not result.errors, result.errors
+        assert result.is_whole, (result.errors, result.warnings)
         return result.after.to_bytes()
 
     def refixed(self, registry: Registry) -> bytes:
-        """Give the fixed file as a second run leaves it."""
+        """Return the fixed file after a second run."""
         return self._fixed(self.fixed(registry), registry).after.to_bytes()
 
     def write(self, registry: Registry) -> list[Path]:
-        """Write the files anew and give those that changed."""
+        """Write the files again and return those that changed."""
         made = {
             self.folder / FINDINGS: self.findings(registry).encode(),
             self.after: self.fixed(registry),
@@ -81,14 +81,14 @@ def goldens(root: Path) -> Iterator[Golden]:
 
 
 def golden_of_rule(folder: Path) -> Golden:
-    """Give the golden files of one rule by their folder, whose name begins with the code."""
+    """Return the golden files of one rule from their folder, whose name begins with the code."""
     code = folder.name.partition("_")[0].upper()
     settings = Settings(root=folder, select=(code,), unsafe_fixes=True)
     return Golden(folder, folder / "slow.py", folder / "fast.py", settings)
 
 
 def refresh(root: Path, registry: Registry) -> list[Path]:
-    """Write the golden files anew and give those that changed: read the diff before a commit."""
+    """Write all golden files again and return those that changed: read the diff before a commit."""
     return [path for golden in goldens(root) for path in golden.write(registry)]
 
 

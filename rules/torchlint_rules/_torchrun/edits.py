@@ -1,4 +1,4 @@
-"""Writing into a script: lines before, behind, above and around statements."""
+"""Edits of a script: lines before, after, above and around statements."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Writer:
         return [line.replace("\t", self.unit) for line in lines]
 
     def before(self, statement: cst.CSTNode, *lines: str) -> None:
-        """Put lines before a statement."""
+        """Insert lines before a statement."""
         self.edits += self.script.rewrite.before(statement, *self.lines(*lines))
 
     def after(self, statement: cst.CSTNode, *lines: str) -> None:
-        """Put lines behind a statement."""
+        """Insert lines after a statement."""
         self.edits += self.script.rewrite.after(statement, *self.lines(*lines))
 
     def above(self, statement: cst.CSTNode, *lines: str) -> None:
-        """Put lines above a statement and the comments that belong to it."""
+        """Insert lines above a statement and its comments."""
         rewrite = self.script.rewrite
         indent = rewrite.indent_of(statement)
         text = "".join(f"{indent}{line}{rewrite.newline}" for line in self.lines(*lines))
         self.edits += rewrite.insert(rewrite.above(statement), text)
 
     def under(self, statement: cst.CSTNode, *header: str) -> None:
-        """Put a statement under the last of some header lines."""
+        """Indent a statement under the last of some header lines."""
         rewrite = self.script.rewrite
         indent = rewrite.indent_of(statement)
         lines = f"{rewrite.newline}{indent}".join(self.lines(*header))
@@ -54,7 +54,7 @@ class Writer:
 
 
 def merged(edits: Sequence[Edit]) -> Edits:
-    """Make one edit of all insertions at one place, in the order in which they were asked for."""
+    """Merge all insertions at one place into one edit, in the order in which they were added."""
     texts: dict[Span, list[str]] = {}
     for edit in dict.fromkeys(edits):
         texts.setdefault(edit.span, []).append(edit.text)

@@ -1,9 +1,9 @@
-"""The frame of a torchrun script: imports, what torchrun sets, the process group."""
+"""The frame of a torchrun script: imports, torchrun's variables, the process group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import libcst as cst
@@ -14,22 +14,26 @@ from torchlint_rules._torchrun.shape import ObstacleError
 
 __all__ = ["Frame"]
 
+_LEAVE: Final = ("if DISTRIBUTED:", "\tdist.destroy_process_group()")
+
 
 @dataclass
 class Frame(Writer):
-    """Puts the start and the end around a script."""
+    """Adds the start and the end to a script."""
 
     sums: bool = False
     """Whether numbers are summed over the processes."""
+    ends: list[Edit] = field(default_factory=list)
+    """What goes behind everything else that is put at the same place; `edits` go before it."""
 
     def write(self, inner: Sequence[Edit]) -> None:
-        """Frame a script that is changed by `inner`; raises `ObstacleError`."""
+        """Frame a script that `inner` changes; raises `ObstacleError`."""
         self._refuse_above(self._last_import(), inner)
         self._refuse_late_choice(self._last_import())
         self._frame()
 
     def _frame(self) -> None:
-        """Import, read what torchrun sets, join the process group and leave it."""
+        """Add the imports, torchrun's variables, and joining and leaving the process group."""
         start = self._start()
         entry = self.shape.entry
         anchor = self._last_import()
@@ -42,9 +46,7 @@ class Frame(Writer):
         ]
         if isinstance(entry.block, cst.Module):
             header += start
-            self.after(
-                entry.block.body[-1], "", "if DISTRIBUTED:", "\tdist.destroy_process_group()"
-            )
+            self._end(entry.block.body[-1], "", *_LEAVE)
         else:
             self._open(start)
         if self.sums:
@@ -54,10 +56,9 @@ class Frame(Writer):
     def _open(self, start: Sequence[str]) -> None:
         """Put the start and the end into the main guard."""
         block, rewrite = self.shape.entry.block, self.script.rewrite
-        end = ["if DISTRIBUTED:", "\tdist.destroy_process_group()"]
         if isinstance(block, cst.IndentedBlock):
             self.above(block.body[0], *start)
-            self.after(block.body[-1], *end)
+            self._end(block.body[-1], *_LEAVE)
             return
         guard = self.script.parent(block)
         assert guard is not None
@@ -66,16 +67,20 @@ class Frame(Writer):
         joint = f"{rewrite.newline}{self.unit}"
         self.edits += rewrite.delete(colon, place)
         self.edits += rewrite.insert(place, joint.join(["", *self.lines(*start), ""]))
-        self.after(guard, *(f"\t{line}" for line in end))
+        self._end(guard, *(f"\t{line}" for line in _LEAVE))
+
+    def _end(self, statement: cst.CSTNode, *lines: str) -> None:
+        """Put lines behind a statement, and behind all that others put there."""
+        self.ends += self.script.rewrite.after(statement, *self.lines(*lines))
 
     def _refuse_above(self, anchor: cst.BaseStatement, inner: Sequence[Edit]) -> None:
-        """Refuse changes above the place where what they need is defined."""
+        """Refuse changes above the definitions that they need."""
         for edit in inner:
             if edit.span.start < self.script.span(anchor).start:
                 raise ObstacleError(anchor, "code above this import would change")
 
     def _refuse_late_choice(self, anchor: cst.BaseStatement) -> None:
-        """Refuse a choice of GPUs behind the place where each process takes its own."""
+        """Refuse a choice of GPUs after each process has selected its own."""
         for text in self.script.all(cst.SimpleString):
             if text.value.strip("'\"") == "CUDA_VISIBLE_DEVICES":
                 if self.script.tree.order(text) > self.script.tree.order(anchor):
@@ -101,7 +106,7 @@ class Frame(Writer):
         return lines
 
     def _last_import(self) -> cst.BaseStatement:
-        """Give the last statement of the imports at the head of the file."""
+        """Return the last statement of the imports at the top of the file."""
         found: cst.BaseStatement | None = None
         for line in self.script.tree.module.body:
             if _imports(line):
@@ -152,7 +157,7 @@ class Frame(Writer):
         self.after(anchor, *header, *tail)
 
     def _torch_import(self, anchor: cst.BaseStatement) -> cst.BaseStatement:
-        """Give the last import of torch among those at the head, else the last import."""
+        """Return the last torch import among those at the top, else the last import."""
         found = anchor
         for line in self.script.tree.module.body:
             if _imports(line):
@@ -173,7 +178,7 @@ _SUM_OVER_RANKS: Final = (
     "\t\treturn value",
     "\ttotal = torch.as_tensor(value, dtype=torch.float64).detach().clone()",
     "\tdist.all_reduce(total)",
-    "\treturn total if torch.is_tensor(value) else type(value)(total)",
+    "\treturn total.to(value.dtype) if torch.is_tensor(value) else type(value)(total)",
 )
 
 

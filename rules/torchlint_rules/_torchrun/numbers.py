@@ -1,122 +1,86 @@
-"""Numbers under torchrun: summed over the processes, counted for all, or noted as local."""
+"""Numbers under torchrun: reduced over the processes, counted for all, or noted as local."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Note, Total
+from torchlint.api import How, Kind, Note
+from torchlint_rules._torchrun.carried import Carried
 from torchlint_rules._torchrun.edits import Writer
 from torchlint_rules._torchrun.shape import ObstacleError
+from torchlint_rules._torchrun.shows import shows
 
 __all__ = ["Numbers"]
-
-_TELLING: Final = frozenset(
-    "set_postfix set_description set_postfix_str add_scalar info log progress_bar write".split()
-)
 
 
 @dataclass
 class Numbers(Writer):
-    """Makes the numbers that a training loop collects those of all processes."""
+    """Reduces the numbers that a training loop collects over all processes."""
 
     notes: list[Note] = field(default_factory=list)
     sums: bool = False
     """Whether anything is summed over the processes."""
 
     def write(self) -> None:
-        """Sum what is read behind the loop, count for all what it prints."""
+        """Reduce the numbers read after the loop, and scale the counts that it prints."""
         self._totals()
         self._progress_counts()
 
     def _totals(self) -> None:
-        """Add up behind the batch loop what is printed later, say what stays local."""
+        """Reduce the numbers read after the batch loop, and note which stay local."""
         loop = self.shape.batches
-        program = self.script.program
-        lines = [self._summed(total) for total in program.totals(loop) if total.read_after]
-        summed = {total.name for total in program.totals(loop)}
-        for meter, average in self._meters():
-            summed.add(meter)
-            lines += [
-                f"{meter}.sum = sum_over_ranks({meter}.sum)",
-                f"{meter}.count = sum_over_ranks({meter}.count)",
-            ]
-            if average:
-                lines.append(f"{meter}.avg = {meter}.sum / {meter}.count")
-        self._note_local(summed)
+        lines = Carried(self.script, self.shape).find()
+        self._note_local()
         if lines:
             if not self.script.rewrite.stands_alone(loop.node):
                 raise ObstacleError(loop.node, "nothing can be put behind it")
             self.sums = True
             self.after(loop.node, *lines)
+            self._sizes(lines)
 
-    def _summed(self, total: Total) -> str:
-        mean = " / WORLD_SIZE" if total.mean else ""
-        return f"{total.name} = sum_over_ranks({total.name}){mean}"
+    def _sizes(self, lines: Sequence[str]) -> None:
+        """Divide sums over samples by the number of samples of all processes."""
+        script, loop = self.script, self.shape.batches
+        sums = {line.partition(" =")[0] for line in lines if not line.endswith("/ WORLD_SIZE")}
+        for division in script.all(cst.BinaryOperation):
+            behind = script.tree.order(division) > script.tree.end(loop.node)
+            here = script.function(division) is script.function(loop.node)
+            if not isinstance(division.operator, cst.Divide) or not behind or not here:
+                continue
+            if not any(text in script.code(division.left) for text in sums):
+                continue
+            for call in script.within(division.right, cst.Call):
+                if self._counts_samples(call):
+                    loader = script.code(loop.loader) if loop.loader is not None else ""
+                    code = f"(len({loader}.sampler) * WORLD_SIZE)"
+                    self.edits += script.rewrite.replace(call, code)
 
-    def _meters(self) -> Iterator[tuple[str, bool]]:
-        """Yield the names of average meters that the loop feeds, and whether they store `avg`."""
+    def _counts_samples(self, call: cst.Call) -> bool:
+        """Return whether a call returns the length of the distributed dataset."""
         script = self.script
-        loop = self.shape.batches.node
-        seen = set()
-        for call in script.functions.own(loop.body, cst.Call):
-            func = call.func
-            if not isinstance(func, cst.Attribute) or func.attr.value != "update":
-                continue
-            if not isinstance(func.value, cst.Name) or func.value.value in seen:
-                continue
-            owner = script.functions.instance_of(func.value)
-            if owner is None:
-                continue
-            fields = script.scopes.scope_at(owner).bindings
-            if {"self.sum", "self.count"} <= fields.keys() and len(call.args) == 2:
-                if script.program.read_after(func.value.value, loop):
-                    if script.program.is_batch_size(call.args[1].value):
-                        seen.add(func.value.value)
-                        yield func.value.value, "self.avg" in fields
+        if script.name(call.func) != "builtins.len" or len(call.args) != 1:
+            return False
+        asked = call.args[0].value
+        if isinstance(asked, cst.Attribute) and asked.attr.value == "dataset":
+            return script.program.loader_call(asked.value) is self.shape.loader
+        return script.code(asked) == script.code(self.shape.dataset)
 
-    def _note_local(self, summed: set[str]) -> None:
-        """Note what is printed of the share of one process."""
+    def _note_local(self) -> None:
+        """Note the values of one process that the loop shows."""
         script = self.script
-        loop = self.shape.batches.node
-        made = {
-            binding.name
-            for bindings in script.scopes.scope(loop).bindings.values()
-            for binding in bindings
-            if script.tree.inside(binding.node, loop.body)
-        }
-        made |= {
-            call.func.value.value
-            for call in script.functions.own(loop.body, cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value in ("append", "update")
-            and isinstance(call.func.value, cst.Name)
-        }
-        for call in script.all(cst.Call):
-            if not self._tells(call):
-                continue
-            read = {name.value for name in script.within(call, cst.Name)} & made
-            inside = script.tree.inside(call, loop.body)
-            home = script.function(call) is script.function(loop)
-            behind = home and script.tree.order(call) > script.tree.end(loop)
-            if (inside and read) or (behind and read - summed):
-                told = "under torchrun: of the samples of rank 0 only"
+        loop = self.shape.batches
+        shares = script.program.shares(loop)
+        told = "under torchrun: of the samples of rank 0 only"
+        for call in script.functions.own(loop.node.body, cst.Call):
+            local = any(shares.is_local(arg.value) for arg in call.args)
+            if local and shows(script, call):
                 self.notes.append(Note(script.span(call), told))
 
-    def _tells(self, call: cst.Call) -> bool:
-        """Whether a call shows numbers to the user."""
-        if self.script.name(call.func) == "builtins.print":
-            return True
-        return isinstance(call.func, (cst.Name, cst.Attribute)) and (
-            (call.func.value if isinstance(call.func, cst.Name) else call.func.attr.value)
-            in _TELLING
-        )
-
     def _progress_counts(self) -> None:
-        """Let `i * len(data)` in what the loop prints count the samples of all processes."""
+        """Make `i * len(data)` in the loop's output count the samples of all processes."""
         script = self.script
         counters = {
             name.value
@@ -140,7 +104,7 @@ class Numbers(Writer):
 
 
 def _factors(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield what a product multiplies, without divisors."""
+    """Yield the factors of a product, without divisors."""
     if isinstance(node, cst.BinaryOperation):
         if isinstance(node.operator, (cst.Multiply, cst.Divide)):
             yield from _factors(node.left)

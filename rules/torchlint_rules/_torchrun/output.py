@@ -1,4 +1,4 @@
-"""What only one process may do: write files, log to a writer, draw progress bars."""
+"""Actions of only one process: write files, log to a writer, show progress bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import Edit, Edits, Script, Span
 from torchlint_rules._torchrun.shape import ObstacleError
 
-__all__ = ["guarded", "muted_bars"]
+__all__ = ["guarded", "muted_bars", "writes"]
 
 _WRITES: Final = frozenset({
     "torch.save", "torchvision.utils.save_image", "numpy.save", "numpy.savez", "numpy.savetxt",
@@ -35,8 +35,15 @@ _BARS: Final = (
 )  # fmt: skip
 
 
+def writes(script: Script, call: cst.Call) -> bool:
+    """Return whether a call writes a file."""
+    if script.name(call.func) in _WRITES:
+        return True
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _WRITING_METHODS
+
+
 def muted_bars(script: Script) -> Iterator[Edit]:
-    """Yield the edits that leave progress bars to rank 0."""
+    """Yield the edits that restrict progress bars to rank 0."""
     for site in script.calls(*_BARS):
         if site.has_splat:
             raise ObstacleError(site.node, "its keywords are not spelled out")
@@ -45,7 +52,7 @@ def muted_bars(script: Script) -> Iterator[Edit]:
 
 
 def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
-    """Yield the edits that leave writing to rank 0; raises `ObstacleError`.
+    """Yield the edits that restrict writing to rank 0; raises `ObstacleError`.
 
     `taken` are the spans that other edits replace.
     """
@@ -55,12 +62,16 @@ def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
         script.tree.module,
         *script.all(cst.IndentedBlock),
     ]
+    whole: list[cst.BaseStatement] = []
     for block in blocks:
+        if any(script.tree.inside(block, line) for line in whole):
+            continue
         run: list[cst.BaseStatement] = []
         for line in block.body:
             if _is_write(script, line, writers):
                 _refuse_network(script, line)
                 run.append(line)
+                whole.append(line)
             elif run:
                 yield from _guard(script, block, run, taken)
                 run = []
@@ -75,7 +86,7 @@ def _guard(
     run: Sequence[cst.BaseStatement],
     taken: set[Span],
 ) -> Iterator[Edit]:
-    """Put a run of statements under `if RANK == 0:`, or narrow the `if` that they fill."""
+    """Put consecutive statements under `if RANK == 0:`, or narrow the `if` that they fill."""
     outer = script.parent(block)
     if isinstance(block, cst.IndentedBlock) and isinstance(outer, cst.If):
         whole = len(run) == len(block.body) and outer.orelse is None
@@ -88,7 +99,14 @@ def _guard(
             if free and not isinstance(script.parent(outer), cst.If):
                 yield from script.rewrite.replace(outer.test, f"RANK == 0 and {test}")
                 return
-    yield from script.rewrite.wrap(run, "if RANK == 0:")
+    wrapped = script.rewrite.wrap(run, "if RANK == 0:")
+    if any(_overlap(edit.span, span) for edit in wrapped for span in taken):
+        raise ObstacleError(run[0], "it stands in parentheses over several lines")
+    yield from wrapped
+
+
+def _overlap(first: Span, second: Span) -> bool:
+    return first.start < second.end and second.start < first.end
 
 
 def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> bool:
@@ -113,7 +131,7 @@ def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> boo
 
 
 def _hands_over_weights(script: Script, call: cst.Call) -> bool:
-    """Whether a function of another file is given a `state_dict()` to save."""
+    """Return whether a function of another file gets a `state_dict()` to save."""
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "load_state_dict":
         return False
     if script.definition(call.func) is not None:
@@ -147,7 +165,7 @@ def _refuse_open_files(script: Script) -> None:
 
 
 def _writer_names(script: Script) -> set[str]:
-    """Give the names of TensorBoard writers; raises `ObstacleError` where they are used otherwise."""
+    """Return the names of TensorBoard writers; raises `ObstacleError` for other uses of them."""
     names: set[str] = set()
     for site in script.calls(*_WRITERS):
         assign = script.parent(site.node)

@@ -9,10 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Kind, Note, Script
+from torchlint_rules._torchrun.agreement import Agreement
 from torchlint_rules._torchrun.edits import Writer, merged
 from torchlint_rules._torchrun.frame import Frame
 from torchlint_rules._torchrun.numbers import Numbers
 from torchlint_rules._torchrun.output import guarded, muted_bars
+from torchlint_rules._torchrun.saved import Saved
 from torchlint_rules._torchrun.shape import DATA_PARALLEL, ObstacleError, Wrap, shape_of
 
 __all__ = ["Rewritten", "under_torchrun"]
@@ -26,14 +28,14 @@ _LOADING: Final = frozenset({"torch.load"})
 
 @dataclass
 class Rewritten:
-    """The edits of the whole script, and the numbers that will be those of one process."""
+    """The edits of the whole script, and the numbers that stay local to one process."""
 
     edits: Edits
     notes: tuple[Note, ...]
 
 
 def under_torchrun(script: Script, call: cst.Call) -> Rewritten:
-    """Rewrite the script around a wrapped network; raises `ObstacleError`."""
+    """Return the rewrite of the script around a wrapped network; raises `ObstacleError`."""
     return _Rewriter(script, shape_of(script, call)).result()
 
 
@@ -41,6 +43,7 @@ def under_torchrun(script: Script, call: cst.Call) -> Rewritten:
 class _Rewriter(Writer):
     def result(self) -> Rewritten:
         self._refuse_taken_names()
+        Agreement(self.script, self.shape).check()
         self._devices()
         self._wrap()
         self._downloads()
@@ -51,12 +54,13 @@ class _Rewriter(Writer):
         self.edits += numbers.edits
         self._type_tests()
         self._prefix_tests()
+        self.edits += Saved(self.script, self.shape).find()
         self.edits += guarded(self.script, {edit.span for edit in self.edits})
         self.edits += muted_bars(self.script)
         self._late_loads()
         frame = Frame(self.script, self.shape, sums=numbers.sums)
         frame.write(self.edits)
-        return Rewritten(merged([*self.edits, *frame.edits]), tuple(numbers.notes))
+        return Rewritten(merged([*frame.edits, *self.edits, *frame.ends]), tuple(numbers.notes))
 
     def _refuse_taken_names(self) -> None:
         for name in self.script.all(cst.Name):
@@ -66,7 +70,7 @@ class _Rewriter(Writer):
     # -- devices --------------------------------------------------------------
 
     def _devices(self) -> None:
-        """Make the first GPU the GPU of this process; any other number is in the way."""
+        """Replace the first GPU by the GPU of this process; any other number is an obstacle."""
         rewrite = self.script.rewrite
         for text in self.script.all(cst.SimpleString):
             value = text.value.strip("rbuRBU").strip("'\"")
@@ -115,7 +119,7 @@ class _Rewriter(Writer):
         self._refuse_between(wrap, anchor, target)
 
     def _unwrapped(self, wrap: Wrap) -> list[str]:
-        """Give the line that places the network without wrapping it, if it needs one."""
+        """Return the line that places the network without wrapping it, if it needs one."""
         tail = self._tail(wrap)
         source = self.script.code(wrap.source)
         if source == wrap.target.value and not tail:
@@ -138,7 +142,7 @@ class _Rewriter(Writer):
         return ".cuda(" in self._tail(wrap) and not list(self._ifs(wrap.statement))
 
     def _tail(self, wrap: Wrap) -> str:
-        """Give what is called on the wrapped network at once, such as `.cuda()`."""
+        """Return the calls chained to the wrapped network, such as `.cuda()`."""
         tail, node = "", wrap.whole
         while node is not wrap.call:
             assert isinstance(node, cst.Call)
@@ -155,9 +159,9 @@ class _Rewriter(Writer):
                 yield outer
 
     def _placed(self, wrap: Wrap) -> cst.CSTNode | None:
-        """Give the statement behind which the network is wrapped and on its device.
+        """Return the statement after which the network is wrapped and on its device.
 
-        None where that is the statement that wraps it, and it runs in any case.
+        None if that is the statement that wraps it, and it always runs.
         """
         tree = self.script.tree
         ifs = list(self._ifs(wrap.statement))
@@ -175,7 +179,7 @@ class _Rewriter(Writer):
         return anchor
 
     def _moves(self, wrap: Wrap) -> Iterator[cst.Call]:
-        """Yield the calls behind the wrap that move the network to its device."""
+        """Yield the calls after the wrapping that move the network to its device."""
         names = {wrap.target.value, self.script.code(wrap.source)}
         home = self.script.function(wrap.call)
         for call in self.script.method_calls("to", "cuda"):
@@ -189,7 +193,7 @@ class _Rewriter(Writer):
                     yield call
 
     def _neutralise(self, wrap: Wrap) -> None:
-        """Leave the wrap in DataParallel to runs without torchrun."""
+        """Keep wrapping in DataParallel for runs without torchrun."""
         around = next(self._ifs(wrap.statement), None)
         unwrapped = self._unwrapped(wrap)
         if unwrapped:
@@ -203,7 +207,7 @@ class _Rewriter(Writer):
             self.under(wrap.statement, "if not DISTRIBUTED:")
 
     def _about_wrap_only(self, around: cst.If, wrap: Wrap) -> bool:
-        """Whether an `if` does nothing but wrap the network and print."""
+        """Return whether an `if` only wraps the network and prints."""
         is_elif = isinstance(self.script.parent(around), cst.If)
         if around.orelse is not None or is_elif or not isinstance(around.body, cst.IndentedBlock):
             return False
@@ -233,12 +237,13 @@ class _Rewriter(Writer):
         shape, script = self.shape, self.script
         loader, rewrite = shape.loader, script.rewrite
         site = script.call(loader)
-        sampler = self._sampler_name()
+        self._share_of_batch()
         dataset = script.code(shape.dataset)
         lines = []
         if not isinstance(shape.dataset, (cst.Name, cst.Attribute)):
             name = self._free(self._beside("dataset"))
-            lines.append(f"{name} = {dataset}")
+            flat = script.tree.breaks_lines(shape.dataset)
+            lines.append(f"{name} = {dataset if flat else script.tree.text(shape.dataset)}")
             self.edits += rewrite.replace(shape.dataset, name)
             dataset = name
         options = [dataset] if self._made_in_entry() else [dataset, "WORLD_SIZE", "RANK"]
@@ -248,22 +253,32 @@ class _Rewriter(Writer):
         if drop is not None and not script.value_of(drop.value).equals(False):
             options.append(f"drop_last={script.code(drop.value)}")
         made = f"DistributedSampler({', '.join(options)})"
+        if shape.random_sampler is not None:
+            drawn = script.code(shape.random_sampler)
+            chosen = f"{made} if DISTRIBUTED else {drawn}"
+            self.edits += rewrite.replace(shape.random_sampler, chosen)
+            return
+        sampler = self._sampler_name()
         lines.append(f"{sampler} = {made} if DISTRIBUTED else None")
         self.before(shape.loader_line, *lines)
-        size = shape.batch_size.value
-        code = script.code(size)
-        plain = (cst.Name, cst.Attribute, cst.Integer, cst.Call, cst.Subscript)
-        if not isinstance(size, plain) and not size.lpar:
-            code = f"({code})"
-        self.edits += rewrite.replace(size, f"{code} // WORLD_SIZE")
         given = site.given("shuffle", 2)
         if shape.shuffled and given is not None:
             if not isinstance(given.value, cst.Comparison):
                 self.edits += rewrite.replace(given.value, f"{sampler} is None")
         self._set_sampler(site.given("sampler", 3), sampler)
 
+    def _share_of_batch(self) -> None:
+        """Divide the batch size by the number of processes."""
+        script, rewrite = self.script, self.script.rewrite
+        size = self.shape.batch_size.value
+        code = script.code(size)
+        plain = (cst.Name, cst.Attribute, cst.Integer, cst.Call, cst.Subscript)
+        if not isinstance(size, plain) and not size.lpar:
+            code = f"({code})"
+        self.edits += rewrite.replace(size, f"{code} // WORLD_SIZE")
+
     def _set_sampler(self, given: cst.Arg | None, sampler: str) -> None:
-        """Hand the sampler to the loader, on a line of its own where its line gets long."""
+        """Pass the sampler to the loader, on its own line if the line gets too long."""
         script, loader = self.script, self.shape.loader
         last = loader.args[-1]
         start = script.span(last).start
@@ -284,12 +299,12 @@ class _Rewriter(Writer):
         self.edits += script.rewrite.insert(end, text)
 
     def _made_in_entry(self) -> bool:
-        """Whether the loader is made behind the start of the process group."""
+        """Return whether the loader is built after the start of the process group."""
         entry = self.script.program.entry(self.shape.loader)
         return entry is not None and entry.block is self.shape.entry.block
 
     def _beside(self, word: str) -> str:
-        """Name a thing beside the loader: `train_loader` gives `train_dataset`."""
+        """Return a name that matches the loader's: `train_loader` gives `train_dataset`."""
         name = self.shape.loader_name.value
         for part in ("data_loader", "dataloader", "loader"):
             if part in name:
@@ -334,7 +349,7 @@ class _Rewriter(Writer):
         self.after(last, "if DISTRIBUTED and LOCAL_RANK == 0:", "\tdist.barrier()")
 
     def _late_loads(self) -> None:
-        """Wait for rank 0 before a checkpoint of this run is read."""
+        """Wait for rank 0 before a checkpoint of this run is loaded."""
         epochs = self.shape.epochs
         if epochs is None:
             return
@@ -352,7 +367,7 @@ class _Rewriter(Writer):
                 self.before(line, "if DISTRIBUTED:", "\tdist.barrier()  # rank 0 has written it")
 
     def _whole_statement(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Give the statement around a node that every process comes to."""
+        """Return the statement around a node that every process runs."""
         line = self.script.statement(node)
         around = list(self._ifs(line))
         return around[-1] if around else line
@@ -381,12 +396,13 @@ class _Rewriter(Writer):
         )
 
     def _sampler_there(self) -> str:
-        """Give the sampler as the epoch loop can name it."""
+        """Return the name of the sampler in the epoch loop."""
         epochs = self.shape.epochs
         assert epochs is not None
         script = self.script
         home = script.function(self.shape.loader)
-        if home is None or home is script.function(epochs):
+        named = self.shape.random_sampler is None
+        if named and (home is None or home is script.function(epochs)):
             return self._sampler_name()
         for name in script.within(epochs.body, cst.Name):
             if script.scopes.reads(name):
@@ -395,7 +411,7 @@ class _Rewriter(Writer):
         raise ObstacleError(epochs, "the training loader is out of sight of the epoch loop")
 
     def _type_tests(self) -> None:
-        """Let `isinstance(model, nn.DataParallel)` hold for the new wrapper, too."""
+        """Make `isinstance(model, nn.DataParallel)` true for the new wrapper as well."""
         for call in self.script.calls("builtins.isinstance"):
             if len(call.node.args) != 2:
                 continue
@@ -411,7 +427,7 @@ class _Rewriter(Writer):
                 self.edits += self.script.rewrite.insert(end, f", {self._ddp_name()}")
 
     def _prefix_tests(self) -> None:
-        """Let `if torch.cuda.device_count() > 1:` ask for `model.module` under torchrun, too."""
+        """Make `if torch.cuda.device_count() > 1:` use `model.module` under torchrun as well."""
         wrap = self.shape.wrap
         asking: list[cst.If | cst.IfExp] = [*self.script.all(cst.If), *self.script.all(cst.IfExp)]
         for node in asking:

@@ -1,17 +1,18 @@
-"""The shape of a script that can become one for torchrun, or the line that is in the way."""
+"""The form of a script that can be rewritten for torchrun, or the line that prevents it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Record, Role, Script, Start, State
+from torchlint.api import How, Kind, Loop, Role, Script, Start, State
 
 __all__ = ["ObstacleError", "Shape", "Wrap", "shape_of", "wraps"]
 
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
+_RANDOM_SAMPLER: Final = "torch.utils.data.RandomSampler"
 _MOVES: Final = frozenset({"to", "cuda"})
 _CHAINED: Final = _MOVES | {"train", "float", "half", "double"}
 _SPAWNS: Final = frozenset({
@@ -51,7 +52,7 @@ _WITHOUT_GRADIENT: Final = frozenset(
 
 
 class ObstacleError(Exception):
-    """The first thing in a script that the rewrite does not understand."""
+    """The first line of a script that the rewrite does not support."""
 
     def __init__(self, node: cst.CSTNode, why: str) -> None:
         super().__init__(why)
@@ -59,7 +60,7 @@ class ObstacleError(Exception):
         self.why = why
 
     def told(self, script: Script) -> str:
-        """Say which line is in the way and why."""
+        """Return the line and the reason."""
         start = script.span(self.node).start
         row = script.source.position(start).row
         code = script.code(self.node).strip().splitlines()[0]
@@ -67,7 +68,7 @@ class ObstacleError(Exception):
         return f"line {row}, `{short}`: {self.why}"
 
 
-class Wrap(Record):
+class Wrap(NamedTuple):
     """The statement that wraps a network: `model = nn.DataParallel(model).cuda()`."""
 
     call: cst.Call
@@ -78,12 +79,12 @@ class Wrap(Record):
 
     @property
     def source(self) -> cst.BaseExpression:
-        """The network that is wrapped."""
+        """The wrapped network."""
         return self.call.args[0].value
 
 
-class Shape(Record):
-    """A training script of the common shape, with the parts that change."""
+class Shape(NamedTuple):
+    """A training script of the common form, with the parts that change."""
 
     wrap: Wrap
     entry: Start
@@ -95,20 +96,22 @@ class Shape(Record):
     dataset: cst.BaseExpression
     shuffled: bool
     batch_size: cst.Arg
+    random_sampler: cst.Call | None
+    """The `RandomSampler(dataset)` of the loader, if it shuffles with one."""
 
 
 def wraps(script: Script) -> list[cst.Call]:
-    """Give the calls that wrap a network in `DataParallel`."""
+    """Return the calls that wrap a network in `DataParallel`."""
     return [site.node for site in script.calls(DATA_PARALLEL)]
 
 
 def shape_of(script: Script, call: cst.Call) -> Shape:
-    """Read the shape of a script around one wrap; raises `ObstacleError`."""
+    """Return the form of a script around one wrapping; raises `ObstacleError`."""
     return _Reader(script).shape(call)
 
 
 def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
-    """Give a call with the methods chained to it that give the same network."""
+    """Return a call with the chained methods that return the same network."""
     whole: cst.BaseExpression = call
     while True:
         attribute = script.parent(whole)
@@ -156,7 +159,6 @@ class _Reader:
         self._refuse_network(wrap)
         self._refuse_optimizers(batches)
         self._refuse_losses(batches)
-        self._refuse_exits(shape)
         self._refuse_draws()
         self._refuse_batch_size(shape)
         return shape
@@ -281,7 +283,22 @@ class _Reader:
                 raise ObstacleError(other.node, "the training loader is read here, too")
         return loader, line, assign.targets[0].target
 
-    def _loader_arguments(self, loader: cst.Call) -> tuple[cst.BaseExpression, bool, cst.Arg]:
+    def _random_sampler(
+        self, sampler: cst.CSTNode | None, dataset: cst.BaseExpression
+    ) -> cst.Call | None:
+        """Return the call of a sampler that is equivalent to `shuffle=True`."""
+        if not isinstance(sampler, cst.Call) or not isinstance(dataset, (cst.Name, cst.Attribute)):
+            return None
+        site = self.script.call(sampler)
+        alone = len(sampler.args) == 1 and not site.has_splat
+        if site.name != _RANDOM_SAMPLER or not alone:
+            return None
+        given = sampler.args[0].value
+        return sampler if self.script.code(given) == self.script.code(dataset) else None
+
+    def _loader_arguments(
+        self, loader: cst.Call
+    ) -> tuple[cst.BaseExpression, bool, cst.Arg, cst.Call | None]:
         site = self.script.call(loader)
         dataset = site.given("dataset", 0)
         if dataset is None:
@@ -294,7 +311,8 @@ class _Reader:
         sampler = site.argument("sampler", 3)
         if sampler.state is State.UNKNOWN:
             raise ObstacleError(loader, "its keywords are not spelled out")
-        if sampler.state is not State.ABSENT and not sampler.equals(None):
+        drawn = self._random_sampler(sampler.node, dataset.value)
+        if sampler.state is not State.ABSENT and not sampler.equals(None) and drawn is None:
             raise ObstacleError(site.given("sampler", 3) or loader, "it has a sampler of its own")
         if site.argument("batch_sampler", 4).state is not State.ABSENT:
             raise ObstacleError(site.given("batch_sampler", 4) or loader, "it has a batch sampler")
@@ -303,18 +321,20 @@ class _Reader:
             raise ObstacleError(size or loader, "its batch size cannot be divided by the processes")
         if sampler.state is not State.ABSENT and site.given("sampler", 3) is None:
             raise ObstacleError(loader, "its sampler comes from a dictionary")
+        if drawn is not None:
+            return dataset.value, True, size, drawn
         shuffle = site.argument("shuffle", 2)
         if shuffle.state is State.ABSENT or shuffle.equals(False):
-            return dataset.value, False, size
+            return dataset.value, False, size, None
         given = site.given("shuffle", 2)
         if given is not None and self._unless_sampled(given.value):
-            return dataset.value, True, size
+            return dataset.value, True, size, None
         if not shuffle.equals(True) or given is None:
             raise ObstacleError(given or loader, "whether it shuffles is decided elsewhere")
-        return dataset.value, True, size
+        return dataset.value, True, size, None
 
     def _unless_sampled(self, shuffle: cst.BaseExpression) -> bool:
-        """Whether a loader shuffles by `train_sampler is None`, and it is None."""
+        """Return whether a loader shuffles by `train_sampler is None`, and it is None."""
         return (
             isinstance(shuffle, cst.Comparison)
             and isinstance(shuffle.comparisons[0].operator, cst.Is)
@@ -342,7 +362,7 @@ class _Reader:
     # -- network, optimizer, loss ---------------------------------------------
 
     def _is_network(self, node: cst.CSTNode) -> bool:
-        """Whether an expression is the wrapped network, by its name or as a parameter."""
+        """Return whether an expression is the wrapped network, by its name or as a parameter."""
         if not isinstance(node, cst.Name):
             return False
         bindings = self.script.scopes.reaching(node)
@@ -387,7 +407,7 @@ class _Reader:
                 raise ObstacleError(call, "whose parameters the optimizer steps is not in sight")
 
     def _networks(self, node: cst.CSTNode, depth: int) -> Iterator[cst.Name]:
-        """Yield the networks that an expression speaks of, the names in it followed."""
+        """Yield the networks in an expression, following its names."""
         if not depth:
             return
         for name in self.script.within(node, cst.Name):
@@ -444,75 +464,10 @@ class _Reader:
                     each, "the network returns the loss: DataParallel gives one per GPU"
                 )
 
-    # -- what must not differ between processes -------------------------------
-
-    def _refuse_exits(self, shape: Shape) -> None:
-        """Refuse decisions on numbers that only one process has."""
-        body = shape.batches.node.body
-        for kind in (cst.Break, cst.Continue, cst.Return):
-            for leave in self.script.functions.own(body, kind):
-                if self._leaves_loop(leave, shape.batches):
-                    for test in self.script.tests_around(leave):
-                        if self._local(test, shape.batches):
-                            raise ObstacleError(
-                                test, "it depends on one process's samples, but all must agree"
-                            )
-        summed = {total.name for total in self.program.totals(shape.batches)}
-        for call in self.script.method_calls("step"):
-            if call.args and self.script.kind(call.func) is not Kind.OPTIMIZER:
-                owner = call.func.value if isinstance(call.func, cst.Attribute) else call
-                if self.script.kind(owner) is Kind.SCHEDULER:
-                    self._refuse_local(call.args[0].value, shape, summed)
-        if shape.epochs is not None:
-            for stop in self.script.functions.own(shape.epochs.body, cst.Break):
-                for test in self.script.tests_around(stop):
-                    if self.script.tree.inside(test, shape.epochs):
-                        self._refuse_local(test, shape, summed)
-
-    def _leaves_loop(self, leave: cst.CSTNode, batches: Loop) -> bool:
-        near = next(self.script.loops_around(leave), None)
-        return isinstance(leave, cst.Return) or near is batches
-
-    def _local(self, test: cst.BaseExpression, batches: Loop) -> bool:
-        """Whether a test reads what a pass of the batch loop made of its own samples."""
-        body = batches.node.body
-        if not self.script.tree.inside(test, body):
-            return False
-        for name in self.script.within(test, cst.Name):
-            for binding in self.script.scopes.reaching(name):
-                inside = self.script.tree.inside(binding.node, body)
-                if inside and not self._counts(binding.value):
-                    return True
-        return False
-
-    def _counts(self, value: cst.BaseExpression | None) -> bool:
-        """Whether a name is bound to a count of passes, which all processes share."""
-        if isinstance(value, cst.Integer):
-            return True
-        calls = isinstance(value, cst.BinaryOperation) and self.script.within(value, cst.Call)
-        return calls is not False and next(calls, None) is None
-
-    def _refuse_local(self, read: cst.BaseExpression, shape: Shape, summed: set[str]) -> None:
-        """Refuse to decide by what training made of one process's samples."""
-        loop = shape.batches.node
-        for name in self.script.within(read, cst.Name):
-            for binding in self.script.scopes.reaching(name):
-                if self.script.tree.inside(binding.node, loop) and name.value not in summed:
-                    raise ObstacleError(
-                        read, "it depends on one process's samples, but all must agree"
-                    )
-                value = binding.value
-                if isinstance(value, cst.Call) and self._trains(value, loop):
-                    raise ObstacleError(
-                        read, "it depends on one process's samples, but all must agree"
-                    )
-
-    def _trains(self, call: cst.Call, loop: cst.CSTNode) -> bool:
-        callee = self.script.functions.callee(call)
-        return callee is not None and callee is self.script.function(loop)
+    # -- values that must not differ between processes ------------------------
 
     def _refuse_draws(self) -> None:
-        """Refuse draws that would divide or make the data differently in each process."""
+        """Refuse random draws that would split or build the data differently in each process."""
         called = {self.script.name(call.func) for call in self.script.all(cst.Call)}
         for library, draws in _INDEX_DRAWS.items():
             if called & set(_SEEDS[library]):
@@ -531,7 +486,7 @@ class _Reader:
         return self.script.batch_loop(call) is not None
 
     def _refuse_batch_size(self, shape: Shape) -> None:
-        """Refuse a second use of the batch size where it means the size of a process's batch."""
+        """Refuse a second use of the batch size that means the batch size of one process."""
         size = shape.batch_size.value
         if isinstance(size, cst.Integer):
             return

@@ -12,7 +12,7 @@ for epoch in range(num_epochs):  # role: EPOCH
         with accelerator.accumulate(model):
             outputs = model(**batch)
             loss = outputs.loss
-            accelerator.backward(loss)  # heat: hot
+            accelerator.backward(loss)  # frequency: every_pass
             optimizer.step()
             optimizer.zero_grad()
     model.eval()

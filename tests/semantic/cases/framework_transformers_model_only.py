@@ -17,4 +17,4 @@ for epoch in range(3):  # role: EPOCH
         optimizer.step()
         scheduler.step()
         optimizer.zero_grad()
-        print(loss.item())  # heat: hot; kind loss: LOSS
+        print(loss.item())  # frequency: every_pass; kind loss: LOSS

@@ -48,7 +48,7 @@ class Experiment:
             self.opt.zero_grad()
             self.loss.backward()  # kind self.loss: LOSS
             self.opt.step()
-            self.total += self.loss.item()  # kind: NUMBER; heat: hot
+            self.total += self.loss.item()  # kind: NUMBER; frequency: every_pass
         return a, b, c, d, e, f, g, h, i
 
 

@@ -29,7 +29,7 @@ def positions(model, train_loader, criterion, optimizer):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        print(loss.item(), end="\r")  # heat: hot
+        print(loss.item(), end="\r")  # frequency: every_pass
 
 
 def tuples_of_losses(detector, data_loader, optimizer, device):
@@ -38,7 +38,7 @@ def tuples_of_losses(detector, data_loader, optimizer, device):
         targets = [{k: v.to(device) for k, v in t.items()} for t in targets]  # kind: SEQUENCE
         loss_dict = detector(images, targets)
         losses = sum(loss for loss in loss_dict.values())
-        loss_value = losses.item()  # kind: NUMBER; heat: hot
+        loss_value = losses.item()  # kind: NUMBER; frequency: every_pass
         optimizer.zero_grad()
         losses.backward()  # kind losses: LOSS
         optimizer.step()
@@ -53,7 +53,7 @@ def wrapped(model, dataset, criterion, optimizer):
         loss, parts = criterion(out, y), {}
         loss.backward()  # kind loss: LOSS
         optimizer.step()
-    torch.save({"model": model.module.state_dict()}, "last.pt")  # heat: unknown
+    torch.save({"model": model.module.state_dict()}, "last.pt")  # frequency: unknown
 
 
 class Lit(nn.Module):
@@ -81,7 +81,7 @@ def text(model, train_iterator, optimizer, criterion, clip):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
-        epoch_loss += loss.item()  # heat: hot
+        epoch_loss += loss.item()  # frequency: every_pass
     return epoch_loss / len(train_iterator)
 
 
@@ -93,7 +93,7 @@ def graph(gnn, loader, optimizer):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        total = float(loss) * data.num_graphs  # heat: hot
+        total = float(loss) * data.num_graphs  # frequency: every_pass
 
 
 def full_batch(model, X, y, criterion, optimizer):
@@ -103,7 +103,7 @@ def full_batch(model, X, y, criterion, optimizer):
         loss.backward()
         optimizer.step()
         if epoch % 100 == 0:
-            print(loss.item())  # heat: cold
+            print(loss.item())  # frequency: rare
 
 
 def minibatches_by_hand(model, X, y, criterion, optimizer, batch_size):

@@ -53,7 +53,7 @@ def d2l_style(net, test_iter, loss):
     metric = [0.0, 0]
     for X, y in test_iter:  # role: EVAL_BATCH
         l = loss(net(X), y)
-        metric[0] += float(l.sum())  # heat: hot
+        metric[0] += float(l.sum())  # frequency: every_pass
     return metric
 
 

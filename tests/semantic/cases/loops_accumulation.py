@@ -15,15 +15,15 @@ def train(model, loader, criterion, optimizer, scheduler, accumulation_steps, de
         with autocast():  # name: torch.cuda.amp.autocast
             outputs = model(inputs)  # kind: TENSOR
             loss = criterion(outputs, targets.to(device)) / accumulation_steps  # kind: LOSS
-        scaler.scale(loss).backward()  # heat: hot
+        scaler.scale(loss).backward()  # frequency: every_pass
         if (i + 1) % accumulation_steps == 0 or (i + 1) == len(loader):
-            scaler.unscale_(optimizer)  # heat: cold
+            scaler.unscale_(optimizer)  # frequency: rare
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # name: torch.nn.utils.clip_grad_norm_
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
-            scheduler.step()  # heat: cold
-        running_loss += loss.item() * accumulation_steps  # heat: hot
+            scheduler.step()  # frequency: rare
+        running_loss += loss.item() * accumulation_steps  # frequency: every_pass
     return running_loss / len(loader)
 
 
@@ -31,9 +31,9 @@ def train_split(model, loader, criterion, optimizer, chunks):
     for images, labels in loader:  # role: TRAIN_BATCH
         optimizer.zero_grad()
         for x, y in zip(images.chunk(chunks), labels.chunk(chunks)):
-            loss = criterion(model(x), y) / chunks  # kind: LOSS; heat: hot
+            loss = criterion(model(x), y) / chunks  # kind: LOSS; frequency: every_pass
             loss.backward()
-        optimizer.step()  # heat: hot
+        optimizer.step()  # frequency: every_pass
 
 
 def multi_task(model, loader, criteria, optimizer):
@@ -41,7 +41,7 @@ def multi_task(model, loader, criteria, optimizer):
         outputs = model(x)
         loss = 0
         for name, criterion in criteria.items():  # role: OTHER
-            loss = loss + criterion(outputs[name], targets[name])  # heat: hot
+            loss = loss + criterion(outputs[name], targets[name])  # frequency: every_pass
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -53,7 +53,7 @@ def truncated_bptt(model, loader, criterion, optimizer, seq_len):
         loss = 0
         for t in range(seq_len):  # role: OTHER
             output, hidden = model(x[:, t], hidden)
-            loss += criterion(output, y[:, t])  # heat: hot
+            loss += criterion(output, y[:, t])  # frequency: every_pass
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

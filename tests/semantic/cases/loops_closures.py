@@ -56,7 +56,7 @@ def second_order(model, loader, criterion):
             loss.backward()
             return loss
 
-        optimizer.step(closure)  # heat: hot
+        optimizer.step(closure)  # frequency: every_pass
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ def fit(model, train_iter, val_iter, criterion, optimizer, epochs, patience, dev
             loss = criterion(y_hat, batch_y.to(device))
             loss.backward()
             optimizer.step()
-            train_loss += loss.item()  # heat: hot
+            train_loss += loss.item()  # frequency: every_pass
         model.eval()
         val_loss = 0.0
         for batch_x, batch_y in val_iter:  # role: EVAL_BATCH; grad: on
             y_hat = model(batch_x.to(device))  # grad: on
-            val_loss += criterion(y_hat, batch_y.to(device)).item()  # kind: NUMBER; heat: hot
-        history["val"].append(val_loss / len(val_iter))  # heat: unknown
+            val_loss += criterion(y_hat, batch_y.to(device)).item()  # kind: NUMBER; frequency: every_pass
+        history["val"].append(val_loss / len(val_iter))  # frequency: unknown
         if val_loss < best:
             best, waited = val_loss, 0
-            torch.save(model.state_dict(), "best.pt")  # heat: unknown
+            torch.save(model.state_dict(), "best.pt")  # frequency: unknown
         else:
             waited += 1
             if waited >= patience:
@@ -38,10 +38,10 @@ def evaluated_now_and_then(model, loader, val_loader, criterion, optimizer, eval
         loss.backward()
         optimizer.step()
         if step % eval_every == 0:
-            model.eval()  # heat: cold
+            model.eval()  # frequency: rare
             with torch.no_grad():
                 for vx, vy in val_loader:  # role: EVAL_BATCH; grad: off
-                    val = criterion(model(vx), vy).item()  # grad: off; heat: hot
+                    val = criterion(model(vx), vy).item()  # grad: off; frequency: every_pass
             model.train()
 
 
@@ -51,7 +51,7 @@ def embed(encoder, loader):
     for images, y in loader:  # role: EVAL_BATCH
         with torch.no_grad():
             z = encoder(images.cuda())  # grad: off; kind: TENSOR
-        features.append(z.cpu().numpy())  # grad: on; heat: hot
+        features.append(z.cpu().numpy())  # grad: on; frequency: every_pass
         labels.append(y.numpy())
     return features, labels
 

@@ -15,9 +15,9 @@ def run_epoch(model, loader, criterion, optimizer, device, train=True):
             loss = criterion(output, y)  # kind: LOSS
             if train:
                 optimizer.zero_grad()
-                loss.backward()  # heat: hot
+                loss.backward()  # frequency: every_pass
                 optimizer.step()
-            total += loss.item()  # kind: NUMBER; heat: hot
+            total += loss.item()  # kind: NUMBER; frequency: every_pass
     return total / len(loader)
 
 

@@ -21,8 +21,8 @@ def train(args, model, device, train_loader, optimizer, epoch):
         loss.backward()
         optimizer.step()
         if batch_idx % args.log_interval == 0:
-            print("Train Epoch: {} Loss: {:.6f}".format(epoch, loss.item()))  # heat: cold
-            if args.dry_run:  # heat: cold
+            print("Train Epoch: {} Loss: {:.6f}".format(epoch, loss.item()))  # frequency: rare
+            if args.dry_run:  # frequency: rare
                 break
 
 
@@ -34,7 +34,7 @@ def test(model, device, test_loader):
         for data, target in test_loader:  # role: EVAL_BATCH
             data, target = data.to(device), target.to(device)
             output = model(data)  # grad: off
-            test_loss += F.nll_loss(output, target, reduction="sum").item()  # kind: NUMBER; heat: hot
+            test_loss += F.nll_loss(output, target, reduction="sum").item()  # kind: NUMBER; frequency: every_pass
             pred = output.argmax(dim=1, keepdim=True)  # kind: TENSOR
             correct += pred.eq(target.view_as(pred)).sum().item()  # kind: NUMBER
     test_loss /= len(test_loader.dataset)
@@ -66,7 +66,7 @@ def main():
     for epoch in range(1, args.epochs + 1):  # role: EPOCH
         train(args, model, device, train_loader, optimizer, epoch)
         test(model, device, test_loader)
-        scheduler.step()  # heat: unknown
+        scheduler.step()  # frequency: unknown
 
 
 if __name__ == "__main__":

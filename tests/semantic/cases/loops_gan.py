@@ -23,7 +23,7 @@ for epoch in range(25):  # role: EPOCH
         output = netD(real_cpu)  # kind: TENSOR
         errD_real = criterion(output, label)  # kind: LOSS
         errD_real.backward()
-        D_x = output.mean().item()  # kind: NUMBER; heat: hot
+        D_x = output.mean().item()  # kind: NUMBER; frequency: every_pass
 
         noise = torch.randn(batch_size, 100, 1, 1, device="cuda")
         fake = netG(noise)
@@ -40,12 +40,12 @@ for epoch in range(25):  # role: EPOCH
         errG.backward()
         optimizerG.step()
 
-        G_losses.append(errG.item())  # heat: hot
+        G_losses.append(errG.item())  # frequency: every_pass
         if i % 50 == 0:
-            print("[%d/%d] Loss_D: %.4f" % (epoch, 25, errD.item()))  # heat: cold
+            print("[%d/%d] Loss_D: %.4f" % (epoch, 25, errD.item()))  # frequency: rare
         if (i % 500 == 0) or ((epoch == 24) and (i == len(dataloader) - 1)):
             with torch.no_grad():
-                fake = netG(fixed_noise).detach().cpu()  # heat: cold; grad: off
+                fake = netG(fixed_noise).detach().cpu()  # frequency: rare; grad: off
 
 
 def train_wgan(generator, discriminator, dataloader, optimizer_G, optimizer_D, opt):
@@ -61,19 +61,19 @@ def train_wgan(generator, discriminator, dataloader, optimizer_G, optimizer_D, o
             loss_D.backward()  # kind loss_D: LOSS
             optimizer_D.step()
             for p in discriminator.parameters():  # role: OTHER
-                p.data.clamp_(-opt.clip_value, opt.clip_value)  # heat: hot
+                p.data.clamp_(-opt.clip_value, opt.clip_value)  # frequency: every_pass
             if i % opt.n_critic == 0:
-                optimizer_G.zero_grad()  # heat: cold
+                optimizer_G.zero_grad()  # frequency: rare
                 loss_G = -torch.mean(discriminator(generator(z)))  # kind: TENSOR
                 loss_G.backward()  # kind loss_G: LOSS
                 optimizer_G.step()
-            batches_done += 1  # heat: hot
+            batches_done += 1  # frequency: every_pass
 
 
 def train_with_critic_steps(generator, critic, data_iter, opt_g, opt_c, iterations, n_critic):
     for iteration in range(iterations):  # role: TRAIN_BATCH
         for _ in range(n_critic):
-            real = next(data_iter)  # heat: hot
+            real = next(data_iter)  # frequency: every_pass
             loss_c = critic(generator(torch.randn(64, 100))).mean() - critic(real).mean()
             opt_c.zero_grad()
             loss_c.backward()

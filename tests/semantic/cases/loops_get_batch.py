@@ -33,7 +33,7 @@ def estimate_loss():
         for k in range(eval_iters):  # role: EVAL_BATCH
             X, Y = get_batch(split)  # kind X: TENSOR
             logits, loss = model(X, Y)  # grad: off
-            losses[k] = loss.item()  # heat: hot
+            losses[k] = loss.item()  # frequency: every_pass
         out[split] = losses.mean()  # kind: TENSOR
     model.train()
     return out
@@ -44,14 +44,14 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95))  #
 
 for step in range(max_iters):  # role: TRAIN_BATCH
     if step % eval_interval == 0 or step == max_iters - 1:
-        losses = estimate_loss()  # heat: cold
-        print(f"step {step}: train loss {losses['train']:.4f}")  # heat: cold
+        losses = estimate_loss()  # frequency: rare
+        print(f"step {step}: train loss {losses['train']:.4f}")  # frequency: rare
 
-    xb, yb = get_batch("train")  # heat: hot; kind xb: TENSOR
+    xb, yb = get_batch("train")  # frequency: every_pass; kind xb: TENSOR
     logits, loss = model(xb, yb)  # grad: on
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    optimizer.step()  # heat: hot
+    optimizer.step()  # frequency: every_pass
 
 X, Y = get_batch("train")
 iter_num = 0
@@ -60,9 +60,9 @@ gradient_accumulation_steps = 8
 t0 = time.time()
 while True:  # role: TRAIN_BATCH
     if iter_num % eval_interval == 0:
-        losses = estimate_loss()  # heat: cold
+        losses = estimate_loss()  # frequency: rare
     for micro_step in range(gradient_accumulation_steps):
-        logits, loss = model(X, Y)  # heat: hot
+        logits, loss = model(X, Y)  # frequency: every_pass
         loss = loss / gradient_accumulation_steps
         X, Y = get_batch("train")
         loss.backward()
@@ -73,8 +73,8 @@ while True:  # role: TRAIN_BATCH
     dt = t1 - t0
     t0 = t1
     if iter_num % 10 == 0:
-        lossf = loss.item() * gradient_accumulation_steps  # heat: cold
-        print(f"iter {iter_num}: loss {lossf:.4f}, time {dt*1000:.2f}ms")  # heat: cold
-    iter_num += 1  # heat: hot
+        lossf = loss.item() * gradient_accumulation_steps  # frequency: rare
+        print(f"iter {iter_num}: loss {lossf:.4f}, time {dt*1000:.2f}ms")  # frequency: rare
+    iter_num += 1  # frequency: every_pass
     if iter_num > max_iters:
-        break  # heat: cold
+        break  # frequency: rare

@@ -18,7 +18,7 @@ def fit(model, train_loader, criterion, optimizer, epochs):
     for epoch in range(epochs):  # role: EPOCH
         running = 0.0
         for x, y in train_loader:  # role: TRAIN_BATCH
-            running += step(model, x.cuda(), y.cuda(), criterion, optimizer)  # kind: NUMBER; heat: hot
+            running += step(model, x.cuda(), y.cuda(), criterion, optimizer)  # kind: NUMBER; frequency: every_pass
         print(running / len(train_loader))
 
 
@@ -49,7 +49,7 @@ def score(model, batch):
 def evaluate(model, val_loader):
     accuracies = []
     for batch in val_loader:  # role: EVAL_BATCH
-        accuracies.append(score(model, batch).item())  # heat: hot; grad: off
+        accuracies.append(score(model, batch).item())  # frequency: every_pass; grad: off
     return sum(accuracies) / len(accuracies)
 
 

@@ -28,7 +28,7 @@ def through_a_bar(model, loader, criterion, optimizer):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        pbar.set_postfix(loss=loss.item())  # heat: hot
+        pbar.set_postfix(loss=loss.item())  # frequency: every_pass
 
 
 def with_a_bar(model, loader, criterion, optimizer):
@@ -43,7 +43,7 @@ def enumerated_bar(model, val_loader):
     predictions = []  # kind: SEQUENCE
     with torch.no_grad():
         for i, (x, _) in enumerate(progress(val_loader)):  # role: EVAL_BATCH
-            predictions.append(model(x.cuda()).cpu())  # grad: off; heat: hot
+            predictions.append(model(x.cuda()).cpu())  # grad: off; frequency: every_pass
     return torch.cat(predictions)  # kind: TENSOR
 
 
@@ -68,11 +68,11 @@ def by_next_in_range(net, loader, optimizer, criterion, iterations):
     iterator = iter(loader)
     for it in range(iterations):  # role: TRAIN_BATCH
         try:
-            x, y = next(iterator)  # kind x: TENSOR; heat: hot
+            x, y = next(iterator)  # kind x: TENSOR; frequency: every_pass
         except StopIteration:
             iterator = iter(loader)
-            x, y = next(iterator)  # heat: cold
-        loss = criterion(net(x), y)  # kind: LOSS; heat: hot
+            x, y = next(iterator)  # frequency: rare
+        loss = criterion(net(x), y)  # kind: LOSS; frequency: every_pass
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -110,7 +110,7 @@ def forever(net, loader, optimizer, criterion, max_steps):
             optimizer.step()
             global_step += 1
             if global_step >= max_steps:
-                return  # heat: cold
+                return  # frequency: rare
 
 
 def dictionary_batches(model, train_dataloader, optimizer):
@@ -132,7 +132,7 @@ def statistics(loader):
 
 def showing(loader, classes):
     dataiter = iter(loader)
-    images, labels = next(dataiter)  # heat: unknown
+    images, labels = next(dataiter)  # frequency: unknown
     for j in range(4):  # role: OTHER
         print(classes[labels[j]])
 

@@ -34,16 +34,16 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.001)  # kind: OPTIMIZER
 total_step = len(train_loader)  # kind: NUMBER
 for epoch in range(num_epochs):  # role: EPOCH
     for i, (images, labels) in enumerate(train_loader):  # role: TRAIN_BATCH; kind i: NUMBER; kind images: TENSOR; kind labels: TENSOR
-        images = images.to(device)  # kind: TENSOR; grad: on; heat: hot
+        images = images.to(device)  # kind: TENSOR; grad: on; frequency: every_pass
         labels = labels.to(device)
         outputs = model(images)  # kind: TENSOR
         loss = criterion(outputs, labels)  # kind: LOSS
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()  # heat: hot
+        optimizer.step()  # frequency: every_pass
 
-        if (i + 1) % 100 == 0:  # heat: hot
-            print("Epoch [{}/{}], Loss: {:.4f}".format(epoch + 1, num_epochs, loss.item()))  # heat: cold
+        if (i + 1) % 100 == 0:  # frequency: every_pass
+            print("Epoch [{}/{}], Loss: {:.4f}".format(epoch + 1, num_epochs, loss.item()))  # frequency: rare
 
 model.eval()
 with torch.no_grad():
@@ -51,10 +51,10 @@ with torch.no_grad():
     total = 0
     for images, labels in test_loader:  # role: EVAL_BATCH; grad: off
         images = images.to(device)
-        outputs = model(images)  # kind: TENSOR; heat: hot
+        outputs = model(images)  # kind: TENSOR; frequency: every_pass
         _, predicted = torch.max(outputs.data, 1)  # kind predicted: TENSOR
         total += labels.size(0)  # kind: NUMBER
-        correct += (predicted == labels).sum().item()  # kind: NUMBER; heat: hot; grad: off
+        correct += (predicted == labels).sum().item()  # kind: NUMBER; frequency: every_pass; grad: off
 
-print("Accuracy: {} %".format(100 * correct / total))  # heat: unknown; grad: on
+print("Accuracy: {} %".format(100 * correct / total))  # frequency: unknown; grad: on
 torch.save(model.state_dict(), "model.ckpt")

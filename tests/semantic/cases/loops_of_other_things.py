@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 def folds(dataset, make_net, criterion, epochs):
     for fold, (train_ids, val_ids) in enumerate(KFold(5).split(dataset)):  # role: EPOCH; kind fold: NUMBER
-        train_part = DataLoader(Subset(dataset, train_ids), batch_size=10)  # kind: LOADER; heat: unknown
+        train_part = DataLoader(Subset(dataset, train_ids), batch_size=10)  # kind: LOADER; frequency: unknown
         network = make_net().cuda()
         optimizer = torch.optim.Adam(network.parameters())  # kind: OPTIMIZER
         for epoch in range(epochs):  # role: EPOCH
@@ -30,7 +30,7 @@ def both_loaders(net, train_loader, val_loader):
         hits = 0
         with torch.no_grad():
             for x, y in loader:  # role: EVAL_BATCH
-                hits += (net(x.cuda()).argmax(1).cpu() == y).sum().item()  # grad: off; heat: hot
+                hits += (net(x.cuda()).argmax(1).cpu() == y).sum().item()  # grad: off; frequency: every_pass
         scores.append(hits / len(loader.dataset))
     return scores
 
@@ -61,7 +61,7 @@ def two_losses(net, loader, optimizer):
 
 def generate(model, idx, max_new_tokens):
     for _ in range(max_new_tokens):  # role: OTHER
-        logits = model(idx)  # kind: TENSOR; heat: unknown
+        logits = model(idx)  # kind: TENSOR; frequency: unknown
         idx = torch.cat((idx, logits.argmax(-1, keepdim=True)), dim=1)  # kind: TENSOR
     return idx
 
@@ -103,9 +103,9 @@ def ddp_training_then_test(model, train_loader, test_loader, optimizer, loss_fn,
         loss.backward()
         optimizer.step()
         if rank == 0:
-            print(loss.item())  # heat: cold
+            print(loss.item())  # frequency: rare
         if step % 1000 == 0:
-            test()  # heat: cold
+            test()  # frequency: rare
 
 
 def power_iteration(matrix: torch.Tensor, v: torch.Tensor, n):
@@ -133,7 +133,7 @@ def games(env, agent):
 def slices(net, data, labels, size):
     hits = 0
     for i in range(0, len(data), size):  # role: EVAL_BATCH
-        hits += (net(data[i : i + size]).argmax(1) == labels[i : i + size]).sum().item()  # heat: hot
+        hits += (net(data[i : i + size]).argmax(1) == labels[i : i + size]).sum().item()  # frequency: every_pass
     return hits / len(data)
 
 
@@ -187,5 +187,5 @@ def evaluate_text(net, data, criterion, hidden):
     for i in range(0, len(data), 35):  # role: EVAL_BATCH
         words, targets = chunk(data, i)
         output, hidden = net(words, hidden)
-        total += criterion(output, targets).item()  # heat: hot
+        total += criterion(output, targets).item()  # frequency: every_pass
     return total

@@ -30,13 +30,13 @@ def train_model(model, criterion, optimizer, scheduler, num_epochs=25):
                 labels = labels.to(device)
                 optimizer.zero_grad()
                 with torch.set_grad_enabled(phase == "train"):
-                    outputs = model(inputs)  # kind: TENSOR; grad: unknown; heat: hot
+                    outputs = model(inputs)  # kind: TENSOR; grad: unknown; frequency: every_pass
                     _, preds = torch.max(outputs, 1)  # kind preds: TENSOR
                     loss = criterion(outputs, labels)  # kind: LOSS; grad: unknown
                     if phase == "train":
-                        loss.backward()  # heat: hot
+                        loss.backward()  # frequency: every_pass
                         optimizer.step()
-                running_loss += loss.item() * inputs.size(0)  # heat: hot; kind: NUMBER; grad: on
+                running_loss += loss.item() * inputs.size(0)  # frequency: every_pass; kind: NUMBER; grad: on
                 running_corrects += torch.sum(preds == labels.data)  # kind: TENSOR
             if phase == "train":
                 scheduler.step()

@@ -10,7 +10,7 @@ def train_one_epoch(model, criterion, data_loader, optimizer, device, accum_iter
     for step, (samples, targets) in enumerate(data_loader):  # role: TRAIN_BATCH
         samples = samples.to(device)
         loss = criterion(model(samples), targets) / accum_iter
-        loss_scaler(loss, optimizer, update_grad=(step + 1) % accum_iter == 0)  # heat: hot
+        loss_scaler(loss, optimizer, update_grad=(step + 1) % accum_iter == 0)  # frequency: every_pass
 
 
 def train(model, data_loader, optimizer):

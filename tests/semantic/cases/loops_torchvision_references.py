@@ -14,21 +14,21 @@ def train_one_epoch(model, criterion, optimizer, data_loader, device, epoch, arg
     header = f"Epoch: [{epoch}]"
     for i, (image, target) in enumerate(metric_logger.log_every(data_loader, args.print_freq, header)):  # role: TRAIN_BATCH; kind image: TENSOR
         start_time = time.time()
-        image, target = image.to(device), target.to(device)  # heat: hot
+        image, target = image.to(device), target.to(device)  # frequency: every_pass
         with torch.amp.autocast("cuda", enabled=scaler is not None):  # name: torch.amp.autocast
             output = model(image)  # grad: on
             loss = criterion(output, target)  # kind: LOSS
         optimizer.zero_grad()
         if scaler is not None:
-            scaler.scale(loss).backward()  # heat: hot
+            scaler.scale(loss).backward()  # frequency: every_pass
             scaler.step(optimizer)
             scaler.update()
         else:
-            loss.backward()  # heat: hot
+            loss.backward()  # frequency: every_pass
             optimizer.step()
         if model_ema and i % args.model_ema_steps == 0:
-            model_ema.update_parameters(model)  # heat: cold
-        metric_logger.update(loss=loss.item(), lr=optimizer.param_groups[0]["lr"])  # heat: hot
+            model_ema.update_parameters(model)  # frequency: rare
+        metric_logger.update(loss=loss.item(), lr=optimizer.param_groups[0]["lr"])  # frequency: every_pass
 
 
 def evaluate(model, criterion, data_loader, device, print_freq=100):
@@ -39,7 +39,7 @@ def evaluate(model, criterion, data_loader, device, print_freq=100):
             image = image.to(device, non_blocking=True)
             output = model(image)  # grad: off
             loss = criterion(output, target)  # grad: off
-            metric_logger.update(loss=loss.item())  # heat: hot
+            metric_logger.update(loss=loss.item())  # frequency: every_pass
 
 
 def main(args):

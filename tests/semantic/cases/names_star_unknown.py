@@ -9,3 +9,4 @@ for x in loader:  # role: OTHER
     np.zeros(3)  # name: numpy.zeros
     nn.Linear(3, 3)  # name: torch.nn.Linear
     helper(x)  # name: ?
+    DataLoader(x)  # name: ?

@@ -1,1 +1,1 @@
-"""Inside the process that runs the script: all that imports torch, and what it stands on."""
+"""The code that runs in the script's own process; only this package imports torch."""

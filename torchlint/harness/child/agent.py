@@ -1,4 +1,4 @@
-"""The process that is torchrun: it starts the ranks, and ends with the one that started it."""
+"""The torchrun process: it starts the ranks, and ends when its parent ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["agent"]
 
 
 def agent(arguments: Sequence[str]) -> None:
-    """Be `torchrun` with these arguments."""
+    """Run `torchrun` with these arguments."""
     end_with_parent()
     from torch.distributed.run import main
 

@@ -1,4 +1,4 @@
-"""One training on weights, batches and seeds of another: what is left is the fix's own doing."""
+"""Training on the weights, batches and seeds of another run, to isolate the effect of a fix."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from torchlint.harness.trace import ParameterMatch
 __all__ = ["Aligned"]
 
 _MOST_BYTES: Final = 1 << 30
-"""Batches beyond this size are not recorded: the run ends there."""
+"""Recording stops when the batches exceed this many bytes."""
 
 _WRAPPERS: Final = ("module.", "_orig_mod.")
-"""What wrappers of networks put before the names of parameters."""
+"""Prefixes that wrappers of networks add to parameter names."""
 
 _FEWEST: Final = 8
-"""Batches that say something of their distribution."""
+"""The least number of batches to judge a distribution by."""
 
 _FAR: Final = 5.0
-"""Standard errors between means of batches that were drawn from one distribution."""
+"""Standard errors between batch means beyond which the distributions differ."""
 
 _OTHER: Final = 1e-3
-"""How far moments of the same input are apart at most, relative to its size."""
+"""The largest relative difference between moments of the same input."""
 
 State = dict[str, torch.Tensor]
 
 
 class MisalignedError(Exception):
-    """The original's weights or batches do not fit this run; the message says which."""
+    """The weights or batches of the original do not fit this run; the message says which."""
 
 
 class Aligned(Numbers):
     """Records weights and batches of the original, or replays them to another run.
 
-    In both, every generator is seeded anew before each forward and each batch, and where the
-    networks are made: after each optimizer.
+    In both, every generator is seeded again before each forward and each batch, and, where
+    networks are created, after each optimizer.
     """
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
@@ -77,13 +77,13 @@ class Aligned(Numbers):
         self._watch_loaders()
 
     def at_step(self) -> bool:
-        """Say whether enough was seen; what does not fit need not go on."""
+        """Return whether the run may stop: enough was seen, or it cannot be aligned."""
         if not self._early:
             self._early = self._parameters()
         return bool(self._misaligned) or self._batches.full or super().at_step()
 
     def close(self) -> dict[str, Any]:
-        """Give the losses, and how the parameters compare by name."""
+        """Return the losses, and how the parameters compare by name."""
         covered = all(
             id(parameter) in self._known
             for optimizer in self.optimizers.values()
@@ -102,7 +102,7 @@ class Aligned(Numbers):
         self._seed("step")
 
     def _seed(self, place: str) -> None:
-        """Seed every generator by how far the training is, whatever was drawn before."""
+        """Seed every generator from the progress of the training, whatever was drawn before."""
         self._calls[place] += 1
         where = f"{self.task.seed} {place} {self._moves} {self._calls[place]}"
         seed = zlib.crc32(where.encode())
@@ -139,7 +139,7 @@ class Aligned(Numbers):
         register_module_forward_hook(left, always_call=True)
 
     def _align(self, module: torch.nn.Module, inputs: Any) -> None:
-        """Take down the weights of a network that is first called, or give it the original's."""
+        """Record the weights of a network at its first call, or load those of the original."""
         new = {name: tensor for name, tensor in _tensors(module) if id(tensor) not in self._known}
         if self._misaligned or not any(isinstance(it, Parameter) for it in new.values()):
             return
@@ -148,11 +148,11 @@ class Aligned(Numbers):
         self._networks.append(new)
         try:
             if any(torch.nn.parameter.is_lazy(tensor) for tensor in new.values()):
-                raise MisalignedError("its network makes its weights when it is first called")
+                raise MisalignedError("its network creates weights in its first forward")
             if self._replays:
                 weights, sizes = LOAD(file) if file.exists() else ({}, [])
                 _give(weights, new)
-                _recognise(sizes, _sizes(inputs))
+                _check_inputs(sizes, _sizes(inputs))
             else:
                 SAVE((_copies(new), _sizes(inputs)), file)
         except MisalignedError as error:
@@ -176,7 +176,7 @@ class Aligned(Numbers):
         _BaseDataLoaderIter.__next__ = __next__
 
     def _take(self, found: tuple[Any] | None) -> Any:
-        """Give the batch to train on: the one that was found, or the recorded one in its place."""
+        """Return the batch to train on: this run's own, or the recorded one in its place."""
         try:
             return self._batches.take(found)
         except MisalignedError as error:
@@ -195,7 +195,7 @@ class Aligned(Numbers):
         return replace(match, updates=_apart(initial, before_early, self._early))
 
     def _parameters(self) -> list[State]:
-        """Copy the parameters; buffers stay out, for a norm's mean holds a bias before it."""
+        """Copy the parameters without buffers: a running mean absorbs a bias before its norm."""
         return [
             _copies({name: it for name, it in network.items() if isinstance(it, Parameter)})
             for network in self._networks
@@ -203,7 +203,7 @@ class Aligned(Numbers):
 
 
 class _Batches:
-    """What loaders gave, in the order in which the script asked."""
+    """The batches of all loaders, in the order in which the script asked for them."""
 
     def __init__(self, folder: Path, replays: bool) -> None:
         self._folder = folder
@@ -220,7 +220,7 @@ class _Batches:
         return self._bytes > _MOST_BYTES
 
     def take(self, found: tuple[Any] | None) -> Any:
-        """Record what was found, or give what was recorded; None stands for a loader's end."""
+        """Record a batch, or return the recorded one; None stands for the end of a loader."""
         file = self._folder / f"batch-{self._count}.pt"
         self._count += 1
         if not self._replays:
@@ -234,30 +234,30 @@ class _Batches:
             raise MisalignedError("it asks its loaders for more batches")
         recorded = LOAD(file, weights_only=False)
         if (found is None) != (recorded is None):
-            raise MisalignedError("its loaders give another number of batches")
+            raise MisalignedError("its loaders yield a different number of batches")
         if found is None:
             return None
         if self._ranks > 1 and _shape(found) != _shape(recorded):
             recorded = share_of(recorded, self._rank, self._ranks)
         if _shape(found) != _shape(recorded):
-            raise MisalignedError("its loaders give batches of another form")
+            raise MisalignedError("its loaders yield batches of a different structure")
         for means, batch in zip(self._means, (recorded, found), strict=True):
             means.append([moment for leaf in _leaves(batch) for moment in _moments(leaf)])
         return recorded[0]
 
     def difference(self) -> str:
-        """Say whether this run's own batches are of another kind than the recorded ones."""
+        """Return how this run's own batches differ from the recorded ones, else an empty text."""
         if len(self._means[0]) < _FEWEST:
             return ""
         before, after = (list(zip(*rows, strict=True)) for rows in map(_even, self._means))
         for first, second in zip(before, after, strict=False):
             if abs(_mean(first) - _mean(second)) > _FAR * _error(first, second):
-                return "the values in its batches are distributed otherwise"
+                return "the values in its batches have a different distribution"
         return ""
 
 
 def _moments(leaf: torch.Tensor) -> list[float]:
-    """Give the mean of the values and of their squares."""
+    """Return the mean of the values and of their squares."""
     values = _stored(leaf.detach())
     if not values.numel():
         return []
@@ -266,7 +266,7 @@ def _moments(leaf: torch.Tensor) -> list[float]:
 
 
 def _stored(leaf: torch.Tensor) -> torch.Tensor:
-    """Give the values that a tensor holds; a sparse one has a mean of these alone."""
+    """Return the values that a tensor stores, without the implicit zeros of a sparse one."""
     if leaf.layout is torch.strided:
         return leaf
     return leaf.coalesce().values() if leaf.layout is torch.sparse_coo else leaf.values()
@@ -281,7 +281,7 @@ def _mean(values: tuple[float, ...]) -> float:
 
 
 def _error(first: tuple[float, ...], second: tuple[float, ...]) -> float:
-    """Give the standard error of the difference of two means."""
+    """Return the standard error of the difference of two means."""
     spread = sum(
         math.fsum((value - _mean(values)) ** 2 for value in values) / max(1, len(values) - 1)
         for values in (first, second)
@@ -290,7 +290,7 @@ def _error(first: tuple[float, ...], second: tuple[float, ...]) -> float:
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Give parameters and buffers by name, without what wrappers add."""
+    """Yield parameters and buffers by name, without the prefixes of wrappers."""
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         for wrapper in _WRAPPERS:
             name = name.removeprefix(wrapper).replace("." + wrapper, ".")
@@ -302,12 +302,12 @@ def _copies(tensors: State) -> State:
 
 
 def _give(recorded: State, network: State) -> None:
-    """Load the original's weights; a bias may be missing here, nothing else."""
+    """Load the original's weights; only a bias may be missing here."""
     for name, tensor in network.items():
         if name not in recorded:
-            raise MisalignedError(f"its network has `{name}`, which the original's has not")
+            raise MisalignedError(f"its network has `{name}`, which the original's does not have")
         if tensor.shape != recorded[name].shape:
-            raise MisalignedError(f"`{name}` of its network has another shape")
+            raise MisalignedError(f"`{name}` of its network has a different shape")
     for name in recorded.keys() - network.keys():
         if not name.endswith("bias"):
             raise MisalignedError(f"its network lacks `{name}` of the original's")
@@ -317,23 +317,23 @@ def _give(recorded: State, network: State) -> None:
 
 
 def _sizes(inputs: Any) -> list[tuple[tuple[int, ...], list[float]]]:
-    """Give the shape and the moments of each tensor that a network is called with."""
+    """Return the shape and the moments of each input tensor of a network."""
     return [(tuple(leaf.shape), _moments(leaf)) for leaf in _leaves(inputs)]
 
 
-def _recognise(recorded: list[Any], found: list[Any]) -> None:
-    """Refuse inputs that are none of the recorded ones, drawn before the networks were made."""
+def _check_inputs(recorded: list[Any], found: list[Any]) -> None:
+    """Refuse inputs that differ from the recorded ones, which were drawn before the networks."""
     for (shape, before), (same, after) in zip(recorded, found, strict=False):
         size = math.sqrt(before[1]) if before else 0.0
         limits = (_OTHER * size, _OTHER * size * size)
         if shape == same and any(
             abs(old - new) > limit for old, new, limit in zip(before, after, limits, strict=True)
         ):
-            raise MisalignedError("its network is first called with other values")
+            raise MisalignedError("its network is first called with different inputs")
 
 
 def _compare(reference: list[State], final: list[State]) -> ParameterMatch:
-    """Compare what training made of the weights that both have."""
+    """Compare the final values of weights that both runs have."""
     pairs = _shared(reference, final)
     equal = sum(torch.equal(before, after) for before, after in pairs)
     farthest = max((distance(before, after) for before, after in pairs), default=0.0)
@@ -341,7 +341,7 @@ def _compare(reference: list[State], final: list[State]) -> ParameterMatch:
 
 
 def _apart(initial: list[State], before: list[State], after: list[State]) -> float:
-    """Give how far apart the first step has moved weights, relative to how far it moved them."""
+    """Return how far the first step moved weights apart, relative to how far it moved them."""
     moved = sum(_square(old, start) for start, old in _shared(initial, before))
     apart = sum(_square(old, new) for old, new in _shared(before, after))
     return math.sqrt(apart / moved) if moved else (math.inf if apart else 0.0)
@@ -360,7 +360,7 @@ def _square(first: torch.Tensor, second: torch.Tensor) -> float:
 
 
 def _leaves(value: Any, within: frozenset[int] = frozenset()) -> Iterator[torch.Tensor]:
-    """Give the tensors of a batch in order; what holds itself is looked into once."""
+    """Return the tensors of a batch in order, safely for containers that hold themselves."""
     if isinstance(value, torch.Tensor):
         if not (value.is_nested or value.is_meta):
             yield value

@@ -1,4 +1,4 @@
-"""What is done to torch as soon as the script has imported it: seeds, diversions and a probe."""
+"""Changes to torch right after the script imports it: seeds, diversions and a probe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROBES: Final[dict[Mode, type[Probe]]] = {
 
 
 def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
-    """Seed torch, divert its checkpoints and hook what the task is to see."""
+    """Seed torch, divert its checkpoints and hook what the task measures."""
     torch.manual_seed(task.seed + task.shift)
     _divert_checkpoints(shadow)
     if task.shift:
@@ -45,7 +45,7 @@ def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
 
 
 def _divert_checkpoints(shadow: Shadow) -> None:
-    """Save below the shadow, wherever the script meant to, and load from there what was saved."""
+    """Redirect saved checkpoints to the shadow folder, and load them from there."""
     save_script = torch.jit.save
 
     def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ def _divert_checkpoints(shadow: Shadow) -> None:
 
 
 def _shift_seeds(shift: int) -> None:
-    """Let every seed that the script sets be another one."""
+    """Add an offset to every seed that the script sets."""
     for module in (torch, torch.random, torch.cuda, torch.cuda.random, random):
         for name in ("manual_seed", "manual_seed_all", "seed"):
             if name != "seed" or module is random:

@@ -1,4 +1,4 @@
-"""The step with which all ranks of a run end that looks only for so long."""
+"""The common last step of all ranks in a run with a time limit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ _KEY: Final = "torchlint-last-step"
 
 
 class CommonEnd:
-    """Ends the ranks of a process group with the same step: the first rank says which it is.
+    """Ends all ranks of a process group after the same step, which the first rank chooses.
 
-    One that went on alone would wait for gradients of the others until it fails.
+    A rank that went on alone would wait for gradients of the others until it fails.
     """
 
     def __init__(self) -> None:
         self._last: int | None = None
 
     def reached(self, taken: int, late: bool) -> bool:
-        """Whether this was the last step; a process that is in no group ends as soon as it is late.
+        """Return whether this was the last step.
 
-        The first rank names the step after this one before it takes it, and no other can have
-        taken that without its gradients.
+        A process outside of any group ends as soon as it is late. In a group, the first
+        rank announces the next step as the last one before taking it; no other rank can
+        have taken that step without its gradients.
         """
         if not distributed.is_available() or not distributed.is_initialized():
             return late

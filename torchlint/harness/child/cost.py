@@ -1,4 +1,4 @@
-"""What a script and its loader workers cost: processor time and memory of all of them."""
+"""CPU time and memory of a script and its loader workers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Cost"]
 
 
 class Cost:
-    """The processes of this run, asked what they use."""
+    """The processes of this run and the resources that they use."""
 
     def __init__(self) -> None:
         self._own = psutil.Process()
 
     def cpu_seconds(self) -> float:
-        """Give the processor time of this process and of its workers, living and dead."""
+        """Return the CPU time of this process and of its workers, ended ones included."""
         own = self._own.cpu_times()
         total = own.user + own.system + own.children_user + own.children_system
         for child in self._workers():
@@ -28,7 +28,7 @@ class Cost:
         return float(total)
 
     def memory(self) -> int:
-        """Give the memory of this process and of its workers, what they share counted once."""
+        """Return the memory of this process and of its workers, with shared memory counted once."""
         total = 0
         for process in (self._own, *self._workers()):
             try:

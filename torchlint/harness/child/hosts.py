@@ -1,4 +1,4 @@
-"""What the hosts of a launched run tell each other when it ends: what their ranks saw."""
+"""The exchange of traces between the hosts of a launched run, when it ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Final
 
 from torchlint.harness.trace import printed
 
-__all__ = ["TOLD", "tell_hosts"]
+__all__ = ["ALL_TRACES", "exchange_traces"]
 
-TOLD: Final = "ranks.json"
-"""The file of a host's first rank with the traces of the ranks of all hosts, in their order."""
+ALL_TRACES: Final = "ranks.json"
+"""The file, written by a host's first rank, with the traces of all ranks of all hosts."""
 
 _PATIENCE: Final = timedelta(seconds=60)
-"""How long a host waits for what the others have to say."""
+"""How long a host waits for the traces of the others."""
 
 
-def tell_hosts(file: Path, traces: Sequence[Path]) -> None:
-    """Send the traces of this host's ranks to all others, and write those of all of them.
+def exchange_traces(file: Path, traces: Sequence[Path]) -> None:
+    """Send the traces of this host's ranks to all hosts, and write the traces of all.
 
-    The store is that of torchrun, which is there until the last host is done. Raises
-    `RuntimeError` where a host does not answer.
+    The store is torchrun's, which exists until the last host is done. Raises `RuntimeError`
+    where a host does not answer.
     """
     from torch.distributed import TCPStore
 
@@ -44,6 +44,6 @@ def _key(host: int) -> str:
 
 
 def _seen(trace: Path) -> dict[str, object]:
-    """Give the trace of a rank, with a digest of what it printed."""
-    said = json.loads(trace.read_text(encoding="utf-8"))
-    return {**said, "output": printed(trace.with_name("stdout"))}
+    """Return the trace of a rank, with a digest of its printed output."""
+    seen = json.loads(trace.read_text(encoding="utf-8"))
+    return {**seen, "output": printed(trace.with_name("stdout"))}

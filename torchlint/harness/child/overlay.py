@@ -1,4 +1,4 @@
-"""Fixed texts laid over the import system, under the user's own paths."""
+"""Fixed texts that replace files on import, under the user's own paths."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Overlay", "after_import"]
 
 
 class Overlay:
-    """Texts that stand in for files: imported and run in their place, nothing written."""
+    """Texts that are imported and run in place of files, without writing anything."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = {os.path.realpath(path): text for path, text in texts.items()}
 
     def compile(self, path: str) -> CodeType | None:
-        """Compile the text that stands in for `path`, None where none does."""
+        """Compile the text that replaces `path`, None where there is none."""
         text = self._texts.get(os.path.realpath(path)) if self._texts else None
         if text is None:
             return None
@@ -28,7 +28,7 @@ class Overlay:
         return compile(text, path, "exec", dont_inherit=True)
 
     def install(self) -> None:
-        """Make every import of such a file get its text, whatever finder found it."""
+        """Make every import of such a file use its text, whichever finder finds it."""
         read_code = SourceFileLoader.get_code
 
         def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
@@ -58,7 +58,7 @@ class _AfterImport:
         self._callback = callback
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find the module as ever, with the callback behind its execution."""
+        """Find the module as usual, and add the callback after its execution."""
         if name != self._name:
             return None
         sys.meta_path.remove(self)
@@ -76,7 +76,7 @@ class _AfterImport:
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
-    """Call `callback` once the module `name` has been imported, at once if it has been."""
+    """Call `callback` when the module `name` has been imported, or now if it already is."""
     if name in sys.modules:
         callback()
     else:

@@ -1,4 +1,4 @@
-"""Hooks that watch loaders at work: who is trained from, how fast, at which cost."""
+"""Hooks that watch loaders: which one feeds the training, how fast, and at what cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.child.probes import Probe, synchronise
+from torchlint.harness.child.probes import Probe, synchronize
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.plan import Task
 
@@ -30,7 +30,7 @@ _INSTALLED: Final = tuple(
 )
 _FEWEST: Final = 8
 _PATIENCE: Final = 4
-"""How many times its seconds a window may last for the sake of its steps."""
+"""The most that a window may last to complete its steps, as a multiple of its seconds."""
 
 
 class _Step(NamedTuple):
@@ -41,7 +41,7 @@ class _Step(NamedTuple):
 
 
 class _Watched:
-    """A loader of the script, from its making on."""
+    """A loader of the script, watched from its creation."""
 
     def __init__(self, loader: Any, place: Place | None, maker: str) -> None:
         self.place = place
@@ -86,9 +86,9 @@ class Pacer(Probe):
         self._watch_drawing()
 
     def at_step(self) -> bool:
-        """Close the step that ends here; says whether the window is full."""
+        """End a step, and return whether the window is full."""
         if self.taken == self.task.warmup:
-            synchronise()
+            synchronize()
         now = time.perf_counter()
         if self._last:
             self._steps.append(_Step(now - self._last, self._samples, self._aside, self._waited))
@@ -111,8 +111,8 @@ class Pacer(Probe):
         return steps >= self.task.steps or length > _PATIENCE * self.task.seconds
 
     def _finish_last_step(self, now: float) -> None:
-        """Let the device do what it was given, and take stock while the workers live."""
-        synchronise()
+        """Sync the device, and measure resources while the workers are alive."""
+        synchronize()
         late = time.perf_counter() - now
         last = self._steps[-1]
         self._steps[-1] = last._replace(seconds=last.seconds + late)
@@ -124,7 +124,7 @@ class Pacer(Probe):
         self._cost = (spent / length if length else 0.0, self._costs.memory())
 
     def close(self) -> dict[str, Any]:
-        """Give the steps, and what is known of the loaders."""
+        """Return the steps and the loaders."""
         if not self._cost[1]:
             self._take_stock(time.perf_counter())
         optimizer = self.optimizers.get(self.leader) if self.leader is not None else None
@@ -210,7 +210,7 @@ class Pacer(Probe):
         self._samples += _size(batch) or watched.options["batch_size"] or 1
 
     def _place(self, frame: FrameType | None) -> tuple[Place | None, str]:
-        """Give the innermost call of the project, and which package called in its stead."""
+        """Return the innermost call of the project, and the package that called on its behalf."""
         maker = ""
         while frame is not None:
             file = frame.f_code.co_filename
@@ -227,7 +227,7 @@ class Pacer(Probe):
 
 
 def _call_of(frame: FrameType) -> Place:
-    """Give the call that a frame is in."""
+    """Return the call that a frame is executing."""
     file, line = os.path.realpath(frame.f_code.co_filename), frame.f_lineno
     if not hasattr(frame.f_code, "co_positions"):
         return Place(file, line)
@@ -245,7 +245,7 @@ def _length(sized: Any) -> int | None:
 
 
 def _size(batch: Any, depth: int = 4) -> int | None:
-    """Give the number of samples in a batch: the first dimension of its first tensor."""
+    """Return the number of samples in a batch: the first dimension of its first tensor."""
     if isinstance(batch, torch.Tensor):
         return int(batch.shape[0]) if batch.dim() else None
     parts: Any = ()

@@ -1,4 +1,4 @@
-"""Hooks on torch inside the process that runs the user's script: its steps, times and numbers."""
+"""Hooks on torch in the process of the user's script: its steps, times and numbers."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ __all__ = [
     "Stop",
     "Timer",
     "device_of",
-    "synchronise",
+    "synchronize",
 ]
 
 SAVE: Final = torch.save
 LOAD: Final = torch.load
-"""As they are before a script's own saving is diverted."""
+"""The originals, kept before the script's own saving is diverted."""
 
 _RECENT: Final = 40
-"""An optimizer that has not stepped for so many steps of any is of an earlier phase."""
+"""An optimizer that missed this many steps of others belongs to an earlier phase."""
 
 _PATIENCE: Final = 100
-"""After so many `backward()` without a step of an optimizer a script is taken to do without one."""
+"""After this many `backward()` without an optimizer step, the script counts as using none."""
 
 _FEWEST: Final = 4
-"""Steps that are looked at, however slow they are."""
+"""The least number of steps to watch, however slow they are."""
 
 
 class Stop(BaseException):
-    """Ends the script once enough was seen; no `except Exception` of the user's catches it."""
+    """Ends the script when enough was seen; no `except Exception` of the user catches it."""
 
 
 class Probe:
-    """Counts the steps of a script; what is done at each is a subclass's business."""
+    """Counts the steps of a script; subclasses decide what to do at each."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         self.task = task
@@ -82,21 +82,21 @@ class Probe:
 
     @property
     def leader(self) -> int | None:
-        """Which optimizer counts: among those in use, the one that steps least often, and last."""
+        """The optimizer that counts: among those in use, the last that steps least often."""
         if self._leader is not None or not self._recent:
             return self._leader
         return min(set(self._recent), key=lambda role: (self._counts[role], -role))
 
     def at_step(self) -> bool:
-        """Take note of one more step; says whether enough was seen."""
+        """Record one more step, and return whether enough was seen."""
         raise NotImplementedError
 
     def close(self) -> dict[str, Any]:
-        """Give what was seen, by the field of the trace."""
+        """Return the observations, by field of the trace."""
         raise NotImplementedError
 
     def common(self) -> dict[str, Any]:
-        """Give what every run says of itself."""
+        """Return the fields that every run reports."""
         return {
             "taken": self.taken,
             "leader": self.leader,
@@ -127,7 +127,7 @@ class Probe:
         raise Stop
 
     def _watch_ends(self) -> None:
-        """Call `_sent` behind each outermost `backward()`."""
+        """Call `_sent` after each outermost `backward()`."""
         backward = torch.autograd.backward
 
         def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +139,7 @@ class Probe:
         torch.autograd.backward = watched
 
     def _sent(self, loss: torch.Tensor) -> None:
-        """Take a `backward()` for a step where the script updates its weights itself."""
+        """Count a `backward()` as a step where the script updates its weights itself."""
         if self._done:
             os._exit(0)
         if self._leader == BY_HAND:
@@ -155,7 +155,7 @@ class Probe:
 
 
 class Timer(Probe):
-    """Times each step of the window, and the share of it spent waiting for loaders."""
+    """Times each step of the window, and its share of waiting for loaders."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
@@ -167,12 +167,12 @@ class Timer(Probe):
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
-        """Close the step that ends here; the device is waited for at both ends of the window."""
+        """End a step, with a device sync at both ends of the window."""
         if self.taken < self.task.warmup:
             return False
         full = self.taken >= self.task.warmup + self.task.steps
         if full or self.taken == self.task.warmup:
-            synchronise()
+            synchronize()
         now = time.perf_counter()
         if self.taken == self.task.warmup:
             self._waited = 0.0
@@ -183,7 +183,7 @@ class Timer(Probe):
         return full
 
     def close(self) -> dict[str, Any]:
-        """Give the window's times."""
+        """Return the window's times."""
         waited = self._waited if self._loads else None
         return {"durations": self._durations, "waited": waited}
 
@@ -196,10 +196,10 @@ class Timer(Probe):
 
 
 class Numbers(Probe):
-    """Records every loss that is sent backward, and compares the parameters at the end.
+    """Records the loss of every `backward()`, and compares the final parameters.
 
-    Of an optimizer that calls a closure it is the first of each step: how often LBFGS calls is a
-    matter of rounding.
+    For an optimizer that calls a closure, only the first loss of a step counts, since rounding
+    decides how often LBFGS calls it.
     """
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
@@ -216,7 +216,7 @@ class Numbers(Probe):
         _be_deterministic()
 
     def at_step(self) -> bool:
-        """Say whether the agreed number of steps was taken, or some in all the time there is."""
+        """Return whether the agreed number of steps was taken, or time ran out after a few."""
         if self.taken > len(self._times):
             self._times.append(time.perf_counter())
         gone = self._times[-1] - self._begin
@@ -226,7 +226,7 @@ class Numbers(Probe):
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
-        """Give the losses, and how the parameters compare with the reference."""
+        """Return the losses, and how the parameters compare with the reference."""
         return {
             "losses": [float(loss) for loss in self._losses],
             "loss_steps": self._steps,
@@ -248,7 +248,7 @@ class Numbers(Probe):
         backward = torch.autograd.backward
 
         def recorded(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            # A checkpoint's recomputation is sent backward from inside another backward.
+            # Activation checkpointing calls backward from inside another backward.
             outermost = torch._C._current_graph_task_id() == -1
             counts = outermost and not (self._asks and self._answered)
             self._answered = self._answered or counts
@@ -279,9 +279,9 @@ class Numbers(Probe):
 
 
 class Nudged(Numbers):
-    """Moves each parameter by about one rounding whenever it is stepped.
+    """Moves each parameter by about one rounding before every step.
 
-    What becomes of that shows how far another order of the same sums may lead.
+    The drift that results shows how far another order of the same sums may lead.
     """
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -293,7 +293,7 @@ class Nudged(Numbers):
         super()._stepped(optimizer, args, kwargs)
 
     def _nudge(self, parameter: torch.Tensor) -> None:
-        """Draw from a generator of our own, the same on every rank."""
+        """Move a parameter by noise from our own generator, the same on every rank."""
         dice = torch.Generator(parameter.device).manual_seed(self.taken)
         size = torch.finfo(parameter.dtype).eps
         real = torch.view_as_real(parameter) if parameter.is_complex() else parameter
@@ -301,7 +301,7 @@ class Nudged(Numbers):
 
 
 def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Call something before and after every batch that a loader gives."""
+    """Call functions before and after every batch that a loader yields."""
     ask = _BaseDataLoaderIter.__next__
 
     def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
@@ -319,13 +319,13 @@ def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _be_deterministic() -> None:
-    """Ask for the same numbers in every run, as far as the device's kernels can give them."""
+    """Request deterministic kernels, as far as the device has them."""
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(True, warn_only=True)
 
 
-def synchronise() -> None:
-    """Wait until the device has done what it was given; on a CPU there is nothing to wait for."""
+def synchronize() -> None:
+    """Wait until the device has finished its work; a CPU needs no waiting."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     elif hasattr(torch, "accelerator") and torch.accelerator.is_available():
@@ -333,7 +333,7 @@ def synchronise() -> None:
 
 
 def device_of(parameters: list[torch.Tensor]) -> str:
-    """Give the type of the device that these are on, that of an accelerator where some are."""
+    """Return the device type of the parameters, preferring an accelerator."""
     types = [parameter.device.type for parameter in parameters]
     return next((name for name in types if name != "cpu"), "cpu")
 

@@ -1,4 +1,4 @@
-"""One rank of a launched run: its own folder, its own output, and how it ends among the others."""
+"""One rank of a launched run: its folder, its output, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.harness.child.hosts import TOLD, tell_hosts
+from torchlint.harness.child.hosts import ALL_TRACES, exchange_traces
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.plan import Task
 
 __all__ = ["JOINED", "PID", "as_rank", "exit_code", "rank_folder"]
 
 JOINED: Final = "joined"
-"""The file that says that the script made a process group."""
+"""The file that shows that the script made a process group."""
 PID: Final = "pid"
 
 _PATIENCE: Final = 10.0
-"""Seconds that a rank that is done waits for the others: they may still need what it sent."""
+"""Seconds that a finished rank waits for the others, which may still need what it sent."""
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
-    """Give the folder of a rank of this machine."""
+    """Return the folder of a rank of this host."""
     return folder / f"rank-{rank}"
 
 
 def as_rank(task: Task) -> Task:
-    """Give the task of this rank, in its own folder, and direct there what it prints.
+    """Return the task of this rank in its own folder, and redirect its output there.
 
-    Final parameters are those of the first rank of each host: after each step all have the same.
+    Only the first rank of each host writes final parameters, since all ranks share them.
     """
     local = int(os.environ["LOCAL_RANK"])
     folder = rank_folder(Path(task.folder), local)
@@ -51,7 +51,7 @@ def as_rank(task: Task) -> Task:
 
 
 def _recording(task: Task) -> str:
-    """Give where this rank keeps its batches, or finds those of all ranks where it has none."""
+    """Return where this rank records its batches, or where it finds those of all ranks."""
     own = rank_folder(Path(task.recording), int(os.environ["RANK"]))
     if task.mode == "record":
         own.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def _recording(task: Task) -> str:
 
 
 def _note_joining(folder: Path) -> None:
-    """Take note when the script makes a process group, by whatever name it calls the function."""
+    """Record when the script makes a process group, under whatever name it calls the function."""
     import_name = "torch.distributed"
     for name in (import_name, f"{import_name}.distributed_c10d"):
         module = sys.modules.get(name)
@@ -78,7 +78,7 @@ def _wrap(module: Any, folder: Path) -> None:
 
 
 def exit_code(task: Task, failed: bool) -> int:
-    """Wait for the other ranks and give the exit code of this one: a failed one ends them all."""
+    """Wait for the other ranks and return this one's exit code; a failure ends them all."""
     if failed:
         return 1
     ranks = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -90,5 +90,5 @@ def exit_code(task: Task, failed: bool) -> int:
     several = int(os.environ["GROUP_WORLD_SIZE"]) > 1 and os.environ["LOCAL_RANK"] == "0"
     if several and (own / JOINED).exists() and all(trace.exists() for trace in traces):
         with contextlib.suppress(RuntimeError):
-            tell_hosts(own / TOLD, traces)
+            exchange_traces(own / ALL_TRACES, traces)
     return 0

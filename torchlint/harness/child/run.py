@@ -1,4 +1,4 @@
-"""The process that runs the user's script: lays the fixed text over, watches, writes its trace."""
+"""The process that runs the user's script with the fixed texts, and writes its trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from torchlint.harness.child.overlay import Overlay, after_import
 from torchlint.harness.child.rank import as_rank, exit_code
 from torchlint.harness.child.shadow import Shadow
-from torchlint.harness.child.workers import Luggage, hand_on
+from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
 from torchlint.harness.child.writers import divert_loggers
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Failure, Trace
@@ -32,10 +32,10 @@ __all__ = ["end_with_parent", "main"]
 _OURS: Final = str(Path(__file__).parents[2]) + os.sep
 
 _LONGEST: Final = 150
-"""Characters of an error's own words that are repeated, of their begin and of their end."""
+"""Characters of an error message that are kept, from its start and from its end."""
 
 _TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
-"""What a command line holds that starts a training process."""
+"""Words of a command line that starts a training process."""
 
 
 class Run:
@@ -46,7 +46,7 @@ class Run:
         roots = (Path(task.root), Path.cwd())
         self.shadow = Shadow(task.shadow, roots)
         self.overlay = Overlay(task.texts)
-        self.luggage = Luggage(task.texts, task.shadow, roots)
+        self.setup = SpawnSetup(task.texts, task.shadow, roots)
         self.probe: Probe | None = None
         self.process = os.getpid()
         self.processes = False
@@ -57,12 +57,12 @@ class Run:
         self.started = 0.0
 
     def prepare(self) -> None:
-        """Make this process look like the interpreter that was asked to run the script."""
+        """Make this process look like the interpreter that the user would run the script with."""
         sys.argv = [self.task.script, *self.task.args]
         if not getattr(sys.flags, "safe_path", False):
             sys.path.insert(0, os.path.dirname(self.task.script))
         self.overlay.install()
-        hand_on(self.luggage, self._own_process)
+        pass_to_spawned(self.setup, self._own_process)
         seed = self.task.seed + self.task.shift
         random.seed(seed)
         after_import("numpy.random", lambda: sys.modules["numpy.random"].seed(seed))
@@ -73,7 +73,7 @@ class Run:
         divert_loggers(self.shadow)
 
     def start(self) -> None:
-        """Run the script to its end, to its failure, or until enough was seen."""
+        """Run the script until it ends, fails, or enough was seen."""
         self.started = time.perf_counter()
         try:
             self.overlay.run(self.task.script, "__main__")
@@ -87,7 +87,7 @@ class Run:
     def write(
         self, ending: Literal["full", "ended", "failed"], failure: Failure | None = None
     ) -> None:
-        """Write the trace, once and whole."""
+        """Write the trace, once and atomically."""
         seconds = time.perf_counter() - self.started
         if os.getpid() != self.process or self.task.trace.exists():
             return
@@ -118,7 +118,7 @@ class Run:
         self.probe = attach(self.task, self.shadow, lambda: self.write("full"))
 
     def _modules(self) -> tuple[str, ...]:
-        """Give the files of the project that were imported, the script first."""
+        """Return the project files that were imported, the script first."""
         script = os.path.realpath(self.task.script)
         root = self.task.root + os.sep
         installed = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
@@ -150,28 +150,28 @@ class Run:
 
     def _own_process(self) -> None:
         self.processes = True
-        self.task.elsewhere.touch()
+        self.task.other_processes.touch()
 
 
 def _exit_failure(end: SystemExit) -> Failure | None:
-    """Give the failure that an exit code stands for, None for a good one."""
+    """Return the failure that an exit code stands for, None for success."""
     if end.code is None or end.code == 0:
         return None
     if isinstance(end.code, str):
-        return Failure("exit", f"it ended itself: {end.code}")
-    return Failure("exit", f"it ended itself with exit code {end.code}")
+        return Failure("exit", f"it exited: {end.code}")
+    return Failure("exit", f"it exited with code {end.code}")
 
 
 def _describe(error: BaseException, task: Task) -> Failure:
-    """Say in one line what the script died of, and where in the user's own code."""
+    """Describe in one line why the script failed, and where in the user's own code."""
     text = re.sub(r"\s+", " ", str(error)).strip()
     shown = text
     if len(text) > 2 * _LONGEST:
-        # What a loader's worker died of comes last.
+        # The error of a loader's worker comes last.
         shown = f"{text[:_LONGEST]} … {text[-_LONGEST:]}"
     message = f"{type(error).__name__}: {shown}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError):
-        message += f" (looked for with {sys.executable}, which runs torchlint too)"
+        message += f" (searched with {sys.executable}, which also runs torchlint)"
     file, line = _place(error, task)
     return Failure(_kind(error, text), message, file, line)
 
@@ -185,7 +185,7 @@ def _kind(error: BaseException, text: str) -> Literal["crash", "input", "memory"
 
 
 def _place(error: BaseException, task: Task) -> tuple[str, int]:
-    """Give the innermost place in the project, or in the script where there is none."""
+    """Return the innermost place in the project, else in the script."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0
     root = os.path.realpath(task.root) + os.sep
@@ -198,13 +198,13 @@ def _place(error: BaseException, task: Task) -> tuple[str, int]:
 
 
 def _peak_memory() -> int:
-    """Give the most memory this process has held, in bytes."""
+    """Return the peak memory of this process, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def end_with_parent() -> None:
-    """Let the system end this process when the one that started it is gone."""
+    """Make the system end this process when its parent ends."""
     if sys.platform == "linux":
         import ctypes
         import signal
@@ -213,7 +213,7 @@ def end_with_parent() -> None:
 
 
 def main(task_file: str) -> None:
-    """Run the script of the task and leave without the script's own ado at exit."""
+    """Run the script of the task, and exit without the script's own exit handlers."""
     end_with_parent()
     task = Task.from_json(json.loads(Path(task_file).read_text(encoding="utf-8")))
     run = Run(as_rank(task) if task.launched else task)

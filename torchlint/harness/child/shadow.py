@@ -1,4 +1,4 @@
-"""What a script writes below its project goes to a shadow folder, and is read back from there."""
+"""The shadow folder, to which files that a script writes are diverted and read back from."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Shadow:
-    """A folder that takes the place of the project for whatever is written.
+    """A folder that receives whatever the script would write into its project.
 
-    What is written beside it, in the folder of the run, is the harness's own.
+    The harness's own files lie beside it, in the folder of the run.
     """
 
     def __init__(self, folder: Path, roots: tuple[Path, ...]) -> None:
@@ -41,7 +41,7 @@ class Shadow:
 
     def install(self) -> None:
         """Divert the calls through which Python code writes."""
-        self._part_temporary_files()
+        self._separate_temporary_files()
         self._patch_open(builtins)
         self._patch_open(io)
         self._patch_os_open()
@@ -55,17 +55,17 @@ class Shadow:
             self._patch_writing(name)
         self._patch_rmtree()
 
-    def _part_temporary_files(self) -> None:
-        """Put them beside the shadow where the project is the folder that they would lie in.
+    def _separate_temporary_files(self) -> None:
+        """Place temporary files beside the shadow where they would lie in the project's own folder.
 
-        Code that is not Python has to find them: a socket's address is none that is diverted.
+        Code outside of Python must find them: the address of a socket cannot be diverted.
         """
         if os.path.realpath(tempfile.gettempdir()) in self._roots:
             tempfile.tempdir = os.path.join(os.path.dirname(self._folder), "tmp")
             os.makedirs(tempfile.tempdir, exist_ok=True)
 
     def written(self) -> tuple[str, ...]:
-        """Give the files that were diverted, by the paths the script meant."""
+        """Return the diverted files, by the paths that the script used."""
         found = []
         for folder, _, files in os.walk(self._folder):
             found += [
@@ -75,12 +75,12 @@ class Shadow:
         return tuple(sorted(found))
 
     def readable(self, path: Any, *, anywhere: bool = False) -> Any:
-        """Give the path to read for `path`: its shadow where there is one."""
+        """Return the path to read for `path`: its shadow where there is one."""
         shadow = self._shadow(path, anywhere=anywhere)
         return shadow if shadow is not None and self._is_there(shadow) else path
 
     def writable(self, path: Any, *, anywhere: bool = False) -> Any:
-        """Give the path to write for `path`, its folder made and its content copied there."""
+        """Return the path to write for `path`, after copying its content there."""
         shadow = self._shadow(path, anywhere=anywhere)
         if shadow is None:
             return path
@@ -99,7 +99,7 @@ class Shadow:
         return True
 
     def _shadow(self, path: Any, *, anywhere: bool = False) -> str | None:
-        """Give the place of `path` in the shadow, None for what is not diverted."""
+        """Return the place of `path` in the shadow, None where it is not diverted."""
         try:
             name = os.fsdecode(path)
         except TypeError:
@@ -124,7 +124,7 @@ class Shadow:
             return real(file, mode, *args, **kwargs)
 
         module.open = open
-        _tell_pathlib("open", open)
+        _patch_pathlib("open", open)
 
     def _patch_os_open(self) -> None:
         real = os.open
@@ -137,7 +137,7 @@ class Shadow:
         self._replace("open", open)
 
     def _patch_one(self, name: str) -> None:
-        """Divert a call that makes or removes one path."""
+        """Divert a call that creates or removes one path."""
         real = getattr(os, name)
 
         def call(path: Any, *args: Any, **kwargs: Any) -> None:
@@ -182,7 +182,7 @@ class Shadow:
         self._replace(name, call)
 
     def _patch_reading(self, name: str) -> None:
-        """Let a call that looks at a path see its shadow first."""
+        """Make a call that inspects a path use its shadow first."""
         real = getattr(os, name)
 
         def call(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
@@ -211,23 +211,23 @@ class Shadow:
 
     @staticmethod
     def _replace(name: str, call: Callable[..., Any]) -> None:
-        """Put a call in the place of one of `os`, also in what `os` says it can do."""
+        """Replace a function of `os`, also in the sets of what `os` supports."""
         real = getattr(os, name)
         for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
             if real in able:
                 able.add(call)
         setattr(os, name, call)
         if name != "open":
-            _tell_pathlib(name, call)
+            _patch_pathlib(name, call)
 
 
-def _tell_pathlib(name: str, call: Callable[..., Any]) -> None:
-    """Replace a call where `pathlib` of Python 3.10 holds one of its own (`open` is `io.open`)."""
+def _patch_pathlib(name: str, call: Callable[..., Any]) -> None:
+    """Replace a call that `pathlib` of Python 3.10 keeps itself (`open` is `io.open`)."""
     accessor = getattr(pathlib, "_NormalAccessor", None)
     if hasattr(accessor, name):
         setattr(accessor, name, staticmethod(call))
 
 
 def _below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it."""
+    """Return whether `path` is `folder` or lies in it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -11,7 +11,7 @@ __all__ = ["share_of"]
 
 
 def share_of(batch: Any, rank: int, ranks: int) -> Any:
-    """Give the samples of a batch that one of several ranks gets, an equal number each."""
+    """Return the samples of a batch for one of several ranks, an equal number each."""
     return _each(batch, lambda leaf: _part(leaf, rank, ranks))
 
 

@@ -1,4 +1,4 @@
-"""Where the host waits for a tensor's value: counted by line in a run that is not timed."""
+"""Host syncs: the lines that wait for a tensor's value, counted in a run that is not timed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SYNC_OPS: Final = frozenset(
 _SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH)), "numpy", ""))
-"""Code that stands between a line of the user's and the wait that it causes."""
+"""Code between a line of the user and the host sync that it causes."""
 _MARK: Final = "_torchlint_sent"
 _HOST_WORK: Final = (
     os.path.join(_TORCH, "optim", ""),
@@ -41,7 +41,7 @@ _HOST_WORK: Final = (
 
 
 class Syncs(Probe):
-    """Counts the places where the host asks for a tensor's value; never timed."""
+    """Counts the places where the host reads a tensor's value; never timed."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
@@ -54,14 +54,14 @@ class Syncs(Probe):
             self._watch_device()
 
     def at_step(self) -> bool:
-        """Start to count after the warm-up; say whether enough steps were counted."""
+        """Start counting after the warm-up, and return whether enough steps were counted."""
         if self.taken == self.task.warmup:
             self._hits.clear()
             self._watched.clear()
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
-        """Give the lines that waited, with the device's own count where it has one."""
+        """Return the lines that waited, with the device's own count where it has one."""
         device = device_of(self._first)
         sites = Counter[tuple[str, int, str]]()
         for (file, line, call, where), count in self._hits.items():
@@ -69,14 +69,14 @@ class Syncs(Probe):
                 sites[file, line, call] += count
         for (file, line), count in self._watched.items():
             if not any(site[:2] == (file, line) for site in sites):
-                sites[file, line, "synchronising CUDA call"] += count
+                sites[file, line, "synchronizing CUDA call"] += count
         return {
             "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
             "sync_steps": max(0, self.taken - self.task.warmup),
         }
 
     def _hit(self, call: str, tensor: torch.Tensor) -> None:
-        if tensor.device.type == "cpu" and not _is_sent(tensor):
+        if tensor.device.type == "cpu" and not _would_be_on_device(tensor):
             return
         frame = sys._getframe(2)
         while frame.f_back is not None and (
@@ -88,7 +88,7 @@ class Syncs(Probe):
         self._hits[frame.f_code.co_filename, frame.f_lineno, call, tensor.device.type] += 1
 
     def _watch_device(self) -> None:
-        """Let CUDA itself say where the host waits: it warns, and the warnings are counted."""
+        """Count the warnings that CUDA itself gives about host syncs."""
         torch.cuda.set_sync_debug_mode("warn")
         warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
         show = warnings.showwarning
@@ -103,7 +103,7 @@ class Syncs(Probe):
 
 
 class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
-    """Counts the calls that bring a tensor to the host without an operator that shows it."""
+    """Counts calls that copy a tensor to the host without an operator that shows it."""
 
     def __init__(self, hit: Callable[[str, torch.Tensor], None]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name not in _SYNC_CALLS or self.inside or not _brings_home(name, args, kwargs):
+        if name not in _SYNC_CALLS or self.inside or not _copies_to_host(name, args, kwargs):
             result = func(*args, **kwargs)
             return _sent(result) if _names_device(name, args, kwargs) else result
         tensor = args[0]
@@ -128,16 +128,16 @@ class _CallCounter(TorchFunctionMode):  # type: ignore[misc]
         return result
 
 
-def _is_sent(value: Any) -> bool:
-    """Whether a tensor on the host would be on the device of a script that has another.
+def _would_be_on_device(value: Any) -> bool:
+    """Return whether a tensor on the host would be on the accelerator, if there were one.
 
-    It would where it comes of parameters, or of a tensor for which the script names a device.
+    That is so for results of parameters, and of tensors for which the script names a device.
     """
     return isinstance(value, torch.Tensor) and (value.requires_grad or hasattr(value, _MARK))
 
 
 def _sent(result: Any) -> Any:
-    """Note that a script with another device has this on it."""
+    """Record that this result would be on an accelerator."""
     for tensor in tree_leaves(result):
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
             setattr(tensor, _MARK, True)
@@ -145,7 +145,7 @@ def _sent(result: Any) -> Any:
 
 
 def _names_device(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call says on which device its result is to be."""
+    """Return whether a call names the device of its result."""
     if name == "to" and len(args) > 1:
         return isinstance(args[1], str | torch.device)
     return name == "cuda" or kwargs.get("device") is not None
@@ -162,12 +162,12 @@ class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name
         if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
-            self._hit(_SPOKEN.get(name, name.partition("::")[2]), args[0])
+            self._hit(_OPERATOR_NAMES.get(name, name.partition("::")[2]), args[0])
         result = func(*args, **(kwargs or {}))
-        return _sent(result) if any(map(_is_sent, tree_leaves(args))) else result
+        return _sent(result) if any(map(_would_be_on_device, tree_leaves(args))) else result
 
 
-_SPOKEN: Final = {
+_OPERATOR_NAMES: Final = {
     "aten::_local_scalar_dense": ".item()",
     "aten::_unique2": "unique",
     "aten::index": "indexing with a mask",
@@ -175,16 +175,16 @@ _SPOKEN: Final = {
 
 
 def _is_masked(name: str, args: Any) -> bool:
-    """Whether an operator indexes with a mask: its result has a size that only the device knows."""
+    """Return whether an operator indexes with a mask, so that only the device knows the size."""
     return name == "aten::index" and any(
         index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
     )
 
 
-def _brings_home(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call on a tensor brings its values to the host.
+def _copies_to_host(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether a call on a tensor copies its values to the host.
 
-    `x.to(device)` on a CPU is how scripts for any device feed their network: no way home.
+    `x.to(device)` on a CPU does not count: scripts for any device feed their network that way.
     """
     if not args or not isinstance(args[0], torch.Tensor):
         return False

@@ -1,4 +1,4 @@
-"""When data, forward, backward and optimizer are at work: hooks cheap enough to run in any step."""
+"""The times of data loading, forward, backward and optimizer, from cheap hooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.child.probes import Probe, synchronise
+from torchlint.harness.child.probes import Probe, synchronize
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Phase, PhaseName
 
@@ -28,11 +28,11 @@ Mark = Any
 
 
 class Timeline:
-    """The phases of the main thread, one after the other, none inside another.
+    """The phases of the main thread, in sequence and without nesting.
 
-    A phase that begins inside another belongs to it, but for an optimizer's closure, whose
-    forward and backward are told apart. Where CUDA is at work, its own clock is read: events on
-    the stream, which say when the device came to a phase and not when the host asked for it.
+    A phase inside another belongs to it, except in an optimizer's closure, whose forward and
+    backward are separate. On CUDA the times come from events on the stream, which show when the
+    device reached a phase, not when the host asked for it.
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Timeline:
         register_optimizer_step_post_hook(self._after_step)
 
     def watch_networks(self) -> None:
-        """Watch the calls of every network and loss that is not a part of another.
+        """Watch the calls of every outermost network and loss.
 
-        They are found when they exist, and their classes are watched: hooks on the networks
-        would be copied, pickled and compiled with them.
+        They are found once they exist, and their classes are watched: hooks on the networks
+        themselves would be copied, pickled and compiled with them.
         """
         modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
         parts = {id(part) for module in modules for part in module._modules.values()}
@@ -60,7 +60,7 @@ class Timeline:
             kind.__call__ = self._inside("forward", kind.__call__)
 
     def begin(self) -> None:
-        """Begin the window here; what was seen before is dropped."""
+        """Begin the window here, and drop earlier phases."""
         if torch.cuda.is_initialized():
             self._now = _event
         self._phases.clear()
@@ -73,11 +73,11 @@ class Timeline:
         self._steps.append(self._now())
 
     def steps(self) -> list[float]:
-        """Give the seconds from the beginning of the window to the end of each step."""
+        """Return the seconds from the start of the window to the end of each step."""
         return [self._seconds(mark) for mark in self._steps[1:]]
 
     def phases(self) -> list[Phase]:
-        """Give the phases of the window, in seconds since its beginning."""
+        """Return the phases of the window, in seconds since its start."""
         return [
             Phase(name, self._seconds(start), self._seconds(end))
             for name, start, end in self._phases
@@ -89,7 +89,7 @@ class Timeline:
         return float(mark - first if isinstance(mark, float) else first.elapsed_time(mark) / 1e3)
 
     def _enter(self, name: PhaseName) -> bool:
-        """Begin a phase; False where it is a part of the one under way."""
+        """Begin a phase, and return False where it belongs to the current one."""
         if self._open and (self._open[-1] != _OPTIMIZER or name == _OPTIMIZER):
             return False
         if threading.get_ident() != self._thread:
@@ -110,7 +110,7 @@ class Timeline:
         self._phases.append((self._open[-1], self._began, self._now()))
 
     def _inside(self, name: PhaseName, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function that does the same, as a phase; an evaluation's forward is none."""
+        """Return a function that runs as a phase, unless it is the forward of an evaluation."""
         compiling, with_gradients = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
         any_time = name != "forward"
 
@@ -140,7 +140,7 @@ class Timeline:
 
 
 class Anatomy(Probe):
-    """Notes what the steps of the window are made of, in a run that is for nothing else."""
+    """Records the phases of the window's steps, in a run for nothing else."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         self._timeline = Timeline()
@@ -148,22 +148,22 @@ class Anatomy(Probe):
         self._watching = False
 
     def at_step(self) -> bool:
-        """Close the step that ends here; the networks are there once the first was taken."""
+        """End a step; the networks exist once the first was taken."""
         if not self._watching:
             self._timeline.watch_networks()
             self._watching = True
         if self.taken < self.task.warmup:
             return False
         if self.taken == self.task.warmup:
-            synchronise()
+            synchronize()
             self._timeline.begin()
             return False
         self._timeline.end_step()
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
-        """Give the steps of the window and their phases."""
-        synchronise()
+        """Return the steps of the window and their phases."""
+        synchronize()
         ends = self._timeline.steps()
         return {
             "durations": [end - start for start, end in zip([0.0, *ends], ends, strict=False)],

@@ -1,4 +1,4 @@
-"""What training made of networks: their parameters, and what their layers keep beside these."""
+"""The state of trained networks: parameters and buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensors = list[torch.Tensor]
 
 
 def trained(optimizers: Iterable[torch.optim.Optimizer]) -> Tensors:
-    """Give the parameters that optimizers train, in their order."""
+    """Return the parameters of the optimizers, in their order."""
     return [
         parameter
         for optimizer in optimizers
@@ -27,7 +27,7 @@ def trained(optimizers: Iterable[torch.optim.Optimizer]) -> Tensors:
 
 
 def layers_of(parameters: Sequence[torch.Tensor]) -> list[torch.nn.Module]:
-    """Give the layers that hold these parameters, in their order."""
+    """Return the layers that hold these parameters, in their order."""
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
     layers = []
     for layer in gc.get_objects():
@@ -41,9 +41,9 @@ def layers_of(parameters: Sequence[torch.Tensor]) -> list[torch.nn.Module]:
 
 
 def buffers(layers: Iterable[torch.nn.Module]) -> Tensors:
-    """Give the buffers of layers: statistics of batch norm, mostly.
+    """Return the buffers of layers, mostly batch norm statistics.
 
-    Those that no checkpoint keeps are left out.
+    Buffers that no checkpoint keeps are left out.
     """
     return [
         buffer
@@ -54,7 +54,7 @@ def buffers(layers: Iterable[torch.nn.Module]) -> Tensors:
 
 
 def has_batch_norm(layers: Iterable[torch.nn.Module]) -> bool:
-    """Whether one of some layers takes the statistics of its batch."""
+    """Return whether one of the layers uses batch statistics."""
     return any(isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) for layer in layers)
 
 
@@ -80,7 +80,7 @@ def match(
 
 
 def distance(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Give the norm of the difference relative to the norm of `before`."""
+    """Return the norm of the difference relative to the norm of `before`."""
     wide = torch.complex128 if before.is_complex() else torch.float64
     before, after = before.to(wide), after.to(wide)
     apart = float(torch.linalg.vector_norm(before - after))
@@ -90,7 +90,7 @@ def distance(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def digest(tensors: Tensors) -> str:
-    """Name values, bit for bit."""
+    """Return a digest of the exact values."""
     whole = hashlib.sha256()
     for tensor in tensors:
         whole.update(_bits(tensor).numpy())

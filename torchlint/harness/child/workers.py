@@ -1,4 +1,4 @@
-"""Processes that a script spawns: they import its main module anew, so the overlay goes along."""
+"""Processes that a script spawns: they import its main module again, with the overlay."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from torchlint.harness.child.overlay import Overlay
 from torchlint.harness.child.shadow import Shadow
 
-__all__ = ["Luggage", "hand_on"]
+__all__ = ["SpawnSetup", "pass_to_spawned"]
 
 
-class Luggage:
-    """What a spawned process has to set up before it imports the user's main module."""
+class SpawnSetup:
+    """What a spawned process sets up before it imports the user's main module."""
 
     def __init__(self, texts: Mapping[str, str], shadow: Path, roots: tuple[Path, ...]) -> None:
         self.texts = texts
@@ -25,7 +25,7 @@ class Luggage:
         self.roots = roots
 
     def set_up(self) -> Overlay:
-        """Lay the texts over this process and divert what it writes."""
+        """Install the overlay in this process, and divert what it writes."""
         overlay = Overlay(self.texts)
         overlay.install()
         Shadow(self.shadow, self.roots).install()
@@ -33,17 +33,17 @@ class Luggage:
 
 
 class _Preparation(dict[str, Any]):
-    """Preparation data that sets up the luggage as soon as it is unpickled."""
+    """Preparation data that sets up the setup when it is unpickled."""
 
-    luggage: Luggage
+    setup: SpawnSetup
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpack, (self.luggage, dict(self))
+        return _unpack, (self.setup, dict(self))
 
 
-def _unpack(luggage: Luggage, data: dict[str, Any]) -> dict[str, Any]:
-    """Set up the luggage in a spawned process, and give back its preparation data."""
-    overlay = luggage.set_up()
+def _unpack(setup: SpawnSetup, data: dict[str, Any]) -> dict[str, Any]:
+    """Set up the setup in a spawned process, and return its preparation data."""
+    overlay = setup.set_up()
 
     def run_main(path: str) -> None:
         if not getattr(sys.modules["__main__"], "__torchlint__", False):
@@ -53,16 +53,16 @@ def _unpack(luggage: Luggage, data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def hand_on(luggage: Luggage, notice: Callable[[], None]) -> None:
-    """Make every process that is spawned from here take the luggage along.
+def pass_to_spawned(setup: SpawnSetup, notice: Callable[[], None]) -> None:
+    """Make every process that is spawned from here set up the setup.
 
-    `notice` is called when the script starts one that is no helper (helpers are daemons).
+    `notice` is called when the script starts a process that is not a daemon.
     """
     prepare = multiprocessing.spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
         data = _Preparation(prepare(name))
-        data.luggage = luggage
+        data.setup = setup
         return data
 
     multiprocessing.spawn.get_preparation_data = get_preparation_data

@@ -1,4 +1,4 @@
-"""Loggers that write by themselves: TensorBoard writes into the shadow, wandb nowhere."""
+"""Loggers that write by themselves: TensorBoard is diverted, wandb is switched off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TENSORBOARD: Final = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 
 def divert_loggers(shadow: Shadow) -> None:
-    """Divert what loggers write, wherever the script meant it to go, once they are imported."""
+    """Divert the files of loggers when these are imported, wherever the script puts them."""
     for name in _TENSORBOARD:
         after_import(name, partial(_divert_events, name, shadow))
     after_import("wandb", _switch_off_wandb)
@@ -38,7 +38,7 @@ def _divert_events(name: str, shadow: Shadow) -> None:
 
 
 def _switch_off_wandb() -> None:
-    """Let `wandb.init(mode="online")` be as disabled as the environment says."""
+    """Disable wandb, even for `wandb.init(mode="online")`."""
     module: Any = sys.modules["wandb"]
     begin = module.init
 

@@ -1,1 +1,1 @@
-"""What runs add up to: the numbers compared, the times weighed."""
+"""Verdicts from runs: the numbers compared, the times compared."""

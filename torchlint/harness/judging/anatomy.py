@@ -1,4 +1,4 @@
-"""What a step is made of: one step to look at, and what its phases take on average."""
+"""The phases of a step: one typical step, and mean durations."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torchlint.harness.trace import Phase, PhaseName, Trace
 __all__ = ["Step", "usual_step"]
 
 _LONG: Final = 3.0
-"""A step so many times the usual does work of its own (an evaluation, the end of an epoch)."""
+"""A step this many times longer than usual does extra work (an evaluation, the end of an epoch)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as most are."""
+    """A typical step."""
 
     seconds: float
     phases: tuple[Phase, ...]
-    """In seconds since the step began; between them is what no hook sees."""
+    """In seconds since the step began; no hook sees what lies between them."""
     means: tuple[tuple[str, float], ...]
-    """Seconds of each phase, and of the rest, on average over the usual steps of the window."""
+    """Mean seconds of each phase, and of the rest, over the usual steps of the window."""
     on_device: bool
-    """Whether the device's clock was read, not the host's."""
+    """Whether the times come from the device's clock, not the host's."""
 
 
 def usual_step(trace: Trace | None) -> Step | None:
-    """Give the step of a window whose time is the median, None where none was looked at."""
+    """Return the step of median duration, None where no phases were measured."""
     if trace is None or trace.ending == "failed" or not trace.durations:
         return None
     steps = _steps(trace.durations, trace.phases)
@@ -51,7 +51,7 @@ def usual_step(trace: Trace | None) -> Step | None:
 
 
 def _steps(durations: Sequence[float], phases: Sequence[Phase]) -> list[list[Phase]]:
-    """Deal the phases to the steps they lie in, cut where a step ends, in its own time."""
+    """Assign phases to the steps that contain them, cut at the end of a step."""
     ordered = sorted(phases, key=lambda phase: phase.start)
     steps = []
     start = 0.0

@@ -1,4 +1,4 @@
-"""What the runs of one variant add up to: pure arithmetic on traces."""
+"""The outcome of one variant: pure arithmetic on traces."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from torchlint.harness.trace import Failure, SyncSite, Trace
 __all__ = ["Evidence", "assess", "durations", "place"]
 
 _DEVICE_RULES: Final = ("TL2", "TL102", "TL3")
-"""Fixes whose gain is on an accelerator, by the beginning of their code."""
+"""Code prefixes of fixes whose gain is on an accelerator."""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """The runs of one text: for its numbers, for its syncs, and the timed ones by round."""
+    """The runs of one text: for numbers, for host syncs, and the timed ones by round."""
 
     numbers: Trace
     syncs: Trace | None = None
     timeline: Trace | None = None
     rounds: list[list[Trace]] = field(default_factory=list)
-    beside: list[list[Trace]] = field(default_factory=list)
+    originals: list[list[Trace]] = field(default_factory=list)
     """The runs of the original before and after those of a variant, by round."""
 
     @property
@@ -47,7 +47,7 @@ class Evidence:
 
     @property
     def broken(self) -> Failure | None:
-        """Why a timed run did not get through its window, None where all did."""
+        """Why a timed run did not complete its window, None where all did."""
         for trace in self.timed:
             if trace.ending == "failed" or not trace.durations:
                 return trace.failure or Failure("exit", "it ended before the window was full")
@@ -55,12 +55,12 @@ class Evidence:
 
 
 def durations(rounds: Iterable[Iterable[Trace]]) -> list[list[tuple[float, ...]]]:
-    """Give the step times of timed runs, round by round."""
+    """Return the step times of timed runs, by round."""
     return [[trace.durations for trace in traces] for traces in rounds]
 
 
 def place(failure: Failure) -> str:
-    """Give where a failure was as ` at file:line`, empty where that is not known."""
+    """Return the place of a failure as ` at file:line`, empty where it is unknown."""
     return f" at {failure.file}:{failure.line}" if failure.line else ""
 
 
@@ -71,7 +71,7 @@ def assess(
     comparison: Comparison | None,
     noise: Interval | None,
 ) -> Outcome:
-    """Judge one variant by its runs and those of the original; no comparison means it failed."""
+    """Judge one variant by its runs and the original's; `comparison` is None if it failed."""
     doubts = [] if comparison is None or comparison.doubt is None else [comparison.doubt]
     gain = None
     if after.numbers.joined and not before.numbers.joined:
@@ -133,7 +133,7 @@ def _curves(side: Evidence) -> Curves:
 
 
 def _judge_failure(failure: Failure | None) -> tuple[Verdict, Doubt]:
-    failure = failure or Failure("exit", "it took no step")
+    failure = failure or Failure("exit", "it took no steps")
     doubt = Doubt.fixed_fails(failure.message, place(failure))
     return (Verdict.UNSURE if failure.kind == "timeout" else Verdict.DIFFERENT), doubt
 
@@ -183,7 +183,7 @@ def _syncs_per_step(trace: Trace | None) -> float | None:
 
 
 def _saved(before: Trace | None, after: Trace | None) -> tuple[SyncSite, ...]:
-    """Give the lines of the original that wait, by how often; none when nothing was saved."""
+    """Return the lines of the original that wait more often than the variant, if it saves any."""
     if before is None or after is None:
         return ()
     if not before.sync_steps or sum(site.count for site in after.syncs) >= sum(

@@ -1,4 +1,4 @@
-"""Loss curves of several seeds, compared as the distributions that they are."""
+"""Loss curves of several seeds, compared as distributions."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from torchlint.harness.trace import Trace
 __all__ = ["SEEDS", "compare_curves"]
 
 SEEDS: Final = 4
-"""Seeds that each side is run with."""
+"""The number of seeds for each side."""
 
 _PARTS: Final = 3
 """Parts of the window whose mean losses are compared."""
 _FAR: Final = (5.96, 12.9)
-"""Standard errors that two sides of four seeds differ by once in a thousand comparisons.
+"""Standard errors by which equal sides of four seeds differ once in a thousand comparisons.
 
-Of all runs, and of the differences between runs of one seed, which tell more where both sides begin
-with the same weights: quantiles of Student's t for six and for three degrees of freedom.
+The first is for all runs, the second for differences between runs of one seed, which are sharper
+where both sides begin with the same weights. They are quantiles of Student's t for six and for
+three degrees of freedom.
 """
 _SURE: Final = (2.97, 4.18)
-"""Standard errors that hold the difference in 97.5 of 100 cases, by both measures."""
+"""Standard errors that cover the difference in 97.5 of 100 cases, by both measures."""
 _ALIKE: Final = 0.1
-"""The share of what training takes off the loss by which curves may differ that are alike.
+"""The difference that equal curves may have, as a share of the total decrease of the loss.
 
-A share of the loss itself would call alike whatever trains little within the window.
+With a share of the loss itself, any training that changes little within the window would pass.
 """
 
 
 def compare_curves(
     before: Sequence[Trace], after: Sequence[Trace]
 ) -> Literal["close", "different", "not-compared"]:
-    """Say whether two sides train alike: every part of the curve, within the scatter of seeds.
+    """Compare every part of two sets of loss curves within the variation of their seeds.
 
-    They do not where one takes more passes for a step than the other.
+    They differ where one side takes more backward passes per step than the other.
     """
     sides = [[_parts(trace) for trace in traces] for traces in (before, after)]
     if any(len(parts) < _PARTS for side in sides for parts in side):
@@ -55,7 +56,7 @@ def compare_curves(
 
 
 def _passes(trace: Trace) -> int:
-    """Give how many losses are sent backward for a step, in the most of them."""
+    """Return the most common number of backward passes per step."""
     counts = Counter(Counter(trace.loss_steps).values())
     return max(counts, key=lambda count: counts[count], default=0)
 
@@ -80,7 +81,7 @@ def _compare(
 
 
 def _parts(trace: Trace) -> list[float]:
-    """Give the mean losses of the parts of the window, none where it is too short."""
+    """Return the mean losses of the parts of the window, none where it is too short."""
     by_step: dict[int, list[float]] = defaultdict(list)
     for loss, step in zip(trace.losses, trace.loss_steps, strict=True):
         by_step[step].append(loss)

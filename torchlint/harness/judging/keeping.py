@@ -1,4 +1,4 @@
-"""Which fixes stood the test, and whether they stand it together."""
+"""Which fixes to keep, each alone and all together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["candidates", "kept_together", "together"]
 
 
 def candidates(report: Report) -> tuple[str, ...]:
-    """Give the rules whose fixes were kept, each by itself.
+    """Return the rules whose fixes were kept alone.
 
-    Where some were not measured alone, those of all fixes together stand for them.
+    For those not measured alone, the result of all fixes together counts.
     """
     alone = {outcome.variant.codes: outcome for outcome in report.outcomes if _is_alone(outcome)}
     kept = {codes[0] for codes, outcome in alone.items() if outcome.decision == "keep"}
@@ -21,12 +21,12 @@ def candidates(report: Report) -> tuple[str, ...]:
 
 
 def together(report: Report, codes: tuple[str, ...]) -> Outcome | None:
-    """Give the outcome of exactly these rules' fixes, None where they were not measured."""
+    """Return the outcome of exactly these rules' fixes, None where they were not measured."""
     return next((found for found in report.outcomes if found.variant.codes == codes), None)
 
 
 def kept_together(report: Report) -> tuple[str, ...]:
-    """Give the rules whose fixes may be written: kept alone, and right and not slower together."""
+    """Return the rules whose fixes may be written: kept alone, sound and not slower together."""
     codes = candidates(report)
     outcome = together(report, codes)
     if outcome is None or outcome.verdict in (Verdict.SLOWER, Verdict.DIFFERENT):

@@ -1,4 +1,4 @@
-"""Whether the numbers stay: the runs that takes, from the cheapest proof to the last resort."""
+"""Equality of numbers: the runs that prove it, from the cheapest to the last resort."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from torchlint.harness.trace import Trace
 __all__ = ["Parity"]
 
 Start = Callable[[Variant, Mode, int], Trace]
-"""Runs a variant in a mode, with what is added to its seeds."""
+"""Runs a variant in a mode, with an offset for its seeds."""
 
-_SHARES: Final = "each process sees its own share of a batch, and batch norm takes that for all"
+_SHARES: Final = "batch norm sees only the share of a batch that each process gets"
 
 Fits = Callable[[int], bool]
-"""Whether there is time for so many more runs."""
+"""Returns whether there is time for so many more runs."""
 
 
 class Parity:
-    """The original's numbers, against which those of every variant are held."""
+    """The numbers of the original, with which those of every variant are compared."""
 
     def __init__(self, start: Start, first: Trace, fits: Fits) -> None:
         self._start = start
@@ -45,14 +45,14 @@ class Parity:
 
     @property
     def again(self) -> Trace:
-        """A second run of the original: what it can promise at all."""
+        """A second run of the original, which shows how repeatable it is."""
         if self._again is None:
             self._again = self._start(ORIGINAL, "numbers", 0)
         return self._again
 
     @property
     def nudged(self) -> Trace:
-        """The original, each step of which is led off by one rounding."""
+        """A run of the original that moves its weights by one rounding in each step."""
         if self._nudged is None:
             self._nudged = self._start(ORIGINAL, "nudged", 0)
         return self._nudged
@@ -67,19 +67,19 @@ class Parity:
         if comparison.word == "equal":
             return comparison
         if self._again is None and not self._fits(1):
-            return _open(comparison, "it is not what the original gives")
+            return _open(comparison, "they are not equal to the original's")
         comparison = self._as_is(fixed, variant.safety, self.again)
         if comparison.method == "output":
             return comparison
         if variant.safety == Safety.CLOSE and comparison.kept is False and self._first.taken:
             if self._nudged is None and not self._fits(1):
-                return _open(comparison, "it is not close to what the original gives")
+                return _open(comparison, "they are not close to the original's")
             return compare_nudged(self._first, self.nudged, fixed) or comparison
         promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison
         if not self._fits(1 if self._aligned else 3):
-            return _open(comparison, "as they are they do not tell")
+            return _open(comparison, "the runs draw different random numbers")
         aligned = self._aligned_comparison(variant)
         if isinstance(aligned, str):
             return self._last(variant, comparison, aligned)
@@ -89,13 +89,13 @@ class Parity:
         return aligned
 
     def _as_is(self, fixed: Trace, safety: Safety, again: Trace) -> Comparison:
-        """Compare the numbers as they are; `again` is what the original can promise."""
+        """Compare the numbers of plain runs; `again` shows how repeatable the original is."""
         if not self._first.losses and not self._first.taken:
             return compare_output(self._first, again, fixed)
         return compare(self._first, again, fixed, safety)
 
     def _aligned_comparison(self, variant: Variant) -> Comparison | str:
-        """Give both the original's weights, one list of batches and the same seeds."""
+        """Compare both on the original's weights, the same batches and the same seeds."""
         if self._aligned is None:
             record = self._start(ORIGINAL, "record", 0)
             fits = not record.misaligned and record.ending != "failed"
@@ -107,11 +107,11 @@ class Parity:
         return compare_aligned(record, again, self._start(variant, "replay", 0), variant.safety)
 
     def _last(self, variant: Variant, comparison: Comparison, why: str) -> Comparison:
-        """Run both with several seeds; only what promises no numbers can be judged by these."""
+        """Run both with several seeds, which can only judge fixes that promise no numbers."""
         if variant.safety != Safety.UNSAFE:
             return comparison
         if not self._fits(SEEDS if self._curves else 2 * SEEDS):
-            why = f"on the original's weights and batches nothing could be compared ({why})"
+            why = f"nothing could be compared on the original's weights and batches ({why})"
             return _open(comparison, why)
         shifts = range(1, SEEDS + 1)
         if self._curves is None:

@@ -1,4 +1,4 @@
-"""Whether a fix kept the promise of its class: losses and parameters, compared."""
+"""Whether a fix kept the promise of its class, by losses and parameters."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ Word = Literal["equal", "close", "different", "not-compared"]
 Method = Literal["as-is", "nudged", "aligned", "seeds", "output", "ranks"]
 """How numbers were compared.
 
-Run as they are; with what rounding alone makes of the original as the measure; with weights,
-batches and seeds of the original given to both; over several seeds; by what was printed; or those
-of the fixed script's processes with each other.
+`as-is`: plain runs. `nudged`: against the drift that rounding alone causes. `aligned`: both on the
+weights, batches and seeds of the original. `seeds`: loss curves over several seeds. `output`: what
+was printed. `ranks`: the processes of the fixed script with each other.
 """
 
 RTOL: Final = 1e-5
 ATOL: Final = 1e-7
 EARLY: Final = 10
-"""Steps in which rounding has not yet had the time to grow."""
+"""Steps in which rounding has not yet had time to grow."""
 GROWTH: Final = 100
-"""How far rounding may have grown later."""
+"""The factor by which rounding may have grown later."""
 FARTHER: Final = 10
-"""How many times as far as the original that is nudged by one rounding a step a fix may lead."""
+"""The most that a fix may drift, as a multiple of the drift of the nudged original."""
 APART: Final = 1e-2
-"""How far apart final parameters may be, all together, of their norm.
+"""The most that final parameters may differ, relative to their norm.
 
-Where a gradient is nothing but rounding (that of a bias before batch norm), Adam makes steps of it.
+A gradient that is pure rounding, such as that of a bias before batch norm, becomes steps in Adam.
 """
 COARSE: Final = 1e-2
-"""By how much the first losses may differ where a fix computes less precisely."""
+"""The most that first losses may differ for a fix that lowers precision."""
 DRIFT: Final = 0.05
-"""How far apart the first step may move weights, of its way, where first losses equal."""
+"""The most that the first step may move weights apart where first losses are equal."""
 COARSE_DRIFT: Final = 0.5
 """The same where the first losses differ by more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the numbers of the fixed script are, seen from the original's."""
+    """The numbers of the fixed script compared with the original's."""
 
     word: Word
     kept: bool | None
-    """Whether the numbers are as good as promised, None where that cannot be told."""
+    """Whether the numbers are as good as promised, None where that is unknown."""
     losses: int
     parameters: int
     differs_at: int | None = None
@@ -69,15 +69,15 @@ class Comparison:
     doubt: Doubt | None = None
     method: Method = "as-is"
     note: str = ""
-    """Why no better method would do."""
+    """Why no better method could be used."""
 
     @property
     def tolerance(self) -> str:
-        """The measure that was applied, in words."""
+        """The tolerance that was applied, in words."""
         if self.method == "seeds":
-            return "mean losses within a tenth of what they fall, scatter of the seeds included"
+            return "mean losses within a tenth of their total decrease, seed variation included"
         if self.method == "nudged":
-            return f"within {FARTHER} times of how far one rounding a step leads the original"
+            return f"within {FARTHER} times the drift of the original under one rounding per step"
         if self.method == "aligned" and self.word != "equal":
             return (
                 f"early losses within {COARSE:.0%}, the first step within {DRIFT:.0%}; "
@@ -90,7 +90,7 @@ class Comparison:
 
 
 def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comparison:
-    """Compare a fixed run with the original; a second run of this shows what it can promise."""
+    """Compare a fixed run with the original, given a second run that shows its repeatability."""
     own = _word(original, again)
     word = _word(original, fixed)
     losses = len(fixed.losses)
@@ -110,9 +110,9 @@ def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comp
 
 
 def compare_nudged(original: Trace, nudged: Trace, fixed: Trace) -> Comparison | None:
-    """Compare with what rounding alone does to the original; None where that tells nothing.
+    """Compare with the drift of the nudged original; None where that is inconclusive.
 
-    It does not where even the first losses behind a step go too far apart.
+    It is inconclusive where even the first losses after a step differ too much.
     """
     moved_to, led_to = fixed.parameters, nudged.parameters
     count = len(original.losses)
@@ -143,20 +143,20 @@ def compare_nudged(original: Trace, nudged: Trace, fixed: Trace) -> Comparison |
 def compare_aligned(
     original: Trace, again: Trace, fixed: Trace, safety: Safety
 ) -> Comparison | str:
-    """Compare runs on the original's weights, batches and seeds, or say why they do not tell.
+    """Compare runs on the original's weights, batches and seeds, or return why that fails.
 
-    They do not where the original itself, replayed, is another, nor where an unsafe fix makes the
-    very first losses others: it may draw random numbers of its own.
+    It fails where two replays of the original differ, and where an unsafe fix changes the very
+    first losses, since it may draw other random numbers.
     """
     for trace in (original, again, fixed):
         if trace.misaligned:
             return trace.misaligned
         if trace.ending == "failed" or not trace.taken:
-            return "it fails with them"
+            return "the script fails"
     own = _word(original, again)
     word = _word(original, fixed)
     if own != "equal" and (own != "close" or safety == Safety.EXACT):
-        return "even then two runs of the original differ"
+        return "two runs of the original still differ"
     if safety == Safety.EXACT:
         kept = word == "equal"
     elif word in ("equal", "close") or safety == Safety.CLOSE:
@@ -164,7 +164,7 @@ def compare_aligned(
     else:
         first = _first_distance(original, fixed)
         if first > COARSE:
-            return "its very first loss is another: it draws or computes otherwise"
+            return "the very first loss differs: the fixed script draws or computes differently"
         coarse = first > RTOL
         kept = _updates(fixed) <= (COARSE_DRIFT if coarse else DRIFT) and _follows(
             original, fixed, (5 if coarse else 1) * COARSE
@@ -191,7 +191,7 @@ def compare_seeds(original: Sequence[Trace], fixed: Sequence[Trace]) -> Comparis
 
 
 def compare_output(original: Trace, again: Trace, fixed: Trace) -> Comparison:
-    """Compare what a script without losses prints."""
+    """Compare the printed output of a script without losses."""
     if not original.output or original.output != again.output:
         return Comparison("not-compared", None, 0, 0, doubt=Doubt.nothing_to_compare())
     word: Word = "equal" if fixed.output == original.output else "different"
@@ -199,7 +199,7 @@ def compare_output(original: Trace, again: Trace, fixed: Trace) -> Comparison:
 
 
 def _first_distance(original: Trace, other: Trace) -> float:
-    """Give how far apart the losses before the first step are, relative to their size."""
+    """Return the relative distance of the losses before the first step."""
     pairs = [
         (before, after)
         for before, after, step in zip(
@@ -211,7 +211,7 @@ def _first_distance(original: Trace, other: Trace) -> float:
 
 
 def _apart(before: float, after: float) -> float:
-    """Give how far apart two losses are, relative to the first."""
+    """Return the relative distance of two losses."""
     if before == after or (math.isnan(before) and math.isnan(after)):
         return 0.0
     apart = abs(before - after) / max(abs(before), ATOL)
@@ -219,7 +219,7 @@ def _apart(before: float, after: float) -> float:
 
 
 def _follows(original: Trace, fixed: Trace, rtol: float) -> bool:
-    """Whether losses stay together: the early ones each, the later ones on average."""
+    """Return whether losses stay together: early ones each, later ones on average."""
     if len(original.losses) != len(fixed.losses) or not all(map(math.isfinite, fixed.losses)):
         return False
     pairs = list(zip(original.losses, fixed.losses, original.loss_steps, strict=True))
@@ -239,7 +239,7 @@ def _updates(trace: Trace) -> float:
 
 
 def _word(original: Trace, other: Trace) -> Word:
-    """Give the closest word that fits losses and parameters both."""
+    """Return the strictest word that fits losses and parameters."""
     before, after = original.parameters, other.parameters
     if (before is None) != (after is None) or (after is not None and not after.shapes):
         return "not-compared"

@@ -1,4 +1,4 @@
-"""Arithmetic on step times: ratio, interval and noise band, in plain Python."""
+"""Statistics of step times: ratio, interval and noise band, in plain Python."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Final
 __all__ = ["Interval", "Rounds", "Speedup", "noise_band", "share", "speedup", "step_time"]
 
 Rounds = Sequence[Sequence[Sequence[float]]]
-"""Step times: rounds, in each of them the runs of one side, in each of these the steps."""
+"""Step times: rounds, each with the runs of one side, each with its steps."""
 
 _DRAWS: Final = 1000
 _TAIL: Final = 0.025
 _LONG: Final = 3.0
-"""A step so many times the usual in every run does work of its own (an evaluation, an epoch)."""
+"""A step this many times longer than usual in every run does extra work (an evaluation)."""
 
 _LEAST_NOISE: Final = 0.01
-"""Two processes differ by so much for reasons that no number of rounds shows."""
+"""The difference between two processes that no number of rounds removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a ratio lies with 95 % confidence."""
+    """A ratio's 95 % confidence interval."""
 
     low: float
     high: float
@@ -40,15 +40,15 @@ class Speedup:
 
 
 def step_time(rounds: Rounds) -> float:
-    """Give the seconds of a step: the median over runs of each run's mean."""
+    """Return the seconds of a step: the median over runs of each run's mean."""
     return median(fmean(run) for runs in rounds for run in runs)
 
 
 def speedup(before: Rounds, after: Rounds, seed: int = 0) -> Speedup:
-    """Give the ratio of medians with a bootstrap interval over rounds and steps.
+    """Return the ratio of medians with a bootstrap interval over rounds and steps.
 
-    Steps of one process are no independent draws, so rounds are drawn first, with the runs of
-    both sides in them, and then blocks of steps, the same ones for every run.
+    Steps of one process are not independent, so rounds are drawn first, with the runs of both
+    sides, and then blocks of steps, the same ones for every run.
     """
     draw = random.Random(seed)
     drawn_steps = _step_drawer(before, draw)
@@ -62,9 +62,9 @@ def speedup(before: Rounds, after: Rounds, seed: int = 0) -> Speedup:
 
 
 def noise_band(original: Rounds, seed: int = 0) -> Interval:
-    """Give the interval of the original against itself: its runs dealt to two sides at random.
+    """Return the interval of the original against itself, its runs split at random.
 
-    A side gets two runs a round, as a variant does, where there are as many.
+    Each side gets two runs a round, as a variant does, where there are enough.
     """
     draw = random.Random(seed)
     drawn_steps = _step_drawer(original, draw)
@@ -83,7 +83,7 @@ def noise_band(original: Rounds, seed: int = 0) -> Interval:
 
 
 def share(waited: Sequence[float], rounds: Rounds) -> float:
-    """Give the share of the time that was spent waiting, the median over runs."""
+    """Return the share of time spent waiting, as the median over runs."""
     totals = [sum(run) for runs in rounds for run in runs]
     return median(wait / total for wait, total in zip(waited, totals, strict=True))
 
@@ -97,9 +97,9 @@ def _mean(run: Sequence[float], steps: Sequence[int]) -> float:
 
 
 def _step_drawer(rounds: Rounds, draw: random.Random) -> Callable[[], list[int]]:
-    """Give a function that draws the indices of steps: long ones as they are, the rest in blocks.
+    """Return a function that draws step indices: long steps are kept, the others come in blocks.
 
-    What the script does once in the window stays in: it is the same work in every run.
+    Work that the script does once in the window is kept, since every run does it.
     """
     runs = [run for group in rounds for run in group]
     usual = [median(times) for times in zip(*runs, strict=True)]

@@ -1,4 +1,4 @@
-"""What the numbers and the times mean: one verdict for each fix."""
+"""Verdicts: one for each fix, from its numbers and its times."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 Decision = Literal["keep", "revert", "none"]
 
 _MATTERS: Final = 0.05
-"""A difference that the interval must exclude before two scripts are called the same."""
+"""The difference that the interval must exclude before two scripts count as equally fast."""
 
 
 class Verdict(Enum):
-    """What is known of a fix."""
+    """The result for a fix."""
 
     FASTER = "FASTER"
     SAME = "SAME"
@@ -43,7 +43,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A quantity of the original and of the fixed script, None where it was not seen."""
+    """A quantity of the original and of the fixed script, None where it was not measured."""
 
     before: float | None = None
     after: float | None = None
@@ -51,25 +51,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What one side of a comparison did step by step."""
+    """The measurements of one side of a comparison, step by step."""
 
     times: tuple[tuple[tuple[float, ...], ...], ...] = ()
-    """Seconds: rounds, in each of them the runs, in each of these the steps of the window."""
+    """Seconds, nested by round, run and step of the window."""
     losses: tuple[float, ...] = ()
-    """Every loss that was sent backward in the run for numbers."""
+    """Every loss of the run for numbers."""
     loss_steps: tuple[int, ...] = ()
-    """For each loss, how many steps had been taken."""
+    """For each loss, the number of steps taken before it."""
     sync_sites: tuple[SyncSite, ...] = ()
-    """The lines at which the host waited, most often first."""
+    """The lines at which the host waited, most frequent first."""
     sync_steps: int = 0
-    """In how many steps it was counted."""
+    """The number of steps in which host syncs were counted."""
     step: Step | None = None
-    """What a step was made of, where that was looked at."""
+    """The phases of a step, where they were measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that was found out about one variant."""
+    """The result for one variant."""
 
     variant: Variant
     verdict: Verdict
@@ -78,14 +78,14 @@ class Outcome:
     step_time: Change = Change()
     syncs: Change = Change()
     sync_sites: tuple[SyncSite, ...] = ()
-    """Where the original waits and the fixed script does not, or less."""
+    """Lines where the original waits, and the fixed script does not or less."""
     wait_share: Change = Change()
     host_memory: Change = Change()
     device_memory: Change = Change()
     warnings: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     rank_times: tuple[float, ...] = ()
-    """Seconds of a step of each rank of the fixed script, where it has several."""
+    """Seconds of a step for each rank of the fixed script, where it has several."""
     before: Curves = Curves()
     after: Curves = Curves()
 
@@ -97,7 +97,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One verification: the script, what it ran on, and an outcome for each variant."""
+    """One verification: the script, its device, and an outcome for each variant."""
 
     script: str
     args: tuple[str, ...]
@@ -111,12 +111,12 @@ class Report:
     outcomes: tuple[Outcome, ...]
     doubts: tuple[Doubt, ...] = ()
     diverted: tuple[str, ...] = ()
-    """What the script meant to write, and what was written elsewhere instead."""
+    """Files that the script would have written, and that were diverted."""
     changed: tuple[str, ...] = ()
-    """Files of the project that changed in spite of the diversion."""
+    """Project files that changed despite the diversion."""
     launcher: Launcher | None = None
     whole: bool = False
-    """Whether whole runs were timed, for want of steps."""
+    """Whether whole runs were timed, since there were too few steps."""
 
     @property
     def failed(self) -> bool:
@@ -125,7 +125,7 @@ class Report:
 
 
 def judge_speed(speedup: Speedup, noise: Interval) -> Verdict:
-    """Say what the interval shows: a difference counts when it lies wholly outside the noise."""
+    """Return the verdict on speed: a difference counts if the interval lies outside the noise."""
     if speedup.low > max(1.0, noise.high):
         return Verdict.FASTER
     if speedup.high < min(1.0, noise.low):
@@ -136,14 +136,14 @@ def judge_speed(speedup: Speedup, noise: Interval) -> Verdict:
 
 
 def speed_doubt(speedup: Speedup, noise: Interval) -> Doubt:
-    """Say why the speed could not be judged."""
+    """Return why the speed could not be judged."""
     if not speedup.low <= 1.0 <= speedup.high or noise.high - noise.low > 2 * _MATTERS:
         return Doubt.noisy_machine(noise.low, noise.high)
     return Doubt.wide_interval()
 
 
 def decide(verdict: Verdict) -> Decision:
-    """Keep what is faster, revert what is slower or wrong, leave the rest to the user."""
+    """Return `keep` for faster, `revert` for slower or wrong, and `none` otherwise."""
     if verdict is Verdict.FASTER:
         return "keep"
     return "revert" if verdict in (Verdict.SLOWER, Verdict.DIFFERENT) else "none"

@@ -1,1 +1,1 @@
-"""How runs of the script are started and ended, one after the other."""
+"""Starting and ending runs of the script, one after the other."""

@@ -1,4 +1,4 @@
-"""A process with torch in it that forks one more for every run, so that none has to import it."""
+"""A process that imports torch once and forks every run, to save the import."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SERVE: Final = (
 
 
 class ServerGoneError(Exception):
-    """The server does not answer: runs have to start by themselves."""
+    """The server does not answer, so runs have to start without it."""
 
 
 class Forked:
-    """A run that a server forked, as `subprocess.Popen` would give it."""
+    """A forked run, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int, answers: IO[bytes]) -> None:
         self.pid = pid
@@ -38,11 +38,11 @@ class Forked:
         self._answers = answers
 
     def poll(self) -> int | None:
-        """Give the exit code, None while the run goes on."""
+        """Return the exit code, None while the run goes on."""
         return self._await(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; raises `subprocess.TimeoutExpired` as `Popen.wait` does."""
+        """Wait for the end; raises `subprocess.TimeoutExpired` like `Popen.wait`."""
         code = self._await(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
@@ -56,7 +56,7 @@ class Forked:
 
 
 class ForkServer:
-    """The server, seen from the process that measures."""
+    """The server, as the measuring process uses it."""
 
     def __init__(
         self, modules: Sequence[str], environment: Mapping[str, str], verbose: bool
@@ -74,7 +74,7 @@ class ForkServer:
         )
 
     def start(self, order: Path, streams: Sequence[Path], environment: Mapping[str, str]) -> Forked:
-        """Fork a run; `streams` are the files for what it prints, none for standard error."""
+        """Fork a run; `streams` are the files for its output, none for standard error."""
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
@@ -101,9 +101,8 @@ class ForkServer:
 def serve(inherited: int, modules: Sequence[str]) -> None:
     """Import the modules, then fork a run for each request, until there are no more.
 
-    Runs get the file `inherited` as their standard input.
-
-    A process with other threads in it cannot be forked safely: then nothing is served.
+    Runs get the file `inherited` as their standard input. A process with several threads cannot
+    be forked safely and serves nothing.
     """
     end_with_parent()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)

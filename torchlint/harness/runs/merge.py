@@ -1,4 +1,4 @@
-"""What the ranks of one run add up to: the slowest one counts, and the first failure."""
+"""One trace for all ranks of a run, from the slowest rank or the first failure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CONSEQUENCE: Final = re.compile(
     r"Connection (closed|reset|refused)|Broken pipe|NCCL|ProcessGroup|Socket|gloo"
     r"|[Tt]imed out|store",
 )
-"""What a rank dies of when another one is gone."""
+"""Errors that follow from the end of another rank."""
 
 
 def merged(ranks: Sequence[Trace]) -> Trace:
-    """Give one trace for all ranks, none of which failed.
+    """Return one trace for all ranks, none of which failed.
 
-    The times are those of the slowest rank, for which all others wait; a loss is that of the
-    global batch, the mean over ranks, for gradients are averaged so; memory is that of the rank
+    Times are those of the slowest rank, for which the others wait. A loss is the mean over
+    ranks, that of the global batch, since gradients are averaged. Memory is that of the rank
     that needs most.
     """
     times = tuple(fmean(rank.durations) if rank.durations else 0.0 for rank in ranks)
@@ -62,7 +62,7 @@ def _all(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def first_failure(failures: Sequence[tuple[int, float, Failure]], count: int) -> Failure:
-    """Give the failure that the others follow from, with its rank; each comes with its time."""
+    """Return the failure that caused the others, with its rank; each comes with its time."""
     causes = [each for each in failures if not _CONSEQUENCE.search(each[2].message)]
     rank, _, failure = min(causes or failures, key=lambda each: each[1])
     return replace(failure, message=f"rank {rank} of {count}: {failure.message}")

@@ -1,4 +1,4 @@
-"""Starts a run of the script in a process of its own, and ends all that came of it."""
+"""A run of the script in its own process, and the end of all its children."""
 
 from __future__ import annotations
 
@@ -37,20 +37,19 @@ COMMAND: Final = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
     "from torchlint.harness.child.run import main; main(sys.argv[1])",
 )
-"""What starts a run, the file of its task behind it.
+"""The command that starts a run, followed by the file of its task.
 
-The current folder is not on the path for our own imports.
+The current folder is left off the path of our own imports.
 """
 
 _LINGER: Final = 5.0
-"""Seconds that a run may go on after its trace is there."""
+"""Seconds that a run may continue after its trace was written."""
 
 _GRACE: Final = 1.0
-"""Seconds that a run's other processes get to end by themselves."""
+"""Seconds that the other processes of a run get to end by themselves."""
 
-_ELSEWHERE: Final = (
-    "it starts processes of its own, and steps that these take are not seen: "
-    "verify the script that trains"
+_OTHER_PROCESSES: Final = (
+    "it starts other processes, whose steps cannot be seen; verify the script that trains"
 )
 
 _QUIET: Final = {
@@ -60,22 +59,22 @@ _QUIET: Final = {
     "COMET_MODE": "disabled",
     "CLEARML_OFFLINE_MODE": "1",
 }
-"""What keeps a run from leaving anything behind, and makes runs alike."""
+"""Variables that keep a run from leaving files behind, and make runs alike."""
 
 
 class Running(Protocol):
-    """A process of which a run is made, started here or forked by a server."""
+    """The process of a run, started here or forked by a server."""
 
     @property
     def pid(self) -> int:
-        """Its number, and that of its process group."""
+        """Its process id, and that of its process group."""
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, None while it has not been seen to end."""
+        """Its exit code, None until it was seen to end."""
 
     def poll(self) -> int | None:
-        """Look whether it has ended."""
+        """Check whether it has ended."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end."""
@@ -89,9 +88,9 @@ def run(
     verbose: bool,
     server: ForkServer | None = None,
 ) -> Trace:
-    """Run the script once as `task` says, and give what its process wrote down.
+    """Run the script once for `task`, and return the trace.
 
-    A server forks instead of starting.
+    A server forks the run where there is one.
     """
     folder = Path(task.folder)
     order = write_order(task)
@@ -110,15 +109,15 @@ def run(
         end(process)
     if not task.trace.exists():
         failure = why_no_trace(process.returncode or 0, in_time, timeout, errors)
-        if failure.kind == "timeout" and task.elsewhere.exists():
-            failure = replace(failure, message=f"{failure.message}; {_ELSEWHERE}")
+        if failure.kind == "timeout" and task.other_processes.exists():
+            failure = replace(failure, message=f"{failure.message}; {_OTHER_PROCESSES}")
         return Trace("failed", failure)
     trace = Trace.from_json(json.loads(task.trace.read_text(encoding="utf-8")))
     return replace(with_exit_message(trace, errors), output="" if verbose else printed(output))
 
 
 def write_order(task: Task) -> Path:
-    """Make the folder of a run, with the file that says what it is to do."""
+    """Make the folder of a run, with the file of its task."""
     folder = Path(task.folder)
     folder.mkdir(parents=True)
     order = folder / "task.json"
@@ -133,7 +132,7 @@ def start(
     variables: dict[str, str],
     verbose: bool,
 ) -> subprocess.Popen[bytes]:
-    """Start a process that leads a session of its own."""
+    """Start a process in its own session."""
     with errors.open("wb") as error_file, output.open("wb") as output_file:
         return subprocess.Popen(
             command,
@@ -146,7 +145,7 @@ def start(
 
 
 def environment(device: str, folder: Path) -> dict[str, str]:
-    """Give the user's environment, with the devices hidden that are not asked for."""
+    """Return the user's environment, with unrequested devices hidden."""
     variables = {
         **os.environ,
         **_QUIET,
@@ -161,23 +160,23 @@ def environment(device: str, folder: Path) -> dict[str, str]:
     return variables
 
 
-def wait(process: Running, is_told: Callable[[], bool], timeout: float) -> bool:
-    """Wait until the process is gone or has said all it has to say; False when it took too long."""
+def wait(process: Running, is_done: Callable[[], bool], timeout: float) -> bool:
+    """Wait until the process ends or has reported all; return False on timeout."""
     end = time.monotonic() + timeout
-    told: float | None = None
+    done_at: float | None = None
     while time.monotonic() < end:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
             return True
-        if told is None and is_told():
-            told = time.monotonic()
-        if told is not None and time.monotonic() - told > _LINGER:
+        if done_at is None and is_done():
+            done_at = time.monotonic()
+        if done_at is not None and time.monotonic() - done_at > _LINGER:
             return True
-    return is_told()
+    return is_done()
 
 
 def end(process: Running) -> None:
-    """End the run's whole group: first the workers in peace, then whatever is left."""
+    """End the run's whole group: let the workers finish, then kill the rest."""
     _signal(process.pid, signal.SIGTERM)
     last = time.monotonic() + _GRACE
     while time.monotonic() < last and _signal(process.pid, 0):
@@ -188,7 +187,7 @@ def end(process: Running) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send a signal to a process group; False when nothing of it is left."""
+    """Send a signal to a process group; return False when it is gone."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -197,26 +196,31 @@ def _signal(group: int, number: int) -> bool:
 
 
 def with_exit_message(trace: Trace, errors: Path) -> Trace:
-    """Add what a script said before it ended itself with an exit code."""
+    """Add what a script printed before it exited with a code."""
     failure = trace.failure
-    said = _last_line(errors)
-    if failure is None or failure.kind != "exit" or not said or "exit code" not in failure.message:
+    last = _last_line(errors)
+    if (
+        failure is None
+        or failure.kind != "exit"
+        or not last
+        or "exited with code" not in failure.message
+    ):
         return trace
-    return replace(trace, failure=replace(failure, message=f"{failure.message}: {said}"))
+    return replace(trace, failure=replace(failure, message=f"{failure.message}: {last}"))
 
 
 def why_no_trace(code: int, in_time: bool, timeout: float, errors: Path) -> Failure:
-    """Say why a run left no trace."""
+    """Return why a run left no trace."""
     if not in_time:
-        return Failure("timeout", f"it had not done its steps after {timeout:g} s (--timeout)")
+        return Failure("timeout", f"it had not finished its steps after {timeout:g} s (--timeout)")
     if code == -signal.SIGKILL:
-        return Failure("memory", "the system killed it, most likely for want of memory")
+        return Failure("memory", "the system killed it, most likely because memory ran out")
     if code < 0:
         return Failure("killed", f"it was ended by {signal.Signals(-code).name}")
-    return Failure("exit", _last_line(errors) or f"it ended itself with exit code {code}")
+    return Failure("exit", _last_line(errors) or f"it exited with code {code}")
 
 
 def _last_line(errors: Path) -> str:
-    """Give the last line that the script wrote to standard error."""
+    """Return the last line that the script wrote to standard error."""
     lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else ""

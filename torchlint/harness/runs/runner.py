@@ -1,4 +1,4 @@
-"""How one run after the other is started, in a folder that is gone when all is over."""
+"""Starts runs one after the other, in a folder that is removed at the end."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from torchlint.harness.trace import Failure, Trace
 __all__ = ["QUICK", "Runner"]
 
 QUICK: Final = 105.0
-"""Seconds within which the runs of a quick verification are to be done."""
+"""Seconds for all runs of a quick verification."""
 
 _COMPARED: Final = ("numbers", "nudged")
-"""Modes in which final parameters are held against those of the first run."""
+"""Modes that compare final parameters with those of the first run."""
 _SYNC_WARMUP: Final = 3
 _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
-"""Steps of runs on recorded batches, which lie on the disk."""
+"""Steps of runs on recorded batches, which are stored on disk."""
 _PATIENCE: Final = 8.0
-"""Seconds after which the first run of a quick verification has seen enough."""
+"""Seconds after which the first run of a quick verification stops."""
 _SETTERS: Final = ("environ", "putenv")
-"""What a line holds that sets environment variables."""
+"""Words in a line that sets environment variables."""
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
         self.whole = False
         """Whether runs go from start to end."""
         self.compared = 0
-        """Steps of which the numbers are compared, where there are fewer than are wanted."""
+        """The number of steps to compare, where there are fewer than requested."""
         self._diverted: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
         self._recording = Path(self._folder.name, "recording")
@@ -54,27 +54,27 @@ class Runner:
         self._runs = 0
         self._server: ForkServer | None = None
         self._single: list[Mapping[str, str]] = []
-        """Texts with which the script is one process, whatever launches it."""
+        """Texts with which the script is a single process, despite a launcher."""
 
     @property
     def folder(self) -> Path:
-        """Where the runs write."""
+        """The folder in which the runs write."""
         return Path(self._folder.name)
 
     @property
     def diverted(self) -> tuple[str, ...]:
-        """What runs wrote elsewhere; of names that differ by numbers alone, the first."""
+        """Diverted files; of names that differ only in numbers, the first."""
         return tuple(self._diverted.values())
 
     def close(self) -> None:
-        """End what is left, and remove all that was written."""
+        """End remaining processes, and remove all files of the runs."""
         self.start_alone()
         self._folder.cleanup()
 
     def serve(self, first: Trace) -> None:
-        """Let a process that has imported torch fork the runs, where that changes nothing.
+        """Fork runs from a process that has imported torch, where that is equivalent.
 
-        It would for a script that sets environment variables before it imports torch.
+        It is not for a script that sets environment variables before it imports torch.
         """
         self.leader = first.leader
         if sys.platform != "linux" or first.environment or self.plan.launcher:
@@ -84,13 +84,13 @@ class Runner:
         self._server = ForkServer(modules, variables, self.plan.verbose)
 
     def start_alone(self) -> None:
-        """Start every run from scratch from now on."""
+        """Start every run in a fresh process from now on."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
-    def look_over(self, variants: Iterable[Variant]) -> None:
-        """Start every run from scratch where a variant sets environment variables of its own."""
+    def inspect_variants(self, variants: Iterable[Variant]) -> None:
+        """Start every run in a fresh process where a variant sets environment variables itself."""
         for variant in variants:
             for path, text in variant.texts.items():
                 before = Path(path).read_text(encoding="utf-8", errors="replace")
@@ -104,7 +104,7 @@ class Runner:
         window: tuple[int, int] | None = None,
         shift: int = 0,
     ) -> Trace:
-        """Run the script once, as `variant` has it, for what `mode` says."""
+        """Run the script once with the texts of `variant`, in `mode`."""
         self._runs += 1
         folder = Path(self._folder.name)
         warmup, steps = self._steps(mode, window)
@@ -132,7 +132,7 @@ class Runner:
         return trace
 
     def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:
-        """Give the warm-up and the steps of a run."""
+        """Return the warm-up and the steps of a run."""
         if self.whole:
             return 0, 0
         if mode == "syncs":
@@ -146,14 +146,14 @@ class Runner:
         return warmup, steps
 
     def start(self, task: Task, limit: float = math.inf) -> Trace:
-        """Run the script once as the task says, under the launcher if it joins its ranks.
+        """Run the script once for the task, under the launcher if its ranks form a group.
 
-        It is ended after `limit` seconds where the plan's own time limit is longer.
+        The run ends after `limit` seconds where the plan's own limit is longer.
         """
         trace = self._start(task, min(self.plan.timeout, limit))
         if trace.failure is None or trace.failure.kind != "timeout" or limit >= self.plan.timeout:
             return trace
-        why = f"it had not done its steps after {limit:.0f} s, far longer than any run before it"
+        why = f"it had not finished its steps after {limit:.0f} s, far longer than earlier runs"
         return replace(trace, failure=Failure("timeout", why))
 
     def _start(self, task: Task, timeout: float) -> Trace:

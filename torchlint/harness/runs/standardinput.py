@@ -1,4 +1,4 @@
-"""What runs read from: nothing, from a terminal where the user has one."""
+"""The standard input of runs: empty, and a terminal where the user has one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["standard_input"]
 
 _END = b"\x04"
 _READS = 200
-"""How many reads get an end of input, each by its own."""
+"""How many reads get an end of input."""
 
 
 @cache
 def standard_input() -> int:
-    """Give a file that runs may have as standard input, for as long as this process lasts.
+    """Return a file for the standard input of runs, valid while this process lives.
 
-    Scripts ask the terminal for its width; what the user types is not for them.
+    Scripts may ask the terminal for its width, but get nothing that the user types.
     """
     if sys.stdin is not None and sys.stdin.isatty():
         with contextlib.suppress(ImportError, OSError):
@@ -27,7 +27,7 @@ def standard_input() -> int:
 
 
 def _terminal(size: os.terminal_size) -> int:
-    """Give a terminal of this size on which nothing is ever typed."""
+    """Return a terminal of this size on which nothing is typed."""
     import fcntl
     import pty
     import struct

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from torchlint.harness.child.hosts import TOLD
+from torchlint.harness.child.hosts import ALL_TRACES
 from torchlint.harness.child.rank import JOINED, PID, rank_folder
 from torchlint.harness.plan import Launcher, Task
 from torchlint.harness.runs import process
@@ -32,14 +32,14 @@ _DIED: Final = (
     re.compile(r"exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+)"),
     re.compile(r"\(local_rank: (?P<rank>\d+)\)\s+exitcode\s*: (?P<code>-?\d+)"),
 )
-"""How torchrun tells of the first rank that it saw end, and of all in its summary."""
+"""How torchrun reports ranks that died: the first one, and all in its summary."""
 
-_SILENT: Final = "the other hosts did not tell what their ranks saw"
+_SILENT: Final = "the other hosts did not report what their ranks saw"
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
-    """The ranks of this host in one run, by what they leave in their folders."""
+    """The ranks of this host in one run, by the files in their folders."""
 
     folders: tuple[Path, ...]
     traces: tuple[Path, ...]
@@ -48,7 +48,7 @@ class _Ranks:
 
     @classmethod
     def of(cls, task: Task, launcher: Launcher) -> _Ranks:
-        """Give those that torchrun will start."""
+        """Return the ranks that torchrun will start."""
         count = launcher.nproc_per_node
         folders = tuple(rank_folder(Path(task.folder), rank) for rank in range(count))
         traces = tuple(folder / task.trace.name for folder in folders)
@@ -60,32 +60,32 @@ class _Ranks:
         return any((folder / JOINED).exists() for folder in self.folders)
 
     @property
-    def everyone(self) -> Path:
-        """The file with the traces of the ranks of all hosts, which those of one group send."""
-        return self.folders[0] / TOLD
+    def all_traces(self) -> Path:
+        """The file with the traces of the ranks of all hosts in the group."""
+        return self.folders[0] / ALL_TRACES
 
     @property
-    def told(self) -> bool:
-        """Whether all was said that is to be said."""
-        heard = self.alone or not self.joined or self.everyone.exists()
+    def complete(self) -> bool:
+        """Whether all traces were written."""
+        heard = self.alone or not self.joined or self.all_traces.exists()
         return heard and all(trace.exists() for trace in self.traces)
 
     def end(self) -> None:
-        """End the session of each: its loader workers belong to it."""
+        """End the session of each rank, which includes its loader workers."""
         for folder in self.folders:
             with contextlib.suppress(OSError, ValueError):
                 os.killpg(int((folder / PID).read_text(encoding="utf-8")), signal.SIGKILL)
 
     def read(self) -> dict[int, Trace]:
-        """Give the traces that are there, by rank."""
+        """Return the traces that exist, by rank."""
         return {at: _read(trace) for at, trace in enumerate(self.traces) if trace.exists()}
 
 
 def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace:
-    """Run the script once under torchrun; the trace says `joined` where its ranks found together.
+    """Run the script once under torchrun; the trace has `joined` set where its ranks form a group.
 
-    It is that of all ranks of all hosts. Those of this one have sessions of their own, so each is
-    ended by itself, with all that it started.
+    The trace covers all ranks of all hosts. Each rank of this host has its own session, so it
+    can be ended with all its children.
     """
     folder = Path(task.folder)
     order = process.write_order(replace(task, launched=True))
@@ -100,7 +100,7 @@ def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace
         task.verbose,
     )
     try:
-        in_time = process.wait(agent, lambda: ranks.told, timeout)
+        in_time = process.wait(agent, lambda: ranks.complete, timeout)
     finally:
         process.end(agent)
         ranks.end()
@@ -123,13 +123,13 @@ def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace
 
 
 def _of_all_hosts(ranks: _Ranks, own: list[Trace]) -> Trace:
-    """Give one trace for the ranks of this host, and those of all others in the group."""
+    """Return one trace for the ranks of this host and those of other hosts in the group."""
     if ranks.alone or not ranks.joined:
         return replace(merged(own), joined=ranks.joined)
-    if not ranks.everyone.exists():
+    if not ranks.all_traces.exists():
         return Trace("failed", Failure("crash", _SILENT))
-    told = json.loads(ranks.everyone.read_text(encoding="utf-8"))
-    return replace(merged([Trace.from_json(trace) for trace in told]), joined=True)
+    traces = json.loads(ranks.all_traces.read_text(encoding="utf-8"))
+    return replace(merged([Trace.from_json(trace) for trace in traces]), joined=True)
 
 
 def _read(trace: Path) -> Trace:
@@ -141,14 +141,14 @@ def _read(trace: Path) -> Trace:
 
 
 def _deaths(
-    errors: Path, ranks: Sequence[Path], told: set[int]
+    errors: Path, ranks: Sequence[Path], reported: set[int]
 ) -> list[tuple[int, float, Failure]]:
-    """Give the ranks that died without a word, as torchrun saw it."""
-    said = errors.read_text(encoding="utf-8", errors="replace")
+    """Return the ranks that died without a trace, as torchrun saw it."""
+    output = errors.read_text(encoding="utf-8", errors="replace")
     found = []
-    for seen in (match for pattern in _DIED for match in pattern.finditer(said)):
+    for seen in (match for pattern in _DIED for match in pattern.finditer(output)):
         rank, code = int(seen["rank"]), int(seen["code"])
-        if rank not in told and code != -signal.SIGTERM:
+        if rank not in reported and code != -signal.SIGTERM:
             why = process.why_no_trace(code, True, 0, ranks[rank] / "stderr")
             found.append((rank, 0.0, why))
     return found

@@ -1,4 +1,4 @@
-"""The user's project as files on disk: its folder, and what changed in it."""
+"""The user's project on disk: its folder, and changes to its files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["changes", "project_root", "shown", "snapshot"]
 
 _MARKS: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _MOST: Final = 20_000
-"""Files beyond this number are not looked at: a folder of images is no source tree."""
+"""No more files than this are watched: a folder of images is no source tree."""
 
 Snapshot = dict[str, tuple[int, int]]
 
 
 def project_root(script: Path) -> Path:
-    """Give the nearest folder above the script that looks like a project, else its own."""
+    """Return the nearest folder above the script that looks like a project, else its own."""
     home = script.resolve().parent
     for folder in (home, *home.parents):
         if any((folder / mark).exists() for mark in _MARKS):
@@ -27,13 +27,13 @@ def project_root(script: Path) -> Path:
 
 
 def snapshot(root: Path, apart: Path) -> Snapshot:
-    """Give time and size of the project's files; the folder `apart` is none of the project's."""
+    """Return time and size of the project's files, without the folder `apart`."""
     files = islice(_files(root, os.path.realpath(apart)), _MOST)
     return {path: state for path in files if (state := _state(path))}
 
 
 def changes(before: Snapshot, root: Path, apart: Path) -> tuple[str, ...]:
-    """Give the files that were written, made or removed since `before`, relative to `root`."""
+    """Return the files written, created or removed since `before`, relative to `root`."""
     after = snapshot(root, apart)
     whole = len(before) < _MOST and len(after) < _MOST
     paths = before.keys() | after.keys() if whole else before.keys() & after.keys()
@@ -42,7 +42,7 @@ def changes(before: Snapshot, root: Path, apart: Path) -> tuple[str, ...]:
 
 
 def shown(paths: Iterable[str], root: Path) -> tuple[str, ...]:
-    """Give paths as a person writes them: relative to the project where they lie in it."""
+    """Return paths for display: relative to the project where they lie in it."""
     inside = str(root) + os.sep
     return tuple(sorted(path.removeprefix(inside) for path in paths))
 

@@ -1,4 +1,4 @@
-"""Arithmetic on the pace of runs: samples a second, with an interval, in plain Python."""
+"""Statistics of throughput: samples per second with an interval, in plain Python."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Final
 
 from torchlint.harness.pace import Pace, Window
 
-__all__ = ["Rate", "Timed", "noise_of", "rate_of", "steady_rate"]
+__all__ = ["Rate", "TimedRun", "noise_of", "rate_of", "steady_rate"]
 
 _DRAWS: Final = 400
 _TAIL: Final = 0.025
 _LEAST_NOISE: Final = 0.01
-"""Two processes differ by so much for reasons that no number of runs shows."""
+"""The difference between two processes that no number of runs removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Samples a second, and where the figure lies with 95 % confidence."""
+    """Samples per second, with a 95 % confidence interval."""
 
     value: float
     low: float
@@ -31,8 +31,8 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A run, and when it was: its place among all runs."""
+class TimedRun:
+    """A run, and its place in the order of all runs."""
 
     turn: int
     pace: Pace
@@ -40,15 +40,15 @@ class Timed:
 
     @cached_property
     def window(self) -> Window:
-        """The steps that count."""
+        """The measured steps."""
         return self.pace.after(self.warmup)
 
 
-def steady_rate(run: Timed, order: Sequence[int] | None = None) -> float:
-    """Give the samples a second of one run, the begin of each pass included.
+def steady_rate(run: TimedRun, order: Sequence[int] | None = None) -> float:
+    """Return the samples per second of one run, including the start of each pass.
 
-    Steps in which a pass begins are rare and long: what the workers' start costs is spread over
-    the steps of a whole pass, however many of these the window holds. `order` chooses the steps.
+    Steps in which a pass begins are rare and long, so the cost of starting workers is spread
+    over a whole pass, however many of these the window holds. `order` chooses the steps.
     """
     window = run.window
     steps = range(len(window.seconds)) if order is None else order
@@ -57,8 +57,8 @@ def steady_rate(run: Timed, order: Sequence[int] | None = None) -> float:
     return samples / (seconds + _opening(run) * samples) if seconds else 0.0
 
 
-def _opening(run: Timed) -> float:
-    """Give the seconds that beginning a pass costs each sample."""
+def _opening(run: TimedRun) -> float:
+    """Return the seconds that starting a pass costs per sample."""
     pace = run.pace
     trained = pace.loaders[pace.trained_on] if pace.trained_on is not None else None
     if trained is None or trained.persistent_workers or not trained.length or not pace.opening:
@@ -67,8 +67,8 @@ def _opening(run: Timed) -> float:
     return max(0.0, median(pace.opening) - usual) / trained.length
 
 
-def noise_of(runs: Sequence[Timed]) -> float:
-    """Give how far the script as it is strays from itself, drift taken off."""
+def noise_of(runs: Sequence[TimedRun]) -> float:
+    """Return the noise of the original script, without drift."""
     rates = [steady_rate(run) for run in runs]
     strays = [
         abs(rates[at] / _between(runs, rates, runs[at].turn, without=at) - 1)
@@ -79,10 +79,10 @@ def noise_of(runs: Sequence[Timed]) -> float:
     return max(_LEAST_NOISE, median(strays) if strays else 0.0)
 
 
-def rate_of(runs: Sequence[Timed], original: Sequence[Timed], seed: int = 0) -> Rate:
-    """Give the rate of runs of one value, seen against the runs of the original around each.
+def rate_of(runs: Sequence[TimedRun], original: Sequence[TimedRun], seed: int = 0) -> Rate:
+    """Return the rate of runs of one value, relative to the nearest runs of the original.
 
-    What slows the machine for a while slows the original beside it as well, and cancels.
+    Whatever slows the machine for a while slows the original too, and cancels out.
     """
     draw = random.Random(seed)
     rates = [steady_rate(run) for run in original]
@@ -103,9 +103,9 @@ def rate_of(runs: Sequence[Timed], original: Sequence[Timed], seed: int = 0) -> 
 
 
 def _between(
-    runs: Sequence[Timed], rates: Sequence[float], turn: int, without: int | None = None
+    runs: Sequence[TimedRun], rates: Sequence[float], turn: int, without: int | None = None
 ) -> float:
-    """Give the rate of the original at a turn, drawn as a line between its runs around it."""
+    """Return the original's rate at a turn, interpolated between its runs around it."""
     points = [
         (run.turn, rate)
         for at, (run, rate) in enumerate(zip(runs, rates, strict=True))
@@ -118,8 +118,8 @@ def _between(
     return low + (high - low) * (turn - left) / (right - left)
 
 
-def _blocks(run: Timed, draw: random.Random) -> list[int]:
-    """Draw steps in blocks: neighbours are no independent draws."""
+def _blocks(run: TimedRun, draw: random.Random) -> list[int]:
+    """Draw steps in blocks, since neighbors are not independent."""
     count = len(run.window.seconds)
     length = max(1, round(count ** (1 / 2)))
     drawn: list[int] = []

@@ -1,4 +1,4 @@
-"""What a search found out about each setting of a loader."""
+"""The results of a search, for each setting of a loader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchlint.harness.pace import LoaderSeen
 from torchlint.harness.trace import Failure
 from torchlint.harness.tuning.rate import Rate
 
-__all__ = ["Decision", "Knob", "LoaderSite", "Searched", "Trial", "TuningReport", "Value"]
+__all__ = ["Decision", "Knob", "LoaderSite", "SettingSearch", "Trial", "TuningReport", "Value"]
 
 Knob = Literal["num_workers", "prefetch_factor", "pin_memory", "batch_size"]
 
@@ -19,7 +19,7 @@ Value = int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One value of a setting: how fast the script was with it, and what that cost."""
+    """One value of a setting: its throughput and its cost."""
 
     value: Value
     rate: Rate | None
@@ -27,17 +27,17 @@ class Trial:
     runs: int = 0
     wait_share: float = 0.0
     cpu: float = 0.0
-    """Processors that were kept busy."""
+    """The number of busy processors."""
     memory: int = 0
     device_memory: int | None = None
     steps: int | None = None
-    """Batches of one pass over the data."""
+    """Batches in one pass over the data."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """One setting: the values that were tried, and the one to take."""
+class SettingSearch:
+    """One setting: the values tried, and the best choice."""
 
     knob: Knob
     current: Value
@@ -46,21 +46,21 @@ class Searched:
     choice: Value = None
     tolerance: float = 0.05
     not_tried: str = ""
-    """Why nothing was tried, or why the search ended before its time."""
+    """Why nothing was tried, or why the search ended early."""
 
     @property
     def changes(self) -> bool:
-        """Whether another value than the current one is advised."""
+        """Whether the choice differs from the current value."""
         return bool(self.trials) and self.choice != self.current
 
     def trial(self, value: Value) -> Trial | None:
-        """Give what was measured of a value."""
+        """Return the measurements of a value."""
         found = (each for each in self.trials if each.value == value and each.rate is not None)
         return next((each for each in found if type(each.value) is type(value)), None)
 
     @property
     def gain(self) -> Rate | None:
-        """The rate of the advised value over that of the current one, None if one is not known."""
+        """The rate of the choice over that of the current value, None if one is unknown."""
         now, then = self.trial(self.current), self.trial(self.choice)
         if now is None or then is None or now.rate is None or then.rate is None:
             return None
@@ -75,28 +75,28 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who decides a setting where the loader's call does not: the line, its text, what to pass."""
+    """The place that decides a setting outside of the loader's call, and what to set there."""
 
     line: int
     text: str
     option: str = ""
-    """The option of the command line, empty where there is none."""
+    """The command-line option, empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderSite:
-    """The call that makes the loader, as it stands in the source."""
+    """The call that makes the loader, in the source."""
 
     path: str
     line: int
     label: str
     decided: Mapping[Knob, Decision]
-    """The settings that are decided elsewhere, so that they cannot be written here."""
+    """The settings that are decided elsewhere, and so cannot be written here."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningReport:
-    """One search: the script, the loader that it trains from, and its settings."""
+    """One search: the script, its training loader, and the settings of that."""
 
     script: str
     args: tuple[str, ...]
@@ -111,10 +111,10 @@ class TuningReport:
     seconds: float
     budget: float
     noise: float
-    settings: tuple[Searched, ...]
+    settings: tuple[SettingSearch, ...]
     written: tuple[str, ...] = ()
-    """Files of the project that changed in spite of the diversion."""
+    """Project files that changed despite the diversion."""
 
-    def setting(self, knob: Knob) -> Searched:
-        """Give what was found out about one setting."""
+    def setting(self, knob: Knob) -> SettingSearch:
+        """Return the results for one setting."""
         return next(each for each in self.settings if each.knob == knob)

@@ -1,4 +1,4 @@
-"""Runs of the real script with other settings, in turns with the script as it is."""
+"""Runs of the real script with other settings, alternating with the original script."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError
 from torchlint.harness.stage import HANGS
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.tuning.rate import Rate, Timed, noise_of, rate_of
+from torchlint.harness.tuning.rate import Rate, TimedRun, noise_of, rate_of
 from torchlint.harness.tuning.report import Trial, Value
 
 __all__ = ["Edit", "Progress", "Runs", "Survey", "TuningPlan", "Values"]
 
 Values = Mapping[str, Value]
 Edit = Callable[[Values], Mapping[str, str]]
-"""Gives the texts of the project's files with the loader's settings changed."""
+"""Returns the project's files with the loader's settings changed."""
 
 _SETTLE: Final = 3
 _LEAST_STEPS: Final = 16
 _FEWEST: Final = 6
-"""Steps without which a run says nothing."""
+"""The least number of steps that a run needs."""
 _RUNS_FIT: Final = 60
 _WINDOW: Final = (1.0, 5.0)
-"""Seconds that a run is watched, at least and at most."""
+"""The least and the most seconds of a window."""
 _BESIDE: Final = 2
-"""Runs between two of the original."""
+"""The number of runs between two of the original."""
 _PREFETCH: Final = 2
-"""What torch takes where there are workers and nothing is said."""
+"""The default of torch where there are workers."""
 
 _Key = tuple[tuple[str, Value], ...]
 
@@ -59,7 +59,7 @@ class TuningPlan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is being run, and how far the search is: seconds gone, and seconds left at most."""
+    """The current run, with seconds gone and an upper bound for the seconds left."""
 
     what: str
     gone: float
@@ -68,7 +68,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one run of the script as it is showed."""
+    """The result of one run of the original script."""
 
     trace: Trace
     pace: Pace
@@ -76,18 +76,18 @@ class Survey:
 
     @property
     def made(self) -> tuple[LoaderSeen, ...]:
-        """The loader that is trained from, and behind it the others of the same data."""
+        """The training loader, followed by the others of the same data."""
         alike = (each for each in self.pace.loaders if each.same_data == self.loader.same_data)
         return (self.loader, *alike)
 
     def current(self, knob: str) -> Value:
-        """Give the value that a setting has, torch's own where nothing is said."""
+        """Return the current value of a setting, torch's default where there is none."""
         value: Value = getattr(self.loader, knob)
         return _PREFETCH if knob == "prefetch_factor" and value is None else value
 
 
 class Runs:
-    """The runs of one search, in a folder that is gone when it is over."""
+    """The runs of one search, in a folder that is removed at the end."""
 
     def __init__(self, plan: TuningPlan, notify: Callable[[Progress], None] | None = None) -> None:
         self.plan = plan
@@ -109,7 +109,7 @@ class Runs:
         self._window = min(max(plan.budget / _RUNS_FIT, _WINDOW[0]), _WINDOW[1])
         self._survey: Survey | None = None
         self._leader: int | None = None
-        self._timed: dict[_Key, list[Timed]] = {}
+        self._timed: dict[_Key, list[TimedRun]] = {}
         self._traces: dict[_Key, Trace] = {}
         self._walls: list[float] = []
         self._since = 0
@@ -125,52 +125,52 @@ class Runs:
     ) -> None:
         self._runner.close()
 
-    # -- the script as it is --------------------------------------------------
+    # -- the original script --------------------------------------------------
 
     @property
     def survey(self) -> Survey:
-        """One run of the script as it is; raises `ScriptError` where there is nothing to tune."""
+        """The first run of the original script; raises `ScriptError` where nothing can be tuned."""
         if self._survey is None:
             trace = self._run((), {}, "first run of the script")
             if trace.leader == BY_HAND:
                 self._leader = BY_HAND
-                trace = self._run((), {}, "first run of the script, its steps known")
+                trace = self._run((), {}, "second run of the script, with `backward()` as a step")
             self._survey = _surveyed(trace)
             self._runner.serve(self._survey.trace)
         return self._survey
 
     @property
-    def original(self) -> list[Timed]:
-        """The timed runs of the script as it is."""
+    def original(self) -> list[TimedRun]:
+        """The timed runs of the original script."""
         return self._timed.get((), [])
 
     @property
     def noise(self) -> float:
-        """How far the script as it is strays from itself."""
+        """The noise of the original script."""
         return noise_of(self.original)
 
     @property
     def written(self) -> tuple[str, ...]:
-        """What changed in the project in spite of the diversion."""
+        """Project files that changed despite the diversion."""
         return tree.changes(self._before, self._runner.root, self._runner.folder)
 
     def run_original(self) -> None:
-        """Time the script as it is; raises `ScriptError` if it fails now."""
-        if not self._timed_once((), {}, "the script as it is"):
+        """Time the original script; raises `ScriptError` if it fails."""
+        if not self._timed_once((), {}, "the original script"):
             raise ScriptError(self._traces[()].failure or Failure("idle", "it took too few steps"))
         self._since = 0
 
     # -- with other settings --------------------------------------------------
 
     def fits(self, share: float) -> bool:
-        """Whether one more run is done before that share of the budget is used up."""
+        """Return whether one more run fits into that share of the budget."""
         expected = median(self._walls[1:][-4:] or self._walls)
         return time.monotonic() - self.begin + expected <= share * self.plan.budget
 
     def measure(self, values: Values, edit: Edit, what: str) -> bool:
-        """Time the script with these settings; False where it fails with them.
+        """Time the script with these settings; return False where it fails.
 
-        Between two runs of the original there are never more than a few others.
+        Only a few other runs lie between two of the original.
         """
         key = self._key(values)
         if not key:
@@ -182,21 +182,21 @@ class Runs:
         return self._timed_once(key, edit(dict(key)), what)
 
     def close_turn(self) -> None:
-        """Time the original behind the last of the others."""
+        """Time the original once more after the last other run."""
         if self._since:
             self.run_original()
 
     def times(self, values: Values) -> int:
-        """Say how often these settings were timed."""
+        """Return how often these settings were timed."""
         return len(self._timed.get(self._key(values), ()))
 
     def rate(self, values: Values) -> Rate | None:
-        """Give the samples a second with these settings, None where they were not timed."""
+        """Return the samples per second of these settings, None where they were not timed."""
         runs = self._timed.get(self._key(values))
         return rate_of(runs, self.original) if runs else None
 
     def trial(self, value: Value, values: Values) -> Trial | None:
-        """Give all that is known of these settings, None where they were never run."""
+        """Return the measurements of these settings, None where they never ran."""
         key = self._key(values)
         runs, trace = self._timed.get(key, []), self._traces.get(key)
         if trace is None:
@@ -218,11 +218,11 @@ class Runs:
         )
 
     def memory_fits(self, more: int) -> bool:
-        """Whether the machine has so much memory left."""
+        """Return whether the machine has this much memory left."""
         return bool(more < psutil.virtual_memory().available)
 
     def _key(self, values: Values) -> _Key:
-        """Give settings without those that are what they are anyway."""
+        """Return the settings that differ from the current ones."""
         survey = self.survey
         kept = {knob: value for knob, value in values.items() if value != survey.current(knob)}
         if values.get("num_workers", survey.loader.num_workers) == 0:
@@ -235,7 +235,7 @@ class Runs:
         pace = Pace.from_json(trace.pace) if trace.pace else None
         if trace.failure is not None or pace is None or len(pace.seconds) < _FEWEST:
             return False
-        self._timed.setdefault(key, []).append(Timed(self.count, pace, self._warmup(key)))
+        self._timed.setdefault(key, []).append(TimedRun(self.count, pace, self._warmup(key)))
         return True
 
     # -- one run --------------------------------------------------------------
@@ -271,7 +271,7 @@ class Runs:
         return trace
 
     def _warmup(self, key: _Key) -> int:
-        """Give the steps before the window: until the batches that were made ahead are used up."""
+        """Return the warm-up steps, which use up the batches that were prefetched."""
         survey = self.survey
         values = dict(key)
         workers = int(values.get("num_workers", survey.loader.num_workers) or 0)
@@ -282,17 +282,17 @@ class Runs:
 
 
 def _surveyed(trace: Trace) -> Survey:
-    """Give what the first run showed; raises `ScriptError` where there is nothing to tune."""
+    """Return the result of the first run; raises `ScriptError` where nothing can be tuned."""
     if trace.failure is not None:
         raise ScriptError(trace.failure)
     pace = Pace.from_json(trace.pace) if trace.pace else None
     if not trace.taken or pace is None:
-        raise ScriptError(Failure("idle", "no torch optimizer took a step in it"))
+        raise ScriptError(Failure("idle", "no torch optimizer took a step"))
     trained = pace.trained_on
     if trained is None:
         reason = "no `DataLoader` feeds its training steps, so there is nothing to tune"
         raise ScriptError(Failure("idle", reason))
     if len(pace.seconds) < _FEWEST:
-        reason = f"it took {trace.taken} steps in all, too few to time: give it more data or epochs"
+        reason = f"it took only {trace.taken} steps, too few to time; give it more data or epochs"
         raise ScriptError(Failure("idle", reason))
     return Survey(trace, pace, pace.loaders[trained])

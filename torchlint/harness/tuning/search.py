@@ -1,4 +1,4 @@
-"""Which values of a setting are worth a run, and which of those that were run is the knee."""
+"""The values of a setting to try next, and the smallest that is good enough."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torchlint.harness.tuning.rate import Rate
 __all__ = ["TOLERANCE", "as_good", "cheaper", "doubling", "knee_of", "next_between", "undecided"]
 
 TOLERANCE: Final = 0.05
-"""A value within so much of the best is as good as the best."""
+"""The relative difference up to which a value counts as good as the best."""
 
 _FINE: Final = 4
-"""A gap below the knee of so small a part of it is not looked into."""
+"""A gap below the knee that is a smaller part of it than this is not searched."""
 
 _IN_VAIN: Final = 2
-"""Doublings that bring nothing before the search stops."""
+"""Doublings without a gain after which the search stops."""
 
 
 def doubling(
     first: Sequence[int], most: int, better: Callable[[int], bool | None]
 ) -> Iterator[int]:
-    """Yield the first values and then doubled ones, until these bring nothing more.
+    """Yield the first values and then doubled ones, until these bring no gain.
 
-    `better` is asked about each value once it was run: whether it is the best so far by more than
-    the tolerance, None where it failed, which ends the search.
+    `better` is called for each value after its run: it returns whether the value is the best so
+    far by more than the tolerance, or None where it failed, which ends the search.
     """
     value = 0
     in_vain = 0
@@ -43,21 +43,21 @@ def doubling(
 
 
 def as_good(rates: Mapping[int, Rate], value: int, tolerance: float) -> bool:
-    """Whether a value is within the tolerance of the best, or not shown to be worse."""
+    """Return whether a value is within the tolerance of the best, or not shown to be worse."""
     best = max(rates.values(), key=lambda rate: rate.value)
     rate = rates[value]
     return rate.value >= best.value * (1 - tolerance) or rate.high >= best.low
 
 
 def knee_of(rates: Mapping[int, Rate], tolerance: float) -> int | None:
-    """Give the smallest value that is as good as the best, None where none was measured."""
+    """Return the smallest value that is as good as the best, None where none was measured."""
     return min((value for value in rates if as_good(rates, value, tolerance)), default=None)
 
 
 def cheaper(rates: Mapping[int, Rate], current: int, tolerance: float) -> int | None:
-    """Give the smallest value below the one in use that is as good as the best.
+    """Return the smallest value below the current one that is as good as the best.
 
-    Its own figure must bear that out: a guess is no reason to take from a user what works.
+    Its own measurement must show that, since a working setting is not given up on a guess.
     """
     least = rates[current].value * (1 - tolerance)
     return min(
@@ -71,7 +71,7 @@ def cheaper(rates: Mapping[int, Rate], current: int, tolerance: float) -> int | 
 
 
 def next_between(rates: Mapping[int, Rate], tried: Sequence[int], tolerance: float) -> int | None:
-    """Give the value that halves the gap below the knee, None where there is no gap."""
+    """Return the value that halves the gap below the knee, None where there is no gap."""
     knee = knee_of(rates, tolerance)
     if knee is None:
         return None
@@ -82,7 +82,7 @@ def next_between(rates: Mapping[int, Rate], tried: Sequence[int], tolerance: flo
 
 
 def undecided(rates: Mapping[int, Rate], tolerance: float) -> list[int]:
-    """Give the knee and the best where their intervals do not say that they are equally good."""
+    """Return the knee and the best where their intervals do not show them equally good."""
     knee = knee_of(rates, tolerance)
     if knee is None:
         return []

@@ -1,4 +1,4 @@
-"""The search for the settings of a loader: what is tried, and what is made of it."""
+"""The search for the settings of a loader: what to try, and what to choose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from torchlint.harness.tuning.rate import Rate
-from torchlint.harness.tuning.report import Knob, Searched, Trial, TuningReport, Value
+from torchlint.harness.tuning.report import Knob, SettingSearch, Trial, TuningReport, Value
 from torchlint.harness.tuning.runs import Edit, Runs
 from torchlint.harness.tuning.search import (
     TOLERANCE,
@@ -24,27 +24,27 @@ __all__ = ["search"]
 
 _MOST_RUNS: Final = 4
 _NO_WAIT: Final = 0.03
-"""A share of the time spent waiting for data that no setting of the loader need bother about."""
+"""A share of waiting for data so small that no setting of the loader matters."""
 _UNTIL: Final[Mapping[Knob, float]] = {
     "num_workers": 0.55,
     "prefetch_factor": 0.7,
     "pin_memory": 0.8,
     "batch_size": 1.0,
 }
-"""The share of the budget that is used up at the end of each setting."""
+"""The share of the budget that may be used when each setting is done."""
 _AT_LEAST: Final = 3
-"""Values of a setting that are tried even when its share of the budget is gone."""
+"""Values of a setting to try even when its share of the budget is used up."""
 _ALWAYS: Final = 2
-"""Numbers of workers that are tried whatever the budget: less would be no answer."""
+"""Numbers of workers to try whatever the budget, so that there is an answer."""
 _PREFETCH_MOST: Final = 8
 _WORKERS_MOST: Final = 16
 _MOST_TOLERANCE: Final = 0.2
-_OUT_OF_TIME: Final = "the budget is used up: raise --budget"
-_NO_MEMORY: Final = "{} would need more memory than there is"
+_OUT_OF_TIME: Final = "the budget is used up; raise --budget"
+_NO_MEMORY: Final = "{} would need more memory than the machine has"
 
 
 def search(runs: Runs, edit: Edit, fixed: Mapping[Knob, str]) -> TuningReport:
-    """Search one setting after the other, those before it as they were found to be best.
+    """Search one setting after the other, each with the best values of those before.
 
     `fixed` are settings that cannot be changed, each with the reason. Raises `ScriptError`.
     """
@@ -78,7 +78,7 @@ def search(runs: Runs, edit: Edit, fixed: Mapping[Knob, str]) -> TuningReport:
 
 
 class _Series:
-    """The values of one setting that are tried, over what was chosen for those before it."""
+    """The tried values of one setting, on top of the choices for those before it."""
 
     def __init__(self, runs: Runs, edit: Edit, knob: Knob, fixed: str) -> None:
         self.runs = runs
@@ -89,19 +89,19 @@ class _Series:
         self.choice = self.current
         self.not_tried = fixed
         self.tried: list[int] = []
-        self.found = Searched(knob, self.current, choice=self.current, not_tried=fixed)
+        self.found = SettingSearch(knob, self.current, choice=self.current, not_tried=fixed)
 
     @property
     def tolerance(self) -> float:
-        """How far below the best a value may be and still be as good."""
+        """How far below the best a value may be and still count as good."""
         return min(max(TOLERANCE, self.runs.noise), _MOST_TOLERANCE)
 
     def values(self, value: int) -> dict[str, Value]:
-        """Give the settings of a run."""
+        """Return the settings of a run."""
         return {**self.base, self.knob: self._typed(value)}
 
     def attempt(self, value: int) -> bool | None:
-        """Run a value once; None where it fails or no time is left, else whether it is the best."""
+        """Run a value once; return whether it is the best, None where it fails or time is up."""
         if value not in self.tried:
             self.tried.append(value)
         if not self.runs.times(self.values(value)):
@@ -117,19 +117,19 @@ class _Series:
         return not rivals or rates[value].value > max(rivals) * (1 + TOLERANCE)
 
     def _may_run(self) -> bool:
-        """Whether there is time for a value that has just been put on the list."""
+        """Return whether there is time for the value that was just added."""
         tried = len(self.tried)
         if self.knob == "num_workers" and tried <= _ALWAYS:
             return True
         return self.runs.fits(1.0 if tried <= _AT_LEAST else _UNTIL[self.knob])
 
     def rates(self) -> dict[int, Rate]:
-        """Give the rate of every value that was timed."""
+        """Return the rate of every value that was timed."""
         found = {value: self.runs.rate(self.values(value)) for value in self.tried}
         return {value: rate for value, rate in found.items() if rate is not None}
 
     def trial(self, value: int) -> Trial | None:
-        """Give all that is known of a value."""
+        """Return the measurements of a value."""
         return self.runs.trial(self._typed(value), self.values(value))
 
     def refine(self) -> None:
@@ -139,7 +139,7 @@ class _Series:
                 return
 
     def settle(self) -> None:
-        """Run again what the intervals leave open, the value in use among it."""
+        """Repeat the values that the intervals leave undecided, including the current one."""
         while not self.not_tried:
             rates = self.rates()
             again = [
@@ -156,7 +156,7 @@ class _Series:
                 self.runs.measure(self.values(value), self.edit, f"{self.knob}={value} again")
 
     def _decisive(self) -> list[int]:
-        """Give the values that the advice names: the knee and the best."""
+        """Return the values that the advice names: the knee and the best."""
         rates = self.rates()
         knee = knee_of(rates, self.tolerance)
         if knee is None or len(rates) < 2:
@@ -167,7 +167,7 @@ class _Series:
         return self.runs.times(self.values(value)) < 2
 
     def close(self) -> None:
-        """Take the knee, or leave the value in use where it is as good and no smaller one helps."""
+        """Choose the knee, or keep the current value if it is as good and no smaller one helps."""
         if self.tried:
             self.runs.close_turn()
         rates = self.rates()
@@ -175,7 +175,7 @@ class _Series:
         if choice is not None:
             self.choice = self._typed(choice)
         best = max(rates, key=lambda value: rates[value].value, default=None)
-        self.found = Searched(
+        self.found = SettingSearch(
             self.knob,
             self.current,
             tuple(trial for value in sorted(self.tried) if (trial := self.trial(value))),
@@ -186,7 +186,7 @@ class _Series:
         )
 
     def _choice(self, rates: Mapping[int, Rate]) -> int | None:
-        """Give the value to take, None for the one in use; fewer workers are better than more."""
+        """Return the value to choose, None for the current one; fewer workers are better."""
         current = -1 if self.current is None else int(self.current)
         if current not in rates or not as_good(rates, current, self.tolerance):
             return knee_of(rates, self.tolerance)
@@ -197,7 +197,7 @@ class _Series:
 
 
 def _workers(series: _Series) -> None:
-    """Double the workers until more bring nothing, then look for the least that do."""
+    """Double the workers until more bring no gain, then search for the least that suffice."""
     runs = series.runs
     current = runs.survey.loader.num_workers
     if series.not_tried:
@@ -214,7 +214,7 @@ def _workers(series: _Series) -> None:
 
 
 def _in_vain(alone: Trial, tolerance: float) -> bool:
-    """Whether even batches that cost no time at all would bring nothing to speak of."""
+    """Return whether even free batches would bring no relevant gain."""
     return (1 + tolerance) * (1 - alone.wait_share) >= 1
 
 
@@ -233,17 +233,17 @@ def _double_workers(series: _Series) -> None:
 
 
 def _prefetch(series: _Series) -> None:
-    """Try more batches ahead, where there are workers and the script still waits for them."""
+    """Try more prefetched batches, where there are workers and the script still waits."""
     workers = series.base["num_workers"]
     if series.not_tried:
         return
     if not workers:
-        series.not_tried = "it means nothing without workers"
+        series.not_tried = "it has no effect without workers"
         return
     series.attempt(int(series.current or 0))
     now = series.trial(int(series.current or 0))
     if now is not None and now.rate is not None and now.wait_share < _NO_WAIT:
-        series.not_tried = f"the script waits for data {now.wait_share:.0%} of the time"
+        series.not_tried = f"the script waits for data only {now.wait_share:.0%} of the time"
         return
     for _ in doubling((2,), _PREFETCH_MOST, series.attempt):
         pass
@@ -255,7 +255,7 @@ def _pinning(series: _Series) -> None:
     if series.not_tried:
         return
     if series.runs.survey.trace.device == "cpu":
-        series.not_tried = "the script trains on the CPU, where it does nothing"
+        series.not_tried = "the script trains on the CPU, where it has no effect"
         return
     series.attempt(int(bool(series.current)))
     series.attempt(int(not series.current))
@@ -263,13 +263,13 @@ def _pinning(series: _Series) -> None:
 
 
 def _batches(series: _Series) -> None:
-    """Double the batch size until memory or the data end, or more brings nothing."""
+    """Double the batch size until memory or data run out, or more brings no gain."""
     survey = series.runs.survey
     current = survey.loader.batch_size
     if series.not_tried:
         return
     if current is None:
-        series.not_tried = "the batches are made by a sampler of the script's own"
+        series.not_tried = "the script's own sampler makes the batches"
         return
     most = min(survey.loader.length or current * 64, current * 64) // 2
     memory: list[int] = []

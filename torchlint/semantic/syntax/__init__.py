@@ -1,8 +1,8 @@
-"""Reads a file into LibCST's nodes: by CPython's parser where that is enough, else by LibCST's.
+"""Syntax: reads a file into LibCST nodes, by CPython's parser where possible.
 
-CPython's parser is many times faster, and what rules ask of a tree is all in it; white space and
-comments are not, so fixes are edits of the text. LibCST reads f-strings, strings that stand side by
-side and files with rare syntax.
+CPython's parser is many times faster, and its tree has everything that rules ask for; it lacks
+white space and comments, so fixes are text edits. LibCST's parser reads f-strings, adjacent strings
+and files with rare syntax.
 """
 
 from torchlint.semantic.syntax.reading import Syntax, read

@@ -1,4 +1,4 @@
-"""Expressions: from the nodes of `ast` to those of LibCST, with their places."""
+"""Expressions: converts `ast` expressions to LibCST nodes, with their positions."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ _Reader = Callable[..., _Read]
 
 
 class Expressions(Strings):
-    """Reads expressions; each leaves the cursor behind itself and its parentheses."""
+    """Reads expressions; each method leaves the cursor behind the expression it read."""
 
     def expression(self, node: ast.expr) -> Any:
-        """Give the LibCST node of an expression, parentheses included."""
+        """Return the LibCST node of an expression, parentheses included."""
         row = node.lineno
         start = self.starts[row - 1] + node.col_offset if row not in self.wide else self.start(node)
         read: _Reader = _READERS.get(type(node), _refused)
@@ -126,13 +126,13 @@ class Expressions(Strings):
         return found
 
     def around(self, found: Any, inner: Any, start: int | None = None) -> Any:
-        """Note that a part of an expression stands where the expression in it does."""
+        """Record that a node has the position of the expression inside it."""
         span = self.spans[inner]
         self.spans[found] = span if start is None else (start, span[1])
         return found
 
     def identifier(self, value: str, start: int) -> Any:
-        """Give the name that stands at an offset."""
+        """Return the name at an offset."""
         end = start + len(value)
         if self.text[start:end] != value:
             raise UnusualError("a name that is not written as it is meant")
@@ -141,7 +141,7 @@ class Expressions(Strings):
         return found
 
     def comma(self, end: int) -> Any:
-        """Give the comma that follows an offset, if one does."""
+        """Return the comma that follows an offset, if there is one."""
         after = self.text[end : end + 1]
         if after == ",":
             return COMMA
@@ -190,7 +190,7 @@ class Expressions(Strings):
         return _call(func, args, lpar, rpar), end
 
     def arguments(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[Any]:
-        """Give the arguments of a call or of a class, in the order of the source."""
+        """Return the arguments of a call or a class, in source order."""
         if not keywords:
             if len(args) == 1 and type(args[0]) is ast.GeneratorExp:
                 return [self._only_generator(args[0])]
@@ -223,7 +223,7 @@ class Expressions(Strings):
         return self.around(found, value, start)
 
     def _only_generator(self, node: ast.GeneratorExp) -> Any:
-        """Read a generator whose parentheses may be those of the call."""
+        """Return a generator argument, whose parentheses may be those of the call."""
         if self.start(node) != self.at - 1:
             return self._argument(node)
         elt = self.expression(node.elt)
@@ -317,7 +317,7 @@ class Expressions(Strings):
     # -- displays -------------------------------------------------------------
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
-        """Give the elements of a list, a set or a tuple."""
+        """Return the elements of a list, a set or a tuple."""
         found = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -339,7 +339,7 @@ class Expressions(Strings):
         return _tuple(self.elements(node.elts), lpar, rpar), self.end(node)
 
     def _is_enclosed(self, node: ast.Tuple) -> bool:
-        """Whether a tuple has parentheses of its own."""
+        """Return whether a tuple has its own parentheses."""
         start = self.start(node)
         if self.text[start] != "(":
             return False
@@ -400,7 +400,7 @@ class Expressions(Strings):
         return _generator(elt, for_in, (*lpar, OPEN), (*rpar, CLOSE)), self.end(node)
 
     def comprehension(self, nodes: Sequence[ast.comprehension]) -> Any:
-        """Give the `for` parts of a comprehension, each inside the one before."""
+        """Return the `for` clauses of a comprehension, each nested in the one before."""
         read = []
         for node in nodes:
             start = self.skipped(self.at)
@@ -424,7 +424,7 @@ class Expressions(Strings):
         return _lambda(params, self.expression(node.body), lpar, rpar), self.at
 
     def parameters(self, node: ast.arguments) -> Any:
-        """Give the parameters of a function or of a lambda."""
+        """Return the parameters of a function or of a lambda."""
         plain = [*node.posonlyargs, *node.args]
         values: list[ast.expr | None] = [None] * (len(plain) - len(node.defaults))
         values += node.defaults
@@ -458,7 +458,7 @@ class Expressions(Strings):
         return self.placed(found, start, self.spans[name][1])
 
     def annotation(self, node: ast.expr) -> Any:
-        """Give an annotation; its place is that of what it says."""
+        """Return an annotation; its position is that of its expression."""
         value = self.expression(node)
         return self.around(_annotation(value), value)
 

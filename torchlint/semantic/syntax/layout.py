@@ -1,4 +1,4 @@
-"""Layout that says whether something is there: one object each, shared by all nodes."""
+"""Layout: shared layout nodes that only say that a token is present."""
 
 from __future__ import annotations
 

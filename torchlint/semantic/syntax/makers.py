@@ -1,4 +1,4 @@
-"""Makes LibCST nodes from what a parser has already accepted, without checking it again."""
+"""Makers: constructors of LibCST nodes that skip validation, as the code has been parsed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Maker = Callable[..., Any]
 
 
 def maker(kind: type[cst.CSTNode], *names: str) -> Maker:
-    """Give a function that makes nodes of a type from the fields named, in this order.
+    """Return a function that makes nodes of a type from the named fields, in this order.
 
-    All other fields get their defaults, one object shared by all nodes. What it does is compiled
-    when it is called for the first time: a file has few of the types that there are.
+    All other fields get their defaults, shared by all nodes. The function compiles itself on its
+    first call, as a file uses few node types.
     """
     known: dict[str, Any] = {}
     make = FunctionType(_first.__code__, known, "make")
@@ -40,13 +40,13 @@ def plain(kind: type[cst.CSTNode], **given: Any) -> Any:
 
 
 def _first(*values: Any) -> Any:
-    """Be a maker that is not ready; its code has the names of the maker around it."""
+    """Compile the maker on its first call; its code runs with this function's variables."""
     get_ready()  # type: ignore[name-defined]  # noqa: F821
     return made(*values)  # type: ignore[name-defined]  # noqa: F821
 
 
 def _definition(kind: type[cst.CSTNode], names: tuple[str, ...], known: dict[str, Any]) -> str:
-    """Give the text of a maker, and make known what it uses."""
+    """Return the source of a maker, and define the names it uses."""
     known |= {"new": object.__new__, "kind": kind, **dict(_defaults(kind))}
     lines = [f"def make({', '.join(names)}):", " node = new(kind)"]
     frozen = kind.__setattr__ is not object.__setattr__

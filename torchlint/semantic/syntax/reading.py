@@ -1,4 +1,4 @@
-"""Syntax: the nodes of a file and where they stand."""
+"""Reading: a file as LibCST nodes with their positions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.record import Record
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.statements import Statements
 from torchlint.source import Source
@@ -17,11 +17,11 @@ from torchlint.source import Source
 __all__ = ["Syntax", "read"]
 
 
-class Syntax(Record):
-    """A file as nodes of LibCST.
+class Syntax(NamedTuple):
+    """A file as LibCST nodes.
 
-    `spans` are the characters of nodes, `fragments` where the text of those
-    begins whose parts have no place yet. Without both, LibCST has read the file by itself.
+    `spans` are the known spans of nodes, `fragments` the offsets of nodes whose parts have no span
+    yet. Without both, LibCST's parser has read the whole file.
     """
 
     module: cst.Module
@@ -30,7 +30,7 @@ class Syntax(Record):
 
 
 def read(source: Source, tree: ast.Module | None = None) -> Syntax:
-    """Read a file, of which CPython's tree may be at hand; raises `libcst.ParserSyntaxError`."""
+    """Read a file, reusing CPython's tree if given; raises `libcst.ParserSyntaxError`."""
     if tree is None:
         tree = _parsed(source)
     if tree is not None:

@@ -1,4 +1,4 @@
-"""Statements: from the nodes of `ast` to those of LibCST, with their places."""
+"""Statements: converts `ast` statements to LibCST nodes, with their positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.regex import regex
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.expressions import Expressions
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
@@ -76,17 +75,17 @@ _AUGMENTED: Final = {
     ast.BitAnd: plain(cst.BitAndAssign),
     ast.BitXor: plain(cst.BitXorAssign),
 }
-_FROM: Final = regex(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
-_AS: Final = regex(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")
-_DEF: Final = regex(r"(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
-_CLASS: Final = regex(r"class[ \t]+(\w+)[ \t]*(\(?)")
+_FROM: Final = re.compile(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
+_AS: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")
+_DEF: Final = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
+_CLASS: Final = re.compile(r"class[ \t]+(\w+)[ \t]*(\(?)")
 
 
 class Statements(Expressions):
-    """Reads the statements of a file, from the first to the last."""
+    """Reads the statements of a file, from first to last."""
 
     def module(self, tree: ast.Module, newline: str) -> cst.Module:
-        """Give the whole file."""
+        """Return the whole file."""
         body = self._statements(tree.body)
         indent = next(self._indents(body), "    ")
         made: cst.Module = _module(body, indent, newline)
@@ -103,7 +102,7 @@ class Statements(Expressions):
                     yield line[: len(line) - len(line.lstrip(" \t\f"))]
 
     def _statements(self, nodes: Sequence[ast.stmt]) -> list[Any]:
-        """Read statements, those of one line together."""
+        """Read statements, grouping those on one line."""
         found: list[Any] = []
         line: list[Any] = []
         for node in nodes:
@@ -141,7 +140,7 @@ class Statements(Expressions):
         return self.placed(made(self, node), start, self.at)
 
     def _body(self, nodes: Sequence[ast.stmt]) -> Any:
-        """Read what follows the colon of a compound statement."""
+        """Read the body behind the colon of a compound statement."""
         first = nodes[0]
         start = self.start(first)
         decorated = bool(getattr(first, "decorator_list", None))
@@ -310,7 +309,7 @@ class Statements(Expressions):
         return _with(items, body, asynchronous, lpar, rpar)
 
     def _opened_for_all(self, items: Sequence[ast.withitem]) -> bool:
-        """Whether all items of a `with` stand in parentheses; go behind the one that opens."""
+        """Return whether parentheses enclose all items of a `with`, and enter them."""
         first = items[0]
         start, end = self.start(first.context_expr), self.end(first.context_expr)
         count = self.opened(start)

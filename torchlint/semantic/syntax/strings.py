@@ -1,8 +1,9 @@
-"""Strings: single ones, those side by side, and those with expressions in them."""
+"""Strings: single literals, adjacent literals and f-strings."""
 
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -10,7 +11,6 @@ from typing import Any, Final
 import libcst as cst
 from libcst.native import parse_expression
 
-from torchlint.regex import regex
 from torchlint.semantic.syntax.cursor import Cursor, UnusualError
 from torchlint.semantic.syntax.layout import EQUAL, SPACE
 from torchlint.semantic.syntax.makers import maker
@@ -22,26 +22,26 @@ _formatted = maker(cst.FormattedString, "parts", "start", "end", "lpar", "rpar")
 _text = maker(cst.FormattedStringText, "value")
 _field = maker(cst.FormattedStringExpression, "expression", "conversion", "format_spec", "equal")
 _side_by_side = maker(cst.ConcatenatedString, "left", "right", "lpar", "rpar", "whitespace_between")
-_MARK: Final = regex(r"[{}\\'\"]")
+_MARK: Final = re.compile(r"[{}\\'\"]")
 _TWICE: Final = ("{{", "}}")
 _FIELD_END: Final = "}"
 _Fields = Iterator[ast.FormattedValue]
 
 
 class Strings(Cursor, ABC):
-    """Reads strings; what is written in a rare way in them is left to LibCST's own parser."""
+    """Reads strings; rare notations are left to LibCST's own parser."""
 
     @abstractmethod
     def expression(self, node: ast.expr) -> Any:
-        """Give the LibCST node of an expression, parentheses included."""
+        """Return the LibCST node of an expression, parentheses included."""
 
     def placed(self, found: Any, start: int, end: int) -> Any:
-        """Note where a part of an expression stands."""
+        """Record the position of a part of an expression."""
         self.spans[found] = start, end
         return found
 
     def string(self, node: ast.expr, start: int, lpar: Any, rpar: Any) -> Any:
-        """Give the node of a string, or of several side by side."""
+        """Return the node of a string, or of several adjacent ones."""
         end = self.end(node)
         values: Sequence[ast.expr] = ()
         if isinstance(node, ast.JoinedStr):
@@ -54,7 +54,7 @@ class Strings(Cursor, ABC):
             return self._fragment(start, end, lpar, rpar)
 
     def _fragment(self, start: int, end: int, lpar: Any, rpar: Any) -> Any:
-        """Have LibCST read a string; its parts are placed when somebody asks."""
+        """Parse a string by LibCST; its parts are placed on demand."""
         written = self.text[start:end]
         found = parse_expression(f"({written})" if "\n" in written else written)
         if found.lpar:
@@ -64,7 +64,7 @@ class Strings(Cursor, ABC):
         return made
 
     def _literals(self, start: int, end: int, fields: _Fields, lpar: Any, rpar: Any) -> Any:
-        """Read all literals of a string; each stands on the left of those that follow."""
+        """Return the node of adjacent literals, each nested to the left of the following ones."""
         read = [self._literal(start, fields)]
         while self.at < end:
             read.append(self._literal(self.skipped(self.at), fields))
@@ -81,7 +81,7 @@ class Strings(Cursor, ABC):
         return _formatted(found.parts, found.start, found.end, lpar, rpar)
 
     def _literal(self, start: int, fields: _Fields) -> Any:
-        """Read the literal that begins at an offset, and put the cursor behind it."""
+        """Read the literal at an offset, and move the cursor behind it."""
         text, inner, quote = self.text, *self.opening(start)
         if "f" not in text[start:inner].lower():
             self.at = self.literal_end(start)
@@ -91,7 +91,7 @@ class Strings(Cursor, ABC):
         return self.placed(_formatted(parts, text[start:inner], quote, (), ()), start, self.at)
 
     def _parts(self, begin: int, stop: str, fields: _Fields) -> list[Any]:
-        """Read what stands before `stop`, a quote or the end of a field, and go there."""
+        """Read the parts before `stop`, a quote or the end of a field, and move there."""
         text, at = self.text, begin
         parts: list[Any] = []
         while not text.startswith(stop, at := self._mark(at)):
@@ -112,7 +112,7 @@ class Strings(Cursor, ABC):
         return parts
 
     def _mark(self, at: int) -> int:
-        """Give where the next character of a literal stands that may mean more than itself."""
+        """Return where the next special character of a literal is."""
         mark = _MARK.search(self.text, at)
         if mark is None:
             raise UnusualError("a string without an end")
@@ -123,7 +123,7 @@ class Strings(Cursor, ABC):
             parts.append(self.placed(_text(self.text[begin:end]), begin, end))
 
     def _field(self, brace: int, fields: _Fields) -> Any:
-        """Read the field that a brace begins, and put the cursor behind it."""
+        """Read the replacement field that a brace opens, and move the cursor behind it."""
         text, value = self.text, next(fields, None)
         if value is None:
             raise UnusualError("a brace where CPython sees no field")
@@ -150,5 +150,5 @@ class Strings(Cursor, ABC):
 
 
 def _fields(values: Sequence[ast.expr]) -> _Fields:
-    """Yield the expressions in a string."""
+    """Yield the expressions in an f-string."""
     return (each for each in values if isinstance(each, ast.FormattedValue))

@@ -11,39 +11,6 @@ from .words import places
 
 
 class HeavyCall(Rule):
-    """
-    ## What it does
-    Flags every `heavy`.
-
-    ## Why it is slow
-    It is a test.
-
-    ## When not to
-    Never.
-
-    ## Fix safety
-    No fix.
-    """
-
-    code = "XY401"
-    name = "heavy-call"
-    summary = "think of another way"
-    impact = "low"
-    safety = None
-    about = ("heavy",)
-    needs = ("heavy",)
-
-    invalid = {
-        "a call": """
-            ! heavy()
-            """,
-    }
-    valid = {
-        "another call": """
-            other()
-            """,
-    }
-
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the word."""
         for span in places(script, "heavy"):

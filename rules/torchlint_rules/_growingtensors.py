@@ -1,0 +1,409 @@
+"""Assignments in a loop that copy a tensor to append to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Binding, Frequency, How, Kind, Role, Script
+
+__all__ = ["ARRAYS", "TENSORS", "Growth", "Held", "growths", "held", "written"]
+
+TENSORS: Final = frozenset(
+    f"torch.{word}" for word in "cat concat concatenate hstack vstack stack".split()
+)
+ARRAYS: Final = frozenset(
+    f"numpy.{word}" for word in "append concatenate hstack vstack column_stack".split()
+)
+_FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
+_FEW: Final = 8
+_PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
+_VIEWS: Final = frozenset(
+    (
+        "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
+        "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
+        "requires_grad_ movedim swapaxes numpy"
+    ).split()
+)
+_SLICES: Final = frozenset("narrow select chunk split unbind".split())
+_SAME: Final = frozenset(
+    f"torch.{word}"
+    for word in (
+        "unsqueeze squeeze reshape permute transpose flatten movedim as_tensor from_numpy"
+    ).split()
+)
+_PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
+_DEPTH: Final = 6
+
+
+class Growth(NamedTuple):
+    """An assignment that copies `target` in every iteration of `loop` to append `added`.
+
+    `own` is the target as an argument of the call; `starts_inside` says whether a branch of the
+    loop fills it in the first iteration.
+    """
+
+    node: cst.Assign
+    call: cst.Call
+    function: str
+    target: cst.BaseExpression
+    own: cst.BaseExpression
+    added: tuple[cst.BaseExpression, ...]
+    loop: cst.For | cst.While
+    starts_inside: bool
+
+
+class Held(NamedTuple):
+    """The memory that a list keeps alive if it stores a value without copying it."""
+
+    roots: tuple[cst.BaseExpression, ...] = ()
+    sliced: bool = False
+    loaded: bool = False
+
+
+def growths(script: Script) -> Iterator[Growth]:
+    """Yield the assignments that append to a tensor or an array in every iteration of a loop."""
+    for site in script.calls(*TENSORS, *ARRAYS):
+        found = _growth(script, site.node, site.name or "")
+        if found is not None:
+            yield found
+
+
+def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
+    assign = _assigned(script, call)
+    if assign is None or next(script.loops_around(assign), None) is None:
+        return None
+    target = assign.targets[0].target
+    text = script.code(target)
+    parts = _parts(call, function)
+    own = [part for part in parts if script.code(part) == text]
+    added = tuple(part for part in parts if script.code(part) != text)
+    if len(own) != 1 or not added or script.frequency(assign) is Frequency.RARE:
+        return None
+    if isinstance(target, cst.Name) and not _returns_in_eval(script, assign, own[0]):
+        return None
+    loop, starts_inside = _loop(script, assign, target)
+    if loop is None:
+        return None
+    return Growth(assign, call, function, target, own[0], added, loop, starts_inside)
+
+
+def _assigned(script: Script, call: cst.Call) -> cst.Assign | None:
+    """Return the assignment of a call's result to one target, direct or in a branch."""
+    child: cst.CSTNode = call
+    for outer in script.tree.ancestors(call):
+        if isinstance(outer, cst.Assign):
+            return outer if len(outer.targets) == 1 and child is outer.value else None
+        passes = (
+            (isinstance(outer, cst.IfExp) and child is not outer.test)
+            or (isinstance(outer, cst.Attribute) and outer.attr.value in _PASSING)
+            or (isinstance(outer, cst.Call) and child is outer.func)
+        )
+        if not passes:
+            return None
+        child = outer
+    return None
+
+
+def _parts(call: cst.Call, function: str) -> list[cst.BaseExpression]:
+    """Return the items that a call concatenates."""
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    if function == "numpy.append":
+        return plain[:2]
+    joined = plain[:1] or [
+        arg.value for arg in call.args if arg.keyword and arg.keyword.value == "tensors"
+    ]
+    if not joined or not isinstance(joined[0], (cst.List, cst.Tuple)):
+        return []
+    stars = [isinstance(each, cst.StarredElement) for each in joined[0].elements]
+    if any(stars) is not (function == "torch.stack"):
+        return []
+    return [each.value for each in joined[0].elements]
+
+
+def _returns_in_eval(script: Script, assign: cst.Assign, own: cst.BaseExpression) -> bool:
+    """Return whether an iteration reads what the previous one assigned."""
+    return isinstance(own, cst.Name) and any(
+        binding.node is assign for binding in script.scopes.reaching(own)
+    )
+
+
+def _loop(
+    script: Script, assign: cst.Assign, target: cst.BaseExpression
+) -> tuple[cst.For | cst.While | None, bool]:
+    """Return the outermost loop that only appends to the target, and whether it starts it."""
+    found: cst.For | cst.While | None = None
+    starts_inside = False
+    for loop in script.loops_around(assign):
+        if found is None and loop.role is Role.EPOCH:
+            break
+        uses = _uses(script, assign, target, loop.node)
+        if uses is None or (found is None and _few(script, loop.node)):
+            break
+        if not _chosen_inside(script, target, loop.node):
+            found, starts_inside = loop.node, uses
+    return found, starts_inside
+
+
+def _few(script: Script, loop: cst.For | cst.While) -> bool:
+    """Return whether a loop has few iterations, such as one over the layers of a network."""
+    if not isinstance(loop, cst.For):
+        return False
+    if _PARTS.search(script.code(loop.iter)):
+        return True
+    value = script.value_of(loop.iter).node
+    if isinstance(value, (cst.List, cst.Tuple)):
+        return len(value.elements) <= _FEW
+    if not isinstance(value, cst.Call) or script.name(value.func) != "builtins.range":
+        return False
+    bounds = [script.value_of(arg.value).literal for arg in value.args]
+    return all(type(bound) is int for bound in bounds) and len(range(*bounds)) <= _FEW
+
+
+def _chosen_inside(script: Script, target: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
+    """Return whether each iteration of a loop appends to another entry (`d[key]`)."""
+    return any(
+        script.tree.inside(binding.node, loop)
+        for name in script.within(target, cst.Name)
+        if name is not _root(target) and script.scopes.reads(name)
+        for binding in script.scopes.reaching(name)
+    )
+
+
+def _root(node: cst.BaseExpression) -> cst.BaseExpression:
+    while isinstance(node, (cst.Subscript, cst.Attribute)):
+        node = node.value
+    return node
+
+
+def _uses(
+    script: Script, assign: cst.Assign, target: cst.BaseExpression, loop: cst.For | cst.While
+) -> bool | None:
+    """Return whether a loop has a branch that starts the target, None if it reads it otherwise.
+
+    Comparisons with None do not read the tensor.
+    """
+    text, starts_inside = script.code(target), False
+    root = _root(target)
+    if isinstance(root, cst.Name) and root is not target:
+        if any(script.tree.inside(b.node, loop) for b in script.scopes.reaching(root)):
+            return None
+    for use in script.within(loop, type(target)):
+        if script.code(use) != text or use is target:
+            continue
+        line = _line(script, use)
+        if isinstance(line, cst.Assign) and _grows_too(script, line, use, text):
+            continue
+        if _is_start(script, use, assign, text):
+            starts_inside = True
+        elif not _is_asked_for(script, use):
+            return None
+    if isinstance(target, cst.Name) and _read_by_others(script, target):
+        return None
+    if isinstance(target, cst.Attribute) and _read_by_callees(script, loop, text):
+        return None
+    return starts_inside
+
+
+def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
+    return next(
+        (o for o in script.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
+    )
+
+
+def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) -> bool:
+    """Return whether a use of the target is part of an assignment that appends to it."""
+    if len(line.targets) != 1 or script.code(line.targets[0].target) != text:
+        return False
+    if use is line.targets[0].target:
+        return any(
+            script.code(part) == text
+            for call in script.within(line, cst.Call)
+            for part in _parts(call, script.name(call.func) or "")
+        )
+    element = script.parent(use)
+    if isinstance(element, cst.Comparison):
+        return _is_asked_for(script, use)
+    holder = script.parent(element) if element is not None else None
+    call = script.parent(holder) if isinstance(holder, (cst.List, cst.Tuple)) else element
+    if isinstance(call, cst.Arg):
+        call = script.parent(call)
+    return isinstance(call, cst.Call) and (script.name(call.func) or "") in TENSORS | ARRAYS
+
+
+def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
+    """Return whether a use only asks if the target is empty (`x is None`, `len(x) == 0`)."""
+    holder = script.parent(use)
+    if isinstance(holder, cst.Arg):
+        call = script.parent(holder)
+        if isinstance(call, cst.Call) and script.name(call.func) == "builtins.len":
+            holder, use = script.parent(call), call
+    while isinstance(holder, cst.ComparisonTarget):
+        holder = script.parent(holder)
+    if isinstance(holder, cst.Comparison) and len(holder.comparisons) == 1:
+        other = holder.comparisons[0].comparator
+        return isinstance(other, (cst.Name, cst.Integer)) and script.code(other) in ("None", "0")
+    return False
+
+
+def _is_start(script: Script, use: cst.CSTNode, growth: cst.Assign, text: str) -> bool:
+    """Return whether a use is the target in the branch for all iterations but the first."""
+    line = script.parent(script.parent(use) or use)
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return False
+    if line.targets[0].target is not use:
+        return False
+    for outer in script.tree.ancestors(line):
+        if isinstance(outer, cst.If) and script.tree.inside(growth, outer):
+            return _tells_first(script, outer.test, text)
+    return False
+
+
+def _tells_first(script: Script, test: cst.BaseExpression, text: str) -> bool:
+    """Return whether a test distinguishes the first iteration from the others."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _tells_first(script, test.expression, text)
+    if isinstance(test, (cst.Name, cst.Attribute)):
+        last = test.attr.value if isinstance(test, cst.Attribute) else test.value
+        return _FIRST.fullmatch(last) is not None or script.code(test) == text
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        other = test.comparisons[0].comparator
+        return script.code(other) in ("None", "0", "1", "True") and isinstance(
+            other, (cst.Name, cst.Integer)
+        )
+    return False
+
+
+def _read_by_others(script: Script, target: cst.Name) -> bool:
+    """Return whether nested functions, or other functions if the name is global, read a name."""
+    scopes = script.scopes
+    home = scopes.lookup(target.value, scopes.scope(target))
+    return any(
+        scopes.function(name) is not scopes.function(target)
+        and scopes.lookup(name.value, scopes.scope(name)) is home
+        and scopes.reads(name)
+        for name in script.tree.spelled(target.value)
+    )
+
+
+def _read_by_callees(script: Script, loop: cst.For | cst.While, text: str) -> bool:
+    """Return whether a method that the loop runs reads an attribute."""
+    return any(
+        script.code(mention) == text
+        for body in script.functions.reached(loop)[1:]
+        for mention in script.within(body, cst.Attribute)
+    )
+
+
+# -- what a list keeps alive -----------------------------------------------------
+
+
+def held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> Held:
+    """Return the memory that storing a value keeps alive: the tensors that it shares it with."""
+    return _held(script, value, loop, _DEPTH)
+
+
+def _held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While, depth: int) -> Held:
+    if not depth:
+        return Held((value,))
+    if isinstance(value, cst.Subscript):
+        inner = _held(script, value.value, loop, depth - 1)
+        outside = bool(inner.roots) and not _made_in(script, inner.roots[-1], loop)
+        return Held(inner.roots, inner.sliced or not outside, inner.loaded)
+    if isinstance(value, cst.Attribute):
+        if value.attr.value in ("data", "T", "mT", "real"):
+            return _held(script, value.value, loop, depth - 1)
+        inner = _held(script, value.value, loop, depth - 1)
+        return inner if inner.loaded else Held((value,))
+    if isinstance(value, cst.Call):
+        return _held_by_call(script, value, loop, depth)
+    if not isinstance(value, cst.Name):
+        return Held()
+    found = [_held_by_binding(script, b, loop, depth) for b in script.scopes.reaching(value)]
+    return Held(
+        (*(root for each in found for root in each.roots), value),
+        any(each.sliced for each in found),
+        any(each.loaded for each in found),
+    )
+
+
+def _held_by_call(script: Script, call: cst.Call, loop: cst.For | cst.While, depth: int) -> Held:
+    name = script.name(call.func)
+    if name in _SAME and call.args:
+        return _held(script, call.args[0].value, loop, depth - 1)
+    if name is None and isinstance(call.func, cst.Attribute):
+        if call.func.attr.value in _VIEWS:
+            return _held(script, call.func.value, loop, depth - 1)
+        if call.func.attr.value in _SLICES:
+            inner = _held(script, call.func.value, loop, depth - 1)
+            return Held(inner.roots, True, inner.loaded)
+    return Held()
+
+
+def _held_by_binding(
+    script: Script, binding: Binding, loop: cst.For | cst.While, depth: int
+) -> Held:
+    if not script.tree.inside(binding.node, loop) or binding.value is None:
+        return Held()
+    if binding.how is How.ASSIGN:
+        return _held(script, binding.value, loop, depth - 1)
+    if binding.how is How.UNPACKED:
+        return Held(loaded=isinstance(binding.value, (cst.Name, cst.Subscript)))
+    if binding.how is How.LOOP:
+        source, _ = script.iteration.source(binding.value, binding.path)
+        if isinstance(source, cst.Call):
+            return Held((source,))
+        loaded = source is not None and script.kind(source) is Kind.LOADER
+        return Held(sliced=not loaded and binding.node is not loop, loaded=loaded)
+    return Held()
+
+
+def _made_in(script: Script, root: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
+    return not isinstance(root, cst.Name) or any(
+        script.tree.inside(binding.node, loop) for binding in script.scopes.reaching(root)
+    )
+
+
+def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
+    """Return whether a loop may modify in place a tensor that shares memory with a stored value.
+
+    Writes to an attribute, or to a value that a call passes on, may be outside the loop.
+    """
+    if any(isinstance(root, (cst.Attribute, cst.Call)) for root in kept.roots):
+        return True
+    texts = {script.code(root) for root in kept.roots}
+    return bool(texts) and any(script.code(place) in texts for place in _written(script, loop))
+
+
+def _written(script: Script, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
+    """Yield the tensors that a loop modifies in place."""
+    for line in script.within(loop, cst.AugAssign):
+        yield _whole(line.target)
+    for assign in script.within(loop, cst.Assign):
+        for each in assign.targets:
+            if isinstance(each.target, cst.Subscript):
+                yield _whole(each.target)
+    for call in script.within(loop, cst.Call):
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value.endswith("_"):
+            yield _whole(func.value)
+        for arg in call.args:
+            out = arg.keyword is not None and arg.keyword.value == "out"
+            if out or (script.name(func) or "").startswith("torch.distributed."):
+                yield arg.value
+
+
+def _whole(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the tensor of which an expression is a slice or a view."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.value
+        elif isinstance(node, cst.Attribute) and node.attr.value in ("data", "T", "grad"):
+            node = node.value
+        else:
+            return node

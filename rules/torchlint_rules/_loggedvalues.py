@@ -1,0 +1,128 @@
+"""Values read in a loop that a logging line shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Frequency, How, Kind, Loop, Script
+
+__all__ = ["shown"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
+_COUNTS: Final = frozenset("count n n_iter steps num name".split())
+_DEPTH: Final = 4
+
+
+def shown(script: Script, call: cst.Call, loop: Loop) -> str | None:
+    """Return the first value in the arguments of a call that forces a sync."""
+    for arg in call.args:
+        if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
+            found = _waited_for(script, arg.value, loop, _DEPTH)
+            if found is not None:
+                return found
+    return None
+
+
+def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> str | None:
+    reading = next(script.readings(region), None)
+    if reading is not None:
+        return script.code(reading.node)
+    for name in script.within(region, cst.Name):
+        if not script.scopes.reads(name):
+            continue
+        if _is_value(script, name):
+            if script.kind(name) in _TENSORS:
+                if not script.on_host(name):
+                    return name.value
+            elif depth and _was_read(script, name, loop, depth - 1):
+                return name.value
+        if depth and (grown := _grown(script, name, loop, depth - 1)) is not None:
+            return grown
+    return None
+
+
+def _is_value(script: Script, name: cst.Name) -> bool:
+    """Return whether a name is used for its value, not for a part that the host knows anyway."""
+    holder = script.parent(name)
+    if isinstance(holder, cst.Attribute):
+        if holder.attr.value in ("items", "values"):
+            return holder.value is name
+        return holder.value is name and holder.attr.value not in _FREE and _stays(script, holder)
+    if isinstance(holder, cst.Call):
+        return False
+    if isinstance(holder, cst.Arg):
+        outer = script.parent(holder)
+        if holder.keyword is name:
+            return False
+        return not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.len"
+    return True
+
+
+def _stays(script: Script, attribute: cst.Attribute) -> bool:
+    """Return whether a tensor method returns a tensor."""
+    call = script.parent(attribute)
+    whole = call if isinstance(call, cst.Call) and call.func is attribute else attribute
+    return script.kind(whole) in _TENSORS
+
+
+def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> bool:
+    """Return whether the loop itself assigns a name the result of a read."""
+    return any(
+        binding.how in (How.ASSIGN, How.AUGMENTED, How.LOOP)
+        and binding.value is not None
+        and script.tree.inside(binding.node, loop.node.body)
+        and script.frequency(binding.node) is Frequency.EVERY_PASS
+        and _waited_for(script, binding.value, loop, depth) is not None
+        for binding in script.scopes.reaching(name)
+    )
+
+
+def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> str | None:
+    """Return the source text behind a name if the loop adds read values to it."""
+    whole = _whole(script, name)
+    outer = script.parent(script.parent(whole) or whole)
+    if isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.len":
+        return None
+    if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:
+        return None
+    text = script.code(whole)
+    for target, values in _additions(script, loop):
+        path = script.code(target)
+        if text != path and not text.startswith((f"{path}.", f"{path}[")):
+            if not path.startswith(f"{text}["):
+                continue
+        if any(_waited_for(script, value, loop, depth) is not None for value in values):
+            return text
+    return None
+
+
+def _whole(script: Script, name: cst.Name) -> cst.BaseExpression:
+    """Return the attribute or the entry of a name in an expression."""
+    whole: cst.BaseExpression = name
+    while True:
+        outer = script.parent(whole)
+        if isinstance(outer, cst.Attribute) and outer.value is whole:
+            call = script.parent(outer)
+            if isinstance(call, cst.Call) and call.func is outer:
+                return whole
+        elif not isinstance(outer, cst.Subscript) or outer.value is not whole:
+            return whole
+        whole = outer
+
+
+def _additions(
+    script: Script, loop: Loop
+) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
+    """Yield the containers that a loop adds to, and the added values."""
+    for each in script.accumulations(loop.role):
+        if each.loop.node is loop.node:
+            yield each.target, each.values
+    for line in script.within(loop.node.body, cst.Assign):
+        target = line.targets[0].target
+        if isinstance(target, cst.Subscript) and script.batch_loop(line) is loop:
+            if script.frequency(line) is Frequency.EVERY_PASS:
+                yield target, (line.value,)

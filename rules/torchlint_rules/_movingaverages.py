@@ -1,0 +1,130 @@
+"""Moving averages of parameters: which operand is old, which is new, and which is the weight."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Script
+
+_BARE: Final = ("data", "detach")
+_ROUNDING: Final = 1e-12
+
+
+class Average(NamedTuple):
+    """`old` moves towards `new` by `weight`, written as source text."""
+
+    node: cst.CSTNode
+    old: str
+    new: str
+    weight: str
+
+
+class _Term(NamedTuple):
+    """One product in a sum: a tensor and its weight."""
+
+    tensor: cst.BaseExpression
+    factor: cst.BaseExpression
+
+
+def average_of(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average that a line computes, None for any other line.
+
+    `parameters` are the names that each hold a parameter.
+    """
+    if isinstance(line, cst.Assign) and len(line.targets) == 1:
+        target = line.targets[0].target
+        if isinstance(target, cst.Attribute) and target.attr.value == "data":
+            return _of_sum(script, line, target, line.value, parameters)
+    if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
+        return None
+    call = line.value
+    if len(call.args) != 1 or not isinstance(call.func, cst.Attribute):
+        return None
+    owner, given = call.func.value, call.args[0]
+    if given.keyword is not None or given.star:
+        return None
+    if call.func.attr.value == "copy_":
+        return _of_sum(script, call, owner, given.value, parameters)
+    if call.func.attr.value == "add_" and isinstance(owner, cst.Call):
+        return _of_chain(script, call, owner, given.value, parameters)
+    return None
+
+
+def _of_sum(
+    script: Script,
+    node: cst.CSTNode,
+    target: cst.BaseExpression,
+    value: cst.BaseExpression,
+    parameters: frozenset[str],
+) -> Average | None:
+    """Return the average of `d * old + (1 - d) * new`, in either order."""
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+        return None
+    terms = [_term(side, parameters) for side in (value.left, value.right)]
+    old = script.code(target)
+    for first, second in (terms, terms[::-1]):
+        if first is not None and second is not None and script.code(first.tensor) == old:
+            if _complete(script, first.factor, second.factor):
+                new, weight = script.code(second.tensor), script.argument(second.factor)
+                return Average(node, old, new, weight)
+    return None
+
+
+def _of_chain(
+    script: Script,
+    node: cst.Call,
+    scaled: cst.Call,
+    added: cst.BaseExpression,
+    parameters: frozenset[str],
+) -> Average | None:
+    """Return the average of `old.mul_(d).add_((1 - d) * new)`."""
+    term = _term(added, parameters)
+    func = scaled.func
+    if term is None or not isinstance(func, cst.Attribute) or func.attr.value != "mul_":
+        return None
+    if len(scaled.args) != 1 or not _complete(script, scaled.args[0].value, term.factor):
+        return None
+    weight = script.argument(term.factor)
+    return Average(node, script.code(func.value), script.code(term.tensor), weight)
+
+
+def _term(node: cst.BaseExpression, parameters: frozenset[str]) -> _Term | None:
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return None
+    for tensor, factor in ((node.left, node.right), (node.right, node.left)):
+        if _is_tensor(tensor, parameters) and not _is_tensor(factor, parameters):
+            return _Term(tensor, factor)
+    return None
+
+
+def _is_tensor(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
+    """Return whether an expression is a parameter, or `x.data` or `x.detach()` of one."""
+    if isinstance(node, cst.Name):
+        return node.value in parameters
+    if isinstance(node, cst.Call):
+        return not node.args and _is_tensor(node.func, parameters)
+    return isinstance(node, cst.Attribute) and node.attr.value in _BARE
+
+
+def _complete(script: Script, first: cst.BaseExpression, second: cst.BaseExpression) -> bool:
+    """Return whether two weights sum to one: `d` and `1 - d`, or two numbers."""
+    numbers = [script.value_of(each).literal for each in (first, second)]
+    if all(type(number) is float for number in numbers):
+        return bool(abs(sum(numbers) - 1) < _ROUNDING)
+    return _rest(script, first) == script.code(second) or _rest(script, second) == script.code(
+        first
+    )
+
+
+def _rest(script: Script, node: cst.BaseExpression) -> str | None:
+    """Return `d` of `1 - d`."""
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+        return None
+    whole = node.left
+    if not isinstance(whole, (cst.Integer, cst.Float)) or float(whole.value) != 1:
+        return None
+    return script.code(node.right)

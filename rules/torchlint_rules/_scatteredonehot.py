@@ -1,0 +1,101 @@
+"""One-hot vectors built from zeros into which `scatter_` writes ones."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Binding, Script
+
+__all__ = ["scattered_later", "scatters_ones"]
+
+_ZEROS: Final = ("torch.zeros", "torch.zeros_like")
+_METHODS: Final = ("new_zeros", "zero_")
+_CASTS: Final = frozenset("to cuda cpu float double half bfloat16 type type_as".split())
+_LAST: Final = (1, -1)
+_DEPTH: Final = 4
+
+
+def scatters_ones(script: Script, call: cst.Call) -> bool:
+    """Return whether a call writes a single one into each row of new zeros."""
+    func = call.func
+    return (
+        isinstance(func, cst.Attribute) and _is_zeros(script, func.value) and _fills(script, call)
+    )
+
+
+def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | None:
+    """Return the only line that modifies named zeros, if it writes the ones."""
+    if made.value is None or not _is_zeros(script, made.value):
+        return None
+    changes = [
+        call
+        for name in script.scopes.uses(made, script.function(use) or script.tree.module)
+        if (call := _changing(script, name)) is not None
+    ]
+    if len(changes) != 1 or not _fills(script, changes[0]):
+        return None
+    (change,) = changes
+    before = script.tree.order(change) < script.tree.order(use)
+    line, reading = script.statement(change), script.statement(use)
+    together = before and script.parent(line) is script.parent(reading)
+    return change if together and isinstance(change, cst.Call) else None
+
+
+def _changing(script: Script, name: cst.Name) -> cst.CSTNode | None:
+    """Return the calls that modify the tensor of a name in place where it is read."""
+    holder = script.parent(name)
+    if isinstance(holder, cst.Attribute) and holder.attr.value.endswith("_"):
+        return script.parent(holder)
+    stored = isinstance(holder, cst.Subscript) and isinstance(
+        script.parent(holder), (cst.AssignTarget, cst.AugAssign)
+    )
+    return holder if stored else None
+
+
+def _is_zeros(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+    """Return whether an expression creates a matrix of zeros."""
+    if not isinstance(node, cst.Call) or not depth:
+        return False
+    if script.name(node.func) in _ZEROS:
+        return True
+    func = node.func
+    if not isinstance(func, cst.Attribute) or script.name(func) is not None:
+        return False
+    return func.attr.value in _METHODS or (
+        func.attr.value in _CASTS and _is_zeros(script, func.value, depth - 1)
+    )
+
+
+def _fills(script: Script, change: cst.CSTNode) -> bool:
+    """Return whether a call is `scatter_` of one in the last dimension, once per row."""
+    if not isinstance(change, cst.Call) or not isinstance(change.func, cst.Attribute):
+        return False
+    if change.func.attr.value != "scatter_" or len(change.args) != 3:
+        return False
+    dim = script.value_of(change.args[0].value).literal
+    one = script.value_of(change.args[2].value)
+    return (
+        dim in _LAST
+        and isinstance(one.literal, (int, float))
+        and one.literal == 1
+        and _is_column(script, change.args[1].value)
+    )
+
+
+def _is_column(script: Script, ids: cst.BaseExpression) -> bool:
+    """Return whether there is one index per row: the last dimension was added with size one."""
+    made = script.value_of(ids).node or ids
+    if not isinstance(made, cst.Call) or not isinstance(made.func, cst.Attribute):
+        return False
+    word = made.func.attr.value
+    given = [arg.value for arg in made.args]
+    if script.name(made.func) is not None:
+        given = given[1:]
+    last = script.value_of(given[-1]).literal if given else None
+    if word in ("long", "cuda", "to", "detach", "contiguous"):
+        return script.name(made.func) is None and script.answer(_is_column, made.func.value, False)
+    if word == "unsqueeze":
+        return last in _LAST
+    return word in ("view", "reshape") and len(given) == 2 and last == 1

@@ -1,0 +1,85 @@
+"""Whole scripts after TL701's fix: the numbers and checkpoints of one process and of two."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torchrun_scripts
+from torchrun import fixed, run
+
+SCRIPTS = {name.lower(): getattr(torchrun_scripts, name) for name in torchrun_scripts.__all__}
+NUMBERS_IN_AN_EPOCH = {"cifar": 5, "whole_network": 5, "ratio": 4, "imagenet": 5}
+EPOCHS = 4
+TOLERANCE = 1e-4
+
+
+class Scripts:
+    """A script as it was and as it is fixed, and what the unchanged one says."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.source = SCRIPTS[name].encode()
+        self.fixed = fixed(self.source)
+        self.folder = folder
+        self.whole = run(folder / "whole", self.source, f"--epochs={EPOCHS}")
+
+    def half(self, processes: int) -> Path:
+        """Train half of the epochs by the fixed script, and give the folder it wrote to."""
+        folder = self.folder / f"half_{processes}"
+        if not folder.exists():
+            done = run(folder, self.fixed, f"--epochs={EPOCHS // 2}", processes=processes)
+            begun = self.whole.losses[: len(done.losses)]
+            if processes:
+                same(done.losses, begun)
+            else:
+                assert done.losses == begun
+        return folder
+
+
+def same(found: list[float], wanted: list[float]) -> None:
+    assert found == pytest.approx(wanted, rel=TOLERANCE)
+
+
+@pytest.fixture(scope="module", params=list(SCRIPTS))
+def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return Scripts(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def goes_on(scripts: Scripts, folder: Path, source: bytes, half: Path, processes: int) -> None:
+    """Resume from what another run stored, and come to what the original came to."""
+    shutil.copytree(half, folder)
+    done = run(folder, source, f"--epochs={EPOCHS}", "--resume", processes=processes)
+    left = len(done.losses) // NUMBERS_IN_AN_EPOCH[scripts.name]
+    assert f"start: {EPOCHS - left}" in done.output
+    assert 0 < left < EPOCHS
+    same(done.losses, scripts.whole.losses[-len(done.losses) :])
+
+
+def test_the_original_goes_on_from_what_two_processes_stored(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    goes_on(scripts, tmp_path / "original", scripts.source, scripts.half(2), 0)
+
+
+def test_plain_python_says_the_same_and_two_processes_go_on_from_it(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    half = scripts.half(0)
+    if scripts.name in ("cifar", "ratio"):
+        goes_on(scripts, tmp_path / "two", scripts.fixed, half, 2)
+
+
+def test_a_network_that_is_stored_whole_is_the_same_from_two_processes(scripts: Scripts) -> None:
+    stored = {"ratio": "best.pt", "whole_network": "checkpoint/ckpt.pth"}
+    if scripts.name not in stored:
+        pytest.skip("it stores weights alone")
+    kept = [
+        torch.load(scripts.half(processes) / stored[scripts.name], weights_only=False)["net"]
+        for processes in (0, 2)
+    ]
+    assert type(kept[0]) is type(kept[1])
+    x = torch.ones(2, 6 if scripts.name == "whole_network" else 5)
+    assert torch.allclose(kept[0](x), kept[1](x), atol=1e-4)

@@ -1,0 +1,253 @@
+"""Questions that several techniques share: each function returns an answer, or None to go on."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Ask, cannot_tell, in_use, missing, not_applicable
+from torchlint.semantic.values.values import State
+
+__all__ = [
+    "accelerated",
+    "calls",
+    "evaluated",
+    "in_use_at_loader",
+    "in_use_at_training",
+    "keyword",
+    "layered",
+    "loader_option",
+    "loading",
+    "looped",
+    "mentions",
+    "method",
+    "missing_at_training",
+    "optimized",
+    "owned",
+    "shown",
+    "trained",
+    "trainer_option",
+    "unknown",
+    "whole",
+    "words",
+]
+
+_TRAINERS: Final = re.compile(r"(?:Trainer|Fabric|Accelerator|TrainingArguments|\.fit|\.train)$")
+_LEFT_ALONE: Final = (32, "32", "32-true", "no", 1)
+_WITHOUT_LOOP: Final = frozenset({"accelerate", "deepspeed"})
+"""The frameworks that leave the loop to the script and change what it calls."""
+
+
+def calls(pattern: str) -> Ask:
+    """Answer *in use* where a function whose qualified name matches is called."""
+
+    def ask(survey: Survey) -> Answer | None:
+        call = survey.called(pattern)
+        return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+    return ask
+
+
+def method(*names: str) -> Ask:
+    """Answer *in use* where a method of one of these names is called."""
+
+    def ask(survey: Survey) -> Answer | None:
+        call = survey.method(*names)
+        return in_use(survey.line(call), survey.quoted(call)) if call else None
+
+    return ask
+
+
+def words(pattern: str) -> Ask:
+    """Answer *in use* where an identifier matches."""
+
+    def ask(survey: Survey) -> Answer | None:
+        node = survey.word(pattern)
+        return in_use(survey.line(node), survey.quoted(node)) if node else None
+
+    return ask
+
+
+def keyword(pattern: str) -> Ask:
+    """Answer *in use* where a keyword argument matches and is not off."""
+
+    def ask(survey: Survey) -> Answer | None:
+        arg = survey.keyword(pattern)
+        return in_use(survey.line(arg.value), survey.quoted(arg)) if arg else None
+
+    return ask
+
+
+def layered(pattern: str, why: str) -> Ask:
+    """Answer *not applicable* where the file defines its network and no identifier matches."""
+
+    def ask(survey: Survey) -> Answer | None:
+        if survey.word(pattern):
+            return None
+        return shown(survey) or not_applicable(why)
+
+    return ask
+
+
+def trainer_option(pattern: str) -> Ask:
+    """Answer *in use* where a framework is given an option that is not off."""
+
+    def ask(survey: Survey) -> Answer | None:
+        for call in survey.script.all(cst.Call):
+            for arg in call.args:
+                if arg.keyword is None or re.fullmatch(pattern, arg.keyword.value) is None:
+                    continue
+                value = survey.script.value_of(arg.value)
+                if _TRAINERS.search(survey.script.code(call.func)) is None:
+                    continue
+                if not survey.is_off(value) and not any(map(value.equals, _LEFT_ALONE)):
+                    return in_use(survey.line(arg.value), survey.quoted(arg))
+        return None
+
+    return ask
+
+
+def mentions(pattern: str, what: str) -> Ask:
+    """Answer *cannot tell* where an identifier matches, since its meaning is unknown."""
+
+    def ask(survey: Survey) -> Answer | None:
+        node = survey.word(pattern)
+        return cannot_tell(f"what {survey.quoted(node)} {what}") if node else None
+
+    return ask
+
+
+def unknown(why: str) -> Ask:
+    """Answer *cannot tell*."""
+    return lambda survey: cannot_tell(why)
+
+
+def owned(survey: Survey) -> Answer | None:
+    """Answer *not applicable* where a framework owns the training loop."""
+    if survey.framework is None:
+        return None
+    if survey.script.framework in _WITHOUT_LOOP:
+        return not_applicable(f"{survey.framework} handles it")
+    return not_applicable(f"{survey.framework} runs the training")
+
+
+def looped(survey: Survey) -> Answer | None:
+    """Answer *not applicable* where a framework runs the whole training loop."""
+    return None if survey.script.framework in _WITHOUT_LOOP else owned(survey)
+
+
+def trained(survey: Survey) -> Answer | None:
+    """Go on where the file trains; else answer why not."""
+    if survey.training is not None:
+        return None
+    if survey.framework is not None:
+        return owned(survey)
+    if survey.script.evaluations():
+        return not_applicable("this file evaluates and does not train")
+    return cannot_tell("there is no training loop in this file")
+
+
+def whole(survey: Survey) -> Answer | None:
+    """Go on where the file is a program; else answer that the rest is not visible."""
+    if survey.is_program:
+        return None
+    return cannot_tell("the rest of the program is not in this file")
+
+
+def evaluated(survey: Survey) -> Answer | None:
+    """Go on where the file evaluates; else answer why not."""
+    if survey.script.evaluations():
+        return None
+    call = survey.calling(r"(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?")
+    if call is not None and call.args:
+        return cannot_tell(f"what {survey.quoted(call)} evaluates, and how")
+    return not_applicable("this file does not evaluate")
+
+
+def accelerated(survey: Survey) -> Answer | None:
+    """Answer *not applicable* where no run can use an accelerator."""
+    if survey.script.can_use_accelerator:
+        return None
+    if survey.script.target.device == "cpu":
+        return not_applicable("the target device is the CPU")
+    return not_applicable("nothing in this file runs on a GPU")
+
+
+def loading(survey: Survey) -> Answer | None:
+    """Go on where the file makes a loader; else answer why not."""
+    if survey.loaders:
+        return None
+    if survey.word("get_batch|next_batch|make_batch"):
+        return not_applicable("batches are made by a function, not by a DataLoader")
+    return cannot_tell("no DataLoader is made in this file")
+
+
+def shown(survey: Survey) -> Answer | None:
+    """Go on where the file defines a network; else answer that it does not."""
+    return None if survey.has_layers else cannot_tell("the network is not in this file")
+
+
+def optimized(survey: Survey) -> Answer | None:
+    """Go on where the file makes an optimizer; else answer that it does not."""
+    return None if survey.optimizers else cannot_tell("no optimizer is made in this file")
+
+
+def in_use_at_training(why: str) -> Ask:
+    """Answer *in use* at the training loop, given that no rule found anything."""
+
+    def ask(survey: Survey) -> Answer | None:
+        loop = survey.training
+        return in_use(survey.line(loop), why) if loop else None
+
+    return ask
+
+
+def in_use_at_loader(why: str) -> Ask:
+    """Answer *in use* at the first loader, given that no rule found anything."""
+
+    def ask(survey: Survey) -> Answer | None:
+        return in_use(survey.line(survey.loaders[0].node), why) if survey.loaders else None
+
+    return ask
+
+
+def missing_at_training(why: str) -> Ask:
+    """Answer *missing* at the training loop."""
+
+    def ask(survey: Survey) -> Answer | None:
+        loop = survey.training
+        return missing(survey.line(loop), why) if loop else None
+
+    return ask
+
+
+def loader_option(name: str, position: int | None = None) -> Ask:
+    """Answer *in use* where a loader is given an option, resolving defaults of arguments."""
+
+    def ask(survey: Survey) -> Answer | None:
+        undecided: Answer | None = None
+        for site in survey.loaders:
+            value = site.argument(name, position)
+            if value.state is State.ABSENT or survey.is_off(value):
+                continue
+            given = site.given(name, position)
+            if given is None:
+                undecided = undecided or cannot_tell(f"whether the loader is given `{name}`")
+                continue
+            words = f"`{name}={survey.script.code(given.value)}`"
+            if value.state is State.KNOWN:
+                return in_use(survey.line(given.value), words)
+            default = survey.default(given.value)
+            if default:
+                return in_use(survey.line(given.value), f"{words} defaults to {default!r}")
+            if default is None:
+                why = f"{words} is only known at run time"
+            else:
+                why = f"{words} defaults to {default!r}"
+            undecided = undecided or cannot_tell(why)
+        return undecided
+
+    return ask

@@ -1,0 +1,116 @@
+"""The lists of rules in `docs/`, and the measurements beside the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint.docs.articles import ARTICLES, BONUS, TIPS, tip_of
+from torchlint.docs.claims import contradictions
+from torchlint.measurement import EVIDENCE
+from torchlint.registry import RegistryError, load_registry
+from torchlint.report.card import card_of
+from torchlint.rule import Rule
+from torchlint.testing.checkout import Checkout
+
+__all__ = ["evidence_of", "files", "refuted", "rules_of"]
+
+_GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: edit those. -->"
+_LAST: Final = "S3"
+
+
+def files(tree: Checkout) -> dict[Path, str]:
+    """Return the expected content of every generated file; raises `RegistryError`."""
+    rules = rules_of(tree)
+    return {
+        tree.rules / EVIDENCE: json.dumps(evidence_of(tree), indent=2) + "\n",
+        tree.docs / "rules" / "index.md": _text(_index(rules, "../../rules/torchlint_rules")),
+        tree.docs / "articles.md": _text(_articles(rules, "../rules/torchlint_rules")),
+    }
+
+
+def refuted(tree: Checkout) -> list[str]:
+    """Return the claims of rules that the measurements of this tree contradict."""
+    return list(contradictions(rules_of(tree), evidence_of(tree)))
+
+
+def rules_of(tree: Checkout) -> list[type[Rule]]:
+    """Import the rules of this tree, whatever other packs are installed."""
+    heads = load_registry().rules
+    own = [head for head in heads if Path(head.file).parent.resolve() == tree.rules.resolve()]
+    if not own:
+        raise RegistryError("the torchlint that runs is not the one of this source tree")
+    return [head.load() for head in own]
+
+
+def evidence_of(tree: Checkout) -> dict[str, Any]:
+    """Return the measurements on the fixtures, by code."""
+    return {
+        file.parent.name.partition("_")[0].upper(): json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(tree.fixtures.glob(f"*/{EVIDENCE}"))
+    }
+
+
+def _index(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
+    on = sum(rule.default for rule in rules)
+    yield "# Rules"
+    yield ""
+    yield f"{len(rules)} rules, {on} of them on by default. By article: [articles](../articles.md)."
+    for category, group in groupby(rules, key=lambda rule: card_of(rule).category or ""):
+        members = list(group)
+        yield from ("", f"## {category.capitalize()} ({members[0].code[:3]})", "")
+        yield "| code | name | what it finds | best fix | impact | torch | |"
+        yield "|---|---|---|---|---|---|---|"
+        for rule in members:
+            yield _row(rule, folder)
+
+
+def _row(rule: type[Rule], folder: str) -> str:
+    cells = (
+        _link(rule, folder),
+        rule.name,
+        rule.summary.replace("|", "\\|"),
+        "" if rule.safety is None else rule.safety.word,
+        rule.impact,
+        ".".join(map(str, rule.since)) if rule.since > (1, 0) else "",
+        "" if rule.default else "off by default",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _link(rule: type[Rule], folder: str) -> str:
+    """Return a link to the page beside the rule."""
+    return f"[{rule.code}]({folder}/{Path(rule.page_file).name})"
+
+
+def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
+    yield "# Rules by article"
+    yield ""
+    yield "torchlint grew from four articles. What they advise, and the rule that looks for it:"
+    for key, title in ARTICLES.items():
+        yield from ("", f"## {title}")
+        if key == _LAST:
+            yield from _tips(rules, folder)
+        else:
+            yield from ("", *_advised(key, rules, folder))
+
+
+def _tips(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
+    for number in (*range(1, len(TIPS) + 1), BONUS):
+        source = f"{_LAST}.{number}"
+        yield from ("", f"### {tip_of(source)}", "")
+        found = list(_advised(source, rules, folder))
+        yield from found or ("No rule reports it; `torchlint audit` checks whether it is in use.",)
+
+
+def _advised(source: str, rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
+    for rule in rules:
+        if source in rule.articles:
+            yield f"- {_link(rule, folder)} {rule.name}: {rule.summary}"
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join((_GENERATED, "", *lines, ""))

@@ -1,0 +1,1 @@
+"""Pages of rules: Markdown with a header, read without importing the rule."""

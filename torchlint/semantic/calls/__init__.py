@@ -1,0 +1,1 @@
+"""Calls and functions: who calls what, with which arguments."""

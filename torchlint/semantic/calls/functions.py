@@ -1,0 +1,426 @@
+"""The call graph of one file: what a call runs, who calls a function, what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
+
+import libcst as cst
+
+from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.scope.memo import AnswerIndex, Memo
+from torchlint.semantic.scope.names import Names
+from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
+from torchlint.semantic.syntax.tree import Tree
+
+__all__ = ["Functions"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+Definition = cst.FunctionDef | cst.ClassDef
+
+_FAR: Final = 8
+_DEPTH: Final = 3
+_DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
+
+
+class Functions:
+    """Follows calls to definitions of the same file, and back."""
+
+    def __init__(self, tree: Tree, scopes: Scopes, names: Names) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+        trail = names.trail
+        self.callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"](
+            (), trail, self._all_callers
+        ).answer
+        """Return the calls in this file that run a function."""
+        self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
+        self.definition = self._definitions.answer
+        """Return the one function or class of this file that an expression names."""
+        self._instances = Memo[cst.CSTNode, "cst.ClassDef | None"](None, trail, self._instance_of)
+        self.instance_of = self._instances.answer
+        """Return the class of this file that an expression is known to be an instance of."""
+        self._holding = Instances(tree, scopes, names)
+        self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
+        self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
+        self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
+        self._bodies: dict[tuple[cst.CSTNode, int], tuple[cst.CSTNode, ...]] = {}
+
+    # -- definitions ----------------------------------------------------------
+
+    def _definition(self, node: cst.CSTNode) -> Definition | None:
+        if type(node) is cst.Name:
+            return self._joint(self.scopes.reaching(node))
+        if type(node) is cst.Attribute and node.attr.value in self._function_names:
+            owner = self.instance_of(node.value)
+            if owner is None:
+                named = self.definition(node.value)
+                owner = named if type(named) is cst.ClassDef else None
+            if owner is not None:
+                return self.method(owner, node.attr.value)
+        if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
+            return self.definition(node.args[0].value) if node.args else None
+        return None
+
+    @cached_property
+    def _called_words(self) -> frozenset[str]:
+        """The names, and last words of attributes, that can refer to a definition of this file."""
+        bound = (binding.name for binding in self.scopes.bindings() if binding.how in _DEFINING)
+        return self._function_names.union(bound, self._holding.words)
+
+    @cached_property
+    def _function_names(self) -> frozenset[str]:
+        return frozenset(function.name.value for function in self.tree.all(cst.FunctionDef))
+
+    def partial(self, call: cst.Call) -> str | None:
+        """Return the qualified name that calling a `functools.partial` object runs."""
+        if not isinstance(call.func, cst.Name):
+            return None
+        bindings = self.scopes.reaching(call.func)
+        made = bindings[0].value if len(bindings) == 1 else None
+        if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
+            return self.names.name(made.args[0].value) if made.args else None
+        return None
+
+    def _joint(self, bindings: tuple[Binding, ...]) -> Definition | None:
+        found: set[Definition] = set()
+        for binding in bindings:
+            if isinstance(binding.node, (cst.FunctionDef, cst.ClassDef)):
+                found.add(binding.node)
+            elif binding.how is How.ASSIGN and binding.value is not None:
+                inner = self.definition(binding.value)
+                if inner is None:
+                    return None
+                found.add(inner)
+            else:
+                return None
+        return found.pop() if len(found) == 1 else None
+
+    def bases(self, owner: cst.ClassDef) -> list[str]:
+        """Return the qualified names of all bases of a class, inherited ones included."""
+        found: list[str] = []
+        for line in self.lineage(owner):
+            for base in line.bases:
+                name = self.names.name(base.value)
+                found.append(name if name is not None else dotted(base.value))
+        return found
+
+    def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
+        """Return a class and its base classes in this file, the class first."""
+        found = [owner]
+        for at in found:
+            for base in at.bases:
+                inner = self.definition(base.value)
+                if type(inner) is cst.ClassDef and inner not in found:
+                    found.append(inner)
+        return found
+
+    def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+        """Return a method by name, including one inherited from a base class in this file."""
+        for line in self.lineage(owner):
+            for binding in reversed(self.scopes.scope_at(line).bindings.get(name, [])):
+                if isinstance(binding.node, cst.FunctionDef):
+                    return binding.node
+        return None
+
+    def _instance_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        if type(node) is cst.Call:
+            return self._made_by(node)
+        if type(node) is cst.Name:
+            if not self._holding.may_be_in(node.value):
+                return None
+            return self._own_class(node) or self._instance_of_all(self.scopes.reaching(node))
+        if type(node) is cst.Attribute:
+            if node.attr.value == "module":
+                return self.instance_of(node.value)
+            if self._holding.may_be_in(node.attr.value):
+                return self._instance_of_all(self.attribute(node))
+        return None
+
+    def _made_by(self, node: cst.Call) -> cst.ClassDef | None:
+        made = self.definition(node.func)
+        if isinstance(made, cst.ClassDef):
+            return made
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME:
+            return self.instance_of(node.func.value)
+        if self.names.name(node.func) in WRAPPERS and node.args:
+            return self.instance_of(node.args[0].value)
+        if self.names.name(node.func) == "builtins.super":
+            owner = self.scopes.class_of(node)
+            line = self.lineage(owner)[1:2] if owner is not None else []
+            return line[0] if line else None
+        return None
+
+    def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
+        """Return the class of the instance if a parameter is a method's first, else None."""
+        bindings = self.scopes.reaching(name)
+        if len(bindings) != 1 or type(bindings[0].node) is not cst.Param:
+            return None
+        return self.owner_of_self(bindings[0].node)
+
+    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
+        """Return the class of a `self` parameter, None for any other parameter."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
+            return None
+        first = (*parameters.posonly_params, *parameters.params)[:1]
+        if not first or first[0] is not parameter:
+            return None
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return None
+        owner = self.scopes.scope(function).node
+        return owner if type(owner) is cst.ClassDef else None
+
+    def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
+        found: set[cst.ClassDef | None] = set()
+        for binding in bindings:
+            value = binding.value
+            if type(value) is cst.Name and value.value == "None":
+                continue
+            if binding.how is How.ASSIGN and value is not None:
+                found.add(self.instance_of(value))
+            elif binding.how is How.PARAMETER and type(binding.node) is cst.Param:
+                found |= {self.instance_of(given) for given in self.given(binding.node)} or {None}
+            elif binding.how is How.UNPACKED and len(binding.path) == 1:
+                found.add(self._prepared(value, binding.path[0]))
+            else:
+                return None
+        return found.pop() if len(found) == 1 else None
+
+    def _prepared(self, call: cst.BaseExpression | None, position: int) -> cst.ClassDef | None:
+        """Look through `net, optimizer = accelerator.prepare(net, optimizer)`."""
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return None
+        plain = all(not arg.star and arg.keyword is None for arg in call.args)
+        if call.func.attr.value not in PREPARING or self.definition(call.func) is not None:
+            return None
+        if not plain or position >= len(call.args):
+            return None
+        return self.instance_of(call.args[position].value)
+
+    def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
+        """Return the bindings of an attribute of an object whose class is in this file."""
+        owner = self.instance_of(node.value)
+        if owner is None:
+            named = self.definition(node.value)
+            owner = named if type(named) is cst.ClassDef else None
+        if owner is None:
+            path = dotted(node)
+            return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
+        for line in self.lineage(owner):
+            bindings = self.scopes.scope_at(line).bindings
+            found = bindings.get(f"self.{node.attr.value}", []) + [
+                binding
+                for binding in bindings.get(node.attr.value, [])
+                if binding.how in (How.ASSIGN, How.DECLARED)
+            ]
+            if found:
+                return tuple(found)
+        return ()
+
+    # -- callers --------------------------------------------------------------
+
+    def mentions(self, name: str) -> list[cst.CSTNode]:
+        """Return the names with this spelling, then the attributes with it."""
+        return [*self.tree.spelled(name), *self.attributes(name)]
+
+    def attributes(self, word: str) -> Sequence[cst.Attribute]:
+        """Return the attributes with this name, on whatever object, in source order."""
+        return self._attributes.get(word, ())
+
+    @cached_property
+    def _attributes(self) -> dict[str, list[cst.Attribute]]:
+        found: dict[str, list[cst.Attribute]] = {}
+        for attribute in self.tree.all(cst.Attribute):
+            found.setdefault(attribute.attr.value, []).append(attribute)
+        return found
+
+    def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        return tuple(self._find_callers(function))
+
+    def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
+        name = function.name.value
+        owner = self.scopes.scope(function).node
+        if isinstance(owner, cst.ClassDef) and name == "__init__":
+            for mention in self.mentions(owner.name.value):
+                call = self.tree.parent(mention)
+                if isinstance(call, cst.Call) and call.func is mention:
+                    yield call
+            return
+        if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
+            for called in self._called_values.with_answer(owner):
+                yield cast("cst.Call", self.tree.parent(called))
+        if name not in self._called:
+            self._called[name] = AnswerIndex(
+                self._definitions, filter(self._run_by, self.mentions(name))
+            )
+        for mention in self._called[name].with_answer(function):
+            run = self._run_by(mention)
+            if run is not None:
+                yield run
+
+    def _run_by(self, mention: cst.CSTNode) -> cst.Call | None:
+        """Return the call that runs what a name refers to, or the `functools.partial` around it."""
+        call = self.tree.parent(mention)
+        if isinstance(call, cst.Call):
+            return call if call.func is mention else None
+        outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
+        if isinstance(outer, cst.Call) and self.names.name(outer.func) == "functools.partial":
+            return outer
+        return None
+
+    @cached_property
+    def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
+        """The called expressions that may be instances, grouped by their class."""
+        called = (call.func for call in self.tree.all(cst.Call))
+        return AnswerIndex(self._instances, filter(self._holding.may_be, called))
+
+    def escapes(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function may be called from places that this file does not show."""
+        name = function.name.value
+        if name not in self._handed:
+            mentions = (each for each in self.mentions(name) if not self._is_called(each))
+            self._handed[name] = AnswerIndex(self._definitions, mentions)
+        return bool(self._handed[name].with_answer(function))
+
+    def _is_called(self, mention: cst.CSTNode) -> bool:
+        holder = self.tree.parent(mention)
+        return isinstance(holder, cst.Call) and holder.func is mention
+
+    def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
+        """Return the expressions that calls of this file pass to a parameter, and its default."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        starred = isinstance(parameter.star, str) and parameter.star != ""
+        if starred or type(function) is not cst.FunctionDef:
+            return []
+        found: list[cst.BaseExpression] = []
+        for call in self.callers(function):
+            value = self.passed(call, function, parameter.name.value)
+            if value is not None:
+                found.append(value)
+            elif parameter.default is not None:
+                found.append(parameter.default)
+        return found
+
+    def passed(
+        self, call: cst.Call, function: cst.FunctionDef, name: str
+    ) -> cst.BaseExpression | None:
+        """Return the expression that a call passes for a parameter, None if it passes none."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg.value
+        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        if name not in names:
+            return None
+        index = names.index(name) - self._bound_first(call, function)
+        if self.names.name(call.func) == "functools.partial":
+            index += 1
+        plain = [arg for arg in call.args if arg.keyword is None]
+        if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
+            return None
+        return plain[index].value
+
+    def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
+        """Return how many leading parameters a call binds implicitly (`self`)."""
+        owner = self.scopes.scope(function).node
+        if not isinstance(owner, cst.ClassDef):
+            return 0
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return 0
+        if isinstance(call.func, cst.Attribute) and function.name.value != "__init__":
+            named = self.definition(call.func.value)
+            return 0 if isinstance(named, cst.ClassDef) else 1
+        return 1
+
+    # -- bodies ---------------------------------------------------------------
+
+    def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+        """Yield the nodes of a type that run as part of `outer`, skipping nested functions."""
+        key = (outer, kind)
+        found = self._own_nodes.get(key)
+        if found is None:
+            function = self.scopes.function
+            home = outer if type(outer) is cst.FunctionDef else function(outer)
+            nodes = self.tree.within(outer, kind)
+            found = self._own_nodes[key] = [node for node in nodes if function(node) is home]
+        return iter(found)
+
+    def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
+        """Return a node and the bodies of functions in this file that it runs, callees last."""
+        key = (outer, depth)
+        found = self._bodies.get(key)
+        if found is None:
+            bodies: list[cst.CSTNode] = [outer]
+            seen: set[cst.CSTNode] = {outer}
+            edge: list[cst.CSTNode] = [outer]
+            for _ in range(depth):
+                edge = [body for node in edge for body in self._callees(node, seen)]
+                bodies += edge
+            found = self._bodies[key] = tuple(bodies)
+        return found
+
+    def run_with(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Return the bodies that run together with a node: its callers and everything they run.
+
+        The roots are the module, or the functions that nothing in this file calls.
+        """
+        outermost: list[cst.CSTNode] = []
+        edge: list[cst.CSTNode] = [self.scopes.function(node) or self.tree.module]
+        seen = set(edge)
+        for body in edge:
+            around = [
+                self.scopes.function(call) or self.tree.module
+                for call in (self.callers(body) if isinstance(body, cst.FunctionDef) else ())
+            ]
+            if not around:
+                outermost.append(body)
+            edge += [each for each in dict.fromkeys(around) if each not in seen]
+            seen.update(around)
+        bodies = [body for outer in outermost for body in self.reached(outer, _FAR)]
+        return tuple(dict.fromkeys([*seen, *bodies]))
+
+    def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
+        for call in self.own(node, cst.Call):
+            callee = self.callee(call)
+            if callee is not None and callee not in seen:
+                seen.add(callee)
+                yield callee
+
+    def callee(self, call: cst.Call) -> cst.FunctionDef | None:
+        """Return the function of this file that a call runs: a function, method or `forward`."""
+        func = call.func
+        if type(func) is cst.Name and func.value not in self._called_words:
+            return None
+        if type(func) is cst.Attribute and func.attr.value not in self._called_words:
+            return None
+        found = self.definition(func)
+        if type(found) is cst.FunctionDef:
+            return found
+        if type(found) is cst.ClassDef:
+            return self.method(found, "__init__")
+        owner = self.instance_of(func)
+        if owner is not None:
+            return self.method(owner, "forward") or self.method(owner, "__call__")
+        return None
+
+    def returns(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
+        """Return the expressions that a function returns, ignoring bare `return`s."""
+        return [
+            line.value
+            for line in self.tree.within(function, cst.Return)
+            if line.value is not None and self.scopes.function(line) is function
+        ]
+
+    def is_generator(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function is a generator."""
+        return any(
+            self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
+        )

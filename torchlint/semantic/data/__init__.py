@@ -1,0 +1,1 @@
+"""Where data comes from: loaders, datasets, batches."""

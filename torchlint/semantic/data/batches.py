@@ -1,0 +1,233 @@
+"""Batches: what a script does with the batches that its loaders yield."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Batches"]
+
+_OF_TENSORS: Final = frozenset(
+    (
+        "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
+        "requires_grad_ eq ne narrow expand masked_fill argmax"
+    ).split()
+)
+_IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
+_MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
+
+
+class Batches:
+    """Follows the batches of a loader through the code that receives them."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loaders: Loaders) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loaders = loaders
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def are_mappings(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass uses its batches as mappings: `batch["x"]`, `model(**batch)`."""
+        if not isinstance(place, cst.For):
+            return False
+        names = {node.value for node in self._names_in(place.target)}
+        for item in self.tree.within(place.body, cst.Subscript):
+            index = item.slice[0].slice
+            if isinstance(item.value, cst.Name) and item.value.value in names:
+                if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+                    return True
+        return any(
+            arg.star == "**" and isinstance(arg.value, cst.Name) and arg.value.value in names
+            for arg in self.tree.within(place.body, cst.Arg)
+        )
+
+    def shows_tensor(self, place: cst.CSTNode, word: str) -> bool:
+        """Return whether code of a pass uses a name in a way that only a tensor allows."""
+        return any(
+            node.value == word and self._is_used_as_tensor(node)
+            for node in self._names_in(self._region(place))
+        )
+
+    def hold_tensors(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass unpacks its batches and one piece is known to be a tensor."""
+        if not isinstance(place, cst.For):
+            return False
+        pieces = [element.value for element in _pieces(place.target)]
+        names = {node.value for node in pieces if isinstance(node, cst.Name)}
+        return any(self.shows_tensor(place, name) for name in names)
+
+    def _is_used_as_tensor(self, node: cst.Name) -> bool:
+        at: cst.CSTNode = node
+        holder = self.tree.parent(at)
+        while isinstance(holder, cst.Attribute) and holder.value is at:
+            call = self.tree.parent(holder)
+            if not isinstance(call, cst.Call) or call.func is not holder:
+                return False
+            if holder.attr.value in _OF_TENSORS:
+                return True
+            if holder.attr.value not in ("to", "cuda"):
+                return False
+            at, holder = call, self.tree.parent(call)
+        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        if isinstance(outer, cst.Call) and outer.func is not at:
+            return (self.names.name(outer.func) or "").startswith("torch.")
+        return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
+
+    def are_moved(self, made: cst.Call) -> bool:
+        """Return whether any pass over a loader moves its batches to a device."""
+        if self.loaders.receivers(made):
+            return True
+        places = self.loaders.passes(made)
+        regions = [self._region(place) for place in places]
+        if any(self._hands_on(place) for place in places):
+            return True
+        if any(
+            isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory"
+            for region in regions
+            for call in self._reached(region)
+        ):
+            return False
+        return not places or any(
+            self._moves_what(region, self._batch_names(place, region))
+            for place, region in zip(places, regions, strict=True)
+        )
+
+    def _hands_on(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass is in a generator, which yields its batches to other code."""
+        function = self.scopes.function(place)
+        return function is not None and self.functions.is_generator(function)
+
+    def _region(self, place: cst.CSTNode) -> cst.CSTNode:
+        """Return the code that sees the batches of a pass: the loop, or the enclosing function."""
+        if isinstance(place, cst.For):
+            return place
+        return self.scopes.function(place) or self.tree.module
+
+    def _reached(self, region: cst.CSTNode) -> Iterator[cst.Call]:
+        for body in self.functions.reached(region):
+            yield from self.functions.own(body, cst.Call)
+
+    def _batch_names(self, place: cst.CSTNode, region: cst.CSTNode) -> set[str]:
+        """Return the names that hold a batch or something computed from one."""
+        names: set[str] = set()
+        if isinstance(place, (cst.For, cst.CompFor)):
+            names = {node.value for node in self._names_in(place.target)}
+        else:
+            for call in self.tree.within(region, cst.Call):
+                if self._draws(call):
+                    names |= self._targets_around(call)
+        for _ in range(3):
+            for assign in self.tree.within(region, cst.Assign):
+                if self._is_answer(assign.value):
+                    continue
+                if any(node.value in names for node in self._roots(assign.value)):
+                    names |= {n.value for each in assign.targets for n in self._names_in(each)}
+            inner_loops: list[cst.For | cst.CompFor] = [
+                *self.tree.within(region, cst.For),
+                *self.tree.within(region, cst.CompFor),
+            ]
+            for inner in inner_loops:
+                if any(node.value in names for node in self._names_in(inner.iter)):
+                    names |= {node.value for node in self._names_in(inner.target)}
+        return names
+
+    def _is_answer(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is the output of a network."""
+        return isinstance(value, cst.Call) and self.kinds.kind(value.func) is Kind.MODULE
+
+    def _draws(self, call: cst.Call) -> bool:
+        """Return whether a call takes the next batch from an iterator."""
+        if isinstance(call.func, cst.Attribute):
+            return call.func.attr.value in ("next", "__next__") and not call.args
+        return self.names.name(call.func) == "builtins.next"
+
+    def _targets_around(self, call: cst.Call) -> set[str]:
+        line = self.tree.statement(call)
+        return {
+            node.value
+            for assign in self.tree.within(line, cst.Assign)
+            for each in assign.targets
+            for node in self._names_in(each)
+        }
+
+    def _names_in(self, node: cst.CSTNode) -> Iterator[cst.Name]:
+        return self.tree.within(node, cst.Name)
+
+    def _moves_what(self, region: cst.CSTNode, names: set[str]) -> bool:
+        """Return whether code moves one of these names, or passes one to code that moves it."""
+        for call in self.functions.own(region, cst.Call):
+            if _moves(call):
+                if any(node.value in names for node in self._moved(call)):
+                    return True
+                if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
+                    if self._draws(call.func.value):
+                        return True
+                continue
+            if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
+                continue
+            callee = self.functions.callee(call)
+            if callee is not None and any(_moves(inner) for inner in self._reached(callee)):
+                return True
+            if callee is None and self._out_of_sight(call):
+                return True
+        return False
+
+    def _out_of_sight(self, call: cst.Call) -> bool:
+        """Return whether a project function, or DataParallel, receives a batch and may move it."""
+        if self.kinds.kind(call.func) is Kind.MODULE:
+            return any(
+                self.names.name(other.func) == "torch.nn.DataParallel"
+                for other in self.tree.all(cst.Call)
+            )
+        name = self.names.name(call.func)
+        if name is not None:
+            return not name.startswith(_IN_SIGHT)
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        root = next(self._names_in(owner), None)
+        return root is not None and root.value == "self" and self.kinds.kind(owner) is Kind.UNKNOWN
+
+    def _moved(self, call: cst.Call) -> Iterator[cst.Name]:
+        """Yield the names in what a call moves, except those used only as indices."""
+        sources: list[cst.CSTNode] = [arg.value for arg in call.args]
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
+            sources = [call.func.value]
+        for source in sources:
+            yield from self._roots(source)
+
+    def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
+        """Yield the names in an expression, except those used only as indices."""
+        indices = list(self.tree.within(source, cst.SubscriptElement))
+        for node in self._names_in(source):
+            if not any(self.tree.inside(node, index) for index in indices):
+                yield node
+
+
+def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:
+    """Yield the innermost targets when a target unpacks a value."""
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            if isinstance(element.value, (cst.Tuple, cst.List)):
+                yield from _pieces(element.value)
+            else:
+                yield element
+
+
+def _moves(call: cst.Call) -> bool:
+    if any(arg.keyword is not None and arg.keyword.value == "device" for arg in call.args):
+        return True
+    if isinstance(call.func, cst.Name):
+        return "device" in call.func.value or "cuda" in call.func.value
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVING:
+        return False
+    return not any(
+        isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args
+    )

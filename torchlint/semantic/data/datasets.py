@@ -1,0 +1,415 @@
+"""Datasets: the traits of a dataset that matter when worker processes read its items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Datasets", "Trait", "Traits"]
+
+
+class Trait(Enum):
+    """A property of a dataset, or of a function that processes its items."""
+
+    UNSEEN = auto()
+    """Its code is not in this file."""
+    IN_MEMORY = auto()
+    """Reading an item only indexes what is in memory."""
+    ITERABLE = auto()
+    UNSHARDED = auto()
+    """Iterable without sharding: every worker would yield the whole stream."""
+    RANDOM = auto()
+    """Draws random numbers."""
+    MUTATES = auto()
+    """Changes its own state when an item is read."""
+    HANDLE = auto()
+    """Holds an open file or connection."""
+    ON_DEVICE = auto()
+    """Yields tensors that are on an accelerator."""
+    LOCAL = auto()
+    """Cannot be pickled."""
+    FEW = auto()
+    """So few items that starting workers costs more than they save."""
+
+
+Traits = Mapping[Trait, str]
+"""The traits found, each with the word in the file that shows it."""
+
+_Reader = Callable[[cst.BaseExpression], Traits]
+
+_EVERY: Final = (Trait.IN_MEMORY, Trait.FEW)
+"""Traits that several datasets have together only if each has them."""
+_FEW: Final = 256
+_HANDLES: Final = frozenset({
+    "h5py.File", "lmdb.open", "lmdb.Environment", "sqlite3.connect", "cv2.VideoCapture",
+    "builtins.open", "zipfile.ZipFile", "tarfile.open", "netCDF4.Dataset", "xarray.open_dataset",
+    "tables.open_file", "decord.VideoReader", "av.open", "io.open", "gzip.open",
+    "torchvision.io.VideoReader", "openslide.OpenSlide",
+})  # fmt: skip
+_DISK: Final = frozenset({
+    "numpy.memmap", "numpy.load", "datasets.load_dataset", "datasets.load_from_disk",
+    "numpy.lib.format.open_memmap",
+})  # fmt: skip
+_WRAPPERS: Final = frozenset({"torch.utils.data.Subset", "torch.utils.data.random_split"})
+_JOINED: Final = frozenset({
+    "torch.utils.data.ConcatDataset", "torch.utils.data.ChainDataset",
+    "torch.utils.data.StackDataset",
+})  # fmt: skip
+_COMPOSED: Final = frozenset(
+    (
+        "Compose Sequential Lambda RandomApply RandomChoice RandomOrder partial ModuleList ToDtype"
+    ).split()
+)
+_TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy squeeze reshape flatten".split())
+_DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
+_INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
+_PLAIN_BASES: Final = frozenset({
+    "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "builtins.object",
+    "abc.ABC", "typing.Generic", "torch.utils.data.MapDataPipe",
+})  # fmt: skip
+
+
+class Datasets:
+    """Finds the traits of datasets, transforms and collate functions that matter for workers."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, values: Values, origins: Origins
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.origins = origins
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self.work = ItemWork(functions, kinds, origins)
+        self._open: set[int] = set()
+
+    def traits(self, node: cst.BaseExpression) -> Traits:
+        """Return the traits of the dataset that an expression evaluates to."""
+        if isinstance(node, cst.Name) and _INDICES.fullmatch(node.value):
+            return {Trait.IN_MEMORY: node.value}
+        return self._of_all(node, (), self._of_value)
+
+    def is_told_device(self, node: cst.BaseExpression) -> bool:
+        """Return whether a dataset outside this file is given a device to keep its data on."""
+        return any(
+            isinstance(value, cst.Call)
+            and self.functions.definition(value.func) is None
+            and any(map(self._tells_device, value.args))
+            for value in self.origins.of(node).values
+        )
+
+    def _tells_device(self, arg: cst.Arg) -> bool:
+        if arg.keyword is None or arg.keyword.value not in _DEVICE_KEYWORDS:
+            return False
+        given = self.values.value_of(arg.value)
+        return not any(given.equals(host) for host in (None, False, "cpu"))
+
+    def callable_traits(self, node: cst.BaseExpression) -> Traits:
+        """Return the traits of a transform, a collate function or another callable."""
+        return self._of_all(node, (), self._of_callable)
+
+    def _of_all(self, node: cst.BaseExpression, steps: tuple[None, ...], read: _Reader) -> Traits:
+        key = id(node)
+        if key in self._open:
+            return {}
+        self._open.add(key)
+        try:
+            origin = self.origins.of(node, steps)
+            found = [read(value) for value in origin.values if not _is_nothing(value)]
+        finally:
+            self._open.discard(key)
+        if not origin.complete or not origin.values:
+            found.append({Trait.UNSEEN: self.tree.code(node)})
+        return _joined(found)
+
+    # -- datasets -------------------------------------------------------------
+
+    def _of_value(self, value: cst.BaseExpression) -> Traits:
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+            return _joined([self.traits(value.left), self.traits(value.right)])
+        if isinstance(value, cst.Call):
+            return self._of_made(value)
+        if self._in_memory_value(value):
+            return {Trait.IN_MEMORY: self.tree.code(value)}
+        return {Trait.UNSEEN: self.tree.code(value)}
+
+    def _in_memory_value(self, value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
+                return True
+        return isinstance(value, (cst.List, cst.Tuple, cst.ListComp)) or self.kinds.kind(value) in (
+            Kind.TENSOR,
+            Kind.NDARRAY,
+            Kind.SEQUENCE,
+        )
+
+    def _of_made(self, call: cst.Call) -> Traits:
+        name = self.names.name(call.func) or ""
+        owner = self.functions.definition(call.func)
+        if isinstance(owner, cst.ClassDef):
+            return self._of_class(owner, call)
+        first = call.args[0].value if call.args else None
+        if name == "torch.utils.data.TensorDataset":
+            return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
+        if name in _WRAPPERS and first is not None:
+            few = len(call.args) > 1 and self._few_indices(call.args[1].value)
+            return {**self.traits(first), **({Trait.FEW: "its indices"} if few else {})}
+        if name in _JOINED and first is not None:
+            return self._of_all(first, (None,), self._of_value)
+        if name.startswith("torchvision.datasets."):
+            return self._of_torchvision(name, call)
+        if name.startswith("torchtext.datasets."):
+            return {Trait.ITERABLE: name, Trait.UNSHARDED: name}
+        if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
+            return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
+        return {Trait.UNSEEN: self.tree.code(call.func)}
+
+    def _few_indices(self, node: cst.BaseExpression) -> bool:
+        value = self.values.value_of(node).node
+        if not isinstance(value, cst.Call) or self.names.name(value.func) != "builtins.range":
+            return False
+        count = self.values.value_of(value.args[-1].value).literal if len(value.args) == 1 else None
+        return type(count) is int and count < _FEW
+
+    def _of_torchvision(self, name: str, call: cst.Call) -> Traits:
+        handle: Traits = {Trait.HANDLE: name} if name.endswith((".LSUN", ".LSUNClass")) else {}
+        return _joined([handle, *self._of_transforms(call)])
+
+    def _of_transforms(self, call: cst.Call) -> list[Traits]:
+        """Return the traits of the transforms that a dataset is given."""
+        return [
+            self.callable_traits(arg.value)
+            for arg in call.args
+            if (
+                arg.keyword is not None
+                and arg.keyword.value in ("transform", "target_transform", "transforms", "loader")
+            )
+            or (arg.keyword is None and self._made_of_transforms(arg.value))
+        ]
+
+    def _made_of_transforms(self, node: cst.BaseExpression) -> bool:
+        return any(
+            isinstance(value, cst.Call)
+            and (self.names.name(value.func) or "").startswith("torchvision.transforms.")
+            for value in self.origins.of(node).values
+        )
+
+    # -- classes of this file -------------------------------------------------
+
+    def _of_class(self, owner: cst.ClassDef, call: cst.Call) -> Traits:
+        read = self.functions.method(owner, "__getitem__")
+        stream = self.functions.method(owner, "__iter__")
+        bases = self.functions.bases(owner)
+        found: list[Traits] = []
+        known = {line.name.value for line in self.functions.lineage(owner)}
+        foreign = [b for b in bases if b not in _PLAIN_BASES and b.split("[")[0] not in known]
+        vision = [base for base in foreign if base.startswith("torchvision.datasets.")]
+        inherits = read is None and stream is None
+        if vision and (inherits or self._calls_super(read)):
+            found += self._of_transforms(call)
+        elif inherits or (foreign and not vision and self._calls_super(read)):
+            found.append({Trait.UNSEEN: foreign[0] if foreign else owner.name.value})
+        bodies = [
+            body
+            for method in (read, stream)
+            if method is not None
+            for body in self.functions.reached(method)
+        ]
+        found += [self._of_body(body) for body in bodies]
+        found.append(self._of_state(owner, bodies))
+        if "torch.utils.data.IterableDataset" in bases:
+            found.append(self._of_stream(stream))
+        elif read is not None and not any(found) and self.work.only_indexes(read, self._on_disk):
+            found.append({Trait.IN_MEMORY: owner.name.value})
+        if self._few(owner):
+            found.append({Trait.FEW: f"{owner.name.value}.__len__"})
+        joined: dict[Trait, str] = {}
+        for each in found:
+            joined.update({trait: word for trait, word in each.items() if trait not in joined})
+        return joined
+
+    def _calls_super(self, method: cst.FunctionDef | None) -> bool:
+        return method is not None and any(
+            self.names.name(call.func) == "builtins.super"
+            for call in self.tree.within(method, cst.Call)
+        )
+
+    def _of_stream(self, stream: cst.FunctionDef | None) -> Traits:
+        shards = stream is not None and any(
+            (self.names.name(call.func) or "").endswith("get_worker_info")
+            for body in self.functions.reached(stream)
+            for call in self.tree.within(body, cst.Call)
+        )
+        word = "IterableDataset"
+        return {Trait.ITERABLE: word} if shards else {Trait.ITERABLE: word, Trait.UNSHARDED: word}
+
+    def _few(self, owner: cst.ClassDef) -> bool:
+        length = self.functions.method(owner, "__len__")
+        if length is None:
+            return False
+        counts = [self.values.value_of(one).literal for one in self.functions.returns(length)]
+        return bool(counts) and all(type(count) is int and count < _FEW for count in counts)
+
+    def _of_state(self, owner: cst.ClassDef, bodies: Sequence[cst.CSTNode]) -> Traits:
+        """Return the traits of what an instance holds: open files, tensors on a device."""
+        found: dict[Trait, str] = {}
+        if self.scopes.function(owner) is not None:
+            found[Trait.LOCAL] = f"{owner.name.value}, a class inside a function,"
+        for line in self.functions.lineage(owner):
+            found.update(self._device_of(line.body))
+            for name, bindings in self.scopes.scope_at(line).bindings.items():
+                if not name.startswith("self."):
+                    continue
+                for binding in bindings:
+                    lazy = any(self.tree.inside(binding.node, body) for body in bodies)
+                    plain = binding.how is How.ASSIGN and binding.value is not None
+                    if plain and not lazy and self._opens(binding.value):
+                        found[Trait.HANDLE] = name
+        return found
+
+    def _opens(self, value: cst.BaseExpression | None) -> bool:
+        """Return whether a value is an open file, or a part of one that is read lazily."""
+        while isinstance(value, cst.Subscript) and not isinstance(value.slice[0].slice, cst.Slice):
+            index = value.slice[0].slice
+            if isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString):
+                return False
+            value = value.value
+        if isinstance(value, cst.IfExp):
+            return self._opens(value.body) or self._opens(value.orelse)
+        return isinstance(value, cst.Call) and self.names.name(value.func) in _HANDLES
+
+    def _on_disk(self, node: cst.BaseExpression) -> bool:
+        """Return whether indexing a value reads a file or does other work."""
+        if self.kinds.kind(node) is Kind.DATASET:
+            return Trait.IN_MEMORY not in self.traits(node)
+        return any(
+            isinstance(value, cst.Call)
+            and (self.names.name(value.func) in _DISK or self.names.name(value.func) in _HANDLES)
+            for value in self.origins.of(node).values
+        )
+
+    # -- code that runs for an item -------------------------------------------
+
+    def _of_body(self, body: cst.CSTNode) -> Traits:
+        """Return the traits of one function that runs whenever an item is read."""
+        found: dict[Trait, str] = dict(self._device_of(body))
+        changed = self.work.changed(body, self._opens)
+        if changed:
+            found[Trait.MUTATES] = changed
+        drawn = self.work.drawn(body)
+        if drawn:
+            found[Trait.RANDOM] = drawn
+        for call in self.functions.own(body, cst.Call):
+            for trait, word in self._of_inner_call(call).items():
+                found.setdefault(trait, word)
+        return found
+
+    def _of_inner_call(self, call: cst.Call) -> Traits:
+        if self.functions.callee(call) is not None:
+            return {}
+        name = self.names.name(call.func)
+        if name is not None:
+            return {} if self.work.is_public(name) else {Trait.UNSEEN: self.tree.code(call.func)}
+        held = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
+        if held or isinstance(call.func, (cst.Name, cst.Subscript)):
+            return self.callable_traits(call.func)
+        return {}
+
+    def _of_callable(self, value: cst.BaseExpression) -> Traits:
+        if isinstance(value, cst.Lambda):
+            return _joined([{Trait.LOCAL: "its lambda"}, self._of_body(value)])
+        if isinstance(value, cst.Call):
+            return self._of_made_callable(value)
+        definition = self.functions.definition(value)
+        if isinstance(definition, cst.FunctionDef):
+            return self._of_function(definition)
+        name = self.names.name(value)
+        if name is not None and self.work.is_public(name):
+            drawn = random_name(name)
+            return {Trait.RANDOM: drawn} if drawn else {}
+        return {Trait.UNSEEN: self.tree.code(value)}
+
+    def _of_function(self, function: cst.FunctionDef) -> Traits:
+        found = [self._of_body(body) for body in self.functions.reached(function)]
+        if self.scopes.function(function) is not None:
+            found.append({Trait.LOCAL: f"{function.name.value}, a function inside a function,"})
+        return _joined(found)
+
+    def _of_made_callable(self, call: cst.Call) -> Traits:
+        name = self.names.name(call.func) or ""
+        drawn = random_name(name)
+        if drawn:
+            return {Trait.RANDOM: drawn}
+        owner = self.functions.definition(call.func)
+        if isinstance(owner, cst.ClassDef):
+            run = self.functions.method(owner, "__call__") or self.functions.method(
+                owner, "forward"
+            )
+            if run is None:
+                return {Trait.UNSEEN: owner.name.value}
+            given = [self._of_given(arg.value) for arg in call.args]
+            return _joined([self._of_function(run), *given])
+        if name.rpartition(".")[2] in _COMPOSED and self.work.is_public(name):
+            return _joined([self._of_given(arg.value) for arg in call.args])
+        if is_deterministic_transform(name):
+            return {}
+        return {Trait.UNSEEN: self.tree.code(call.func)}
+
+    def _of_given(self, node: cst.BaseExpression) -> Traits:
+        """Return the traits of the arguments of a composed transform: one, or a list."""
+        values = self.origins.of(node).values
+        if any(isinstance(value, (cst.List, cst.Tuple)) for value in values):
+            return self._of_all(node, (None,), self._of_callable)
+        if isinstance(node, (cst.Integer, cst.Float, cst.SimpleString)):
+            return {}
+        kinds = {self.kinds.kind(value) for value in values}
+        if values and kinds <= {Kind.NUMBER, Kind.STRING, Kind.MAPPING, Kind.NOTHING, Kind.TENSOR}:
+            return {}
+        return self.callable_traits(node)
+
+    # -- devices --------------------------------------------------------------
+
+    def _device_of(self, region: cst.CSTNode) -> Traits:
+        """Return the code that puts tensors on an accelerator, if any does."""
+        calls = list(self.tree.within(region, cst.Call))
+        if isinstance(region, cst.Call):
+            calls += [
+                value
+                for arg in region.args
+                for value in self.origins.of(arg.value).values
+                if isinstance(value, cst.Call)
+            ]
+        for call in calls:
+            if self.work.moves_to_device(call):
+                return {Trait.ON_DEVICE: self.tree.code(call.func)}
+        return {}
+
+
+def _is_nothing(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Name) and value.value == "None"
+
+
+def _joined(found: Iterable[Traits]) -> Traits:
+    """Combine the traits of all objects that a value can be."""
+    each = list(found)
+    joined: dict[Trait, str] = {}
+    for one in each:
+        for trait, word in one.items():
+            if trait not in _EVERY or all(trait in other for other in each):
+                joined.setdefault(trait, word)
+    return joined

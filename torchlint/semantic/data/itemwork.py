@@ -1,0 +1,236 @@
+"""Item work: the random numbers, mutations and transfers of code that reads one item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["ItemWork"]
+
+_PUBLIC: Final = frozenset(
+    (
+        "builtins torch torchvision torchaudio numpy PIL cv2 skimage scipy imageio pandas sklearn "
+        "os io json math pathlib glob pickle csv re time datetime collections itertools functools "
+        "copy random warnings logging struct gzip bz2 lzma zipfile tarfile hashlib string operator "
+        "h5py lmdb sqlite3 yaml librosa soundfile nibabel pydicom SimpleITK tifffile rasterio "
+        "matplotlib typing dataclasses sys albumentations base64 bisect unicodedata nltk msgpack "
+        "pyarrow networkx xml urllib shutil av decord uuid secrets blosc zarr colorsys html "
+    ).split()
+)
+_GENERATORS: Final = frozenset({
+    "numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator",
+    "numpy.random.Generator",
+})  # fmt: skip
+_CHANGING: Final = frozenset(
+    "append extend add update pop setdefault insert clear remove popitem appendleft".split()
+)
+_CHEAP_CALLS: Final = frozenset({
+    "torch.tensor", "torch.as_tensor", "torch.from_numpy", "torch.FloatTensor", "torch.LongTensor",
+    "torch.Tensor", "builtins.int", "builtins.float", "builtins.len", "builtins.str",
+    "builtins.dict", "builtins.tuple", "builtins.list", "numpy.array", "numpy.asarray",
+    "torch.is_tensor", "builtins.isinstance", "torch.IntTensor", "torch.squeeze",
+    "torch.unsqueeze", "numpy.expand_dims", "numpy.clip", "numpy.abs", "numpy.transpose",
+    "numpy.ascontiguousarray", "torch.clamp", "torch.abs", "numpy.float32", "numpy.int64",
+})  # fmt: skip
+_CHEAP_METHODS: Final = frozenset(
+    (
+        "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
+        "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
+        "numpy"
+    ).split()
+)
+_DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
+_SETTINGS: Final = frozenset(
+    (
+        "self cls args opt opts cfg config conf hparams params options flags settings "
+        "accelerator fabric trainer"
+    ).split()
+)
+
+
+class ItemWork:
+    """Analyses the functions that run whenever an item of a dataset is read."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.origins = origins
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def is_public(self, name: str) -> bool:
+        """Return whether a qualified name belongs to a library whose randomness is known."""
+        return name.partition(".")[0] in _PUBLIC
+
+    # -- random numbers -------------------------------------------------------
+
+    def drawn(self, body: cst.CSTNode) -> str:
+        """Return the name with which a function draws random numbers, "" if it draws none."""
+        for call in self.functions.own(body, cst.Call):
+            found = random_name(self.names.name(call.func) or "")
+            if found:
+                return found
+            if isinstance(call.func, cst.Attribute) and self.names.name(call.func) is None:
+                if call.func.attr.value in RANDOM_METHODS or self._generator(call.func.value):
+                    return self.tree.code(call.func)
+        return ""
+
+    def _generator(self, node: cst.BaseExpression) -> bool:
+        return isinstance(node, (cst.Name, cst.Attribute)) and any(
+            isinstance(value, cst.Call) and self.names.name(value.func) in _GENERATORS
+            for value in self.origins.of(node).values
+        )
+
+    # -- changes --------------------------------------------------------------
+
+    def changed(self, body: cst.CSTNode, opens: Callable[[cst.BaseExpression], bool]) -> str:
+        """Return the attribute or global that a function mutates, "" if it mutates none.
+
+        Opening a file on first use (`opens`) does not count: each worker opens its own.
+        """
+        for target, value in self._targets(body):
+            if value is not None and opens(value):
+                continue
+            name = self._kept(target)
+            if name:
+                return name
+        for call in self.functions.own(body, cst.Call):
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHANGING:
+                name = self._kept(call.func.value)
+                if name and self.functions.callee(call) is None:
+                    return name
+            if self.names.name(call.func) == "builtins.next" and call.args:
+                name = self._kept(call.args[0].value)
+                if name:
+                    return name
+        return ""
+
+    def _targets(
+        self, body: cst.CSTNode
+    ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression | None]]:
+        for assign in self.functions.own(body, cst.Assign):
+            for each in assign.targets:
+                if isinstance(each.target, cst.Tuple):
+                    yield from ((element.value, None) for element in each.target.elements)
+                else:
+                    yield each.target, assign.value
+        for augmented in self.functions.own(body, cst.AugAssign):
+            yield augmented.target, None
+        for removed in self.functions.own(body, cst.Del):
+            yield removed.target, None
+
+    def _kept(self, node: cst.BaseExpression) -> str:
+        """Return the name if it outlives the call: an attribute of `self`, or a `global`."""
+        while isinstance(node, cst.Subscript):
+            node = node.value
+        name = dotted(node)
+        if name.startswith("self."):
+            return name
+        if isinstance(node, cst.Name):
+            outward = self.scopes.scope(node).outward.get(name)
+            return name if outward is not None else ""
+        return ""
+
+    # -- devices --------------------------------------------------------------
+
+    def moves_to_device(self, call: cst.Call) -> bool:
+        """Return whether a call puts a tensor on an accelerator (or on a variable `device`)."""
+        func = call.func
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == "device":
+                return self._is_device(arg.value)
+        if not isinstance(func, cst.Attribute):
+            return False
+        if func.attr.value == "cuda":
+            return self.names.name(func) is None
+        return func.attr.value == "to" and any(
+            self._is_device(arg.value) for arg in call.args[:1] if arg.keyword is None
+        )
+
+    def _is_device(self, node: cst.BaseExpression) -> bool:
+        named = _DEVICE_WORD.fullmatch(self.tree.code(node)) is not None
+        return (named or self.kinds.kind(node) is Kind.DEVICE) and not self.stays(node)
+
+    def stays(self, node: cst.BaseExpression, seen: frozenset[int] = frozenset()) -> bool:
+        """Return whether a device is known to be the host, or the device of another tensor."""
+        if isinstance(node, cst.Name) and node.value != "None":
+            found = self.scopes.reaching(node)
+            inner = seen | {id(binding) for binding in found}
+            return bool(found) and all(
+                id(binding) in seen
+                or (
+                    bool(values := self._values_of(binding))
+                    and all(self.stays(value, inner) for value in values)
+                )
+                for binding in found
+            )
+        if isinstance(node, cst.IfExp):
+            return self.stays(node.body, seen) and self.stays(node.orelse, seen)
+        if isinstance(node, cst.Attribute):
+            return node.attr.value == "device" and self.is_item(node.value)
+        if isinstance(node, cst.Call):
+            named = self.names.name(node.func) == "torch.device" and len(node.args) == 1
+            return named and self.tree.code(node.args[0].value).strip("'\"") == "cpu"
+        return self.tree.code(node).strip("'\"") in ("cpu", "None")
+
+    def _values_of(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return the values that a binding can give a name, nothing if they are not visible."""
+        if isinstance(binding.node, cst.Param):
+            return self.functions.given(binding.node)
+        plain = binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None
+        return [binding.value] if plain and binding.value is not None else []
+
+    def is_item(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a tensor in use, not an object holding settings."""
+        if isinstance(node, cst.Subscript) or self.kinds.kind(node) is Kind.TENSOR:
+            return True
+        if not isinstance(node, cst.Name) or self.kinds.kind(node) is Kind.MODULE:
+            return False
+        found = self.scopes.reaching(node)
+        local = all(self.scopes.function(each.node) is not None for each in found)
+        return bool(found) and local and _SETTINGS.isdisjoint(words(node.value))
+
+    # -- indexing -------------------------------------------------------------
+
+    def only_indexes(
+        self, read: cst.FunctionDef, works: Callable[[cst.BaseExpression], bool]
+    ) -> bool:
+        """Return whether a `__getitem__` only indexes data that the object keeps in memory.
+
+        `works` returns whether indexing a value reads a file or does other work.
+        """
+        blocks: list[cst.CSTNode] = [
+            *self.tree.within(read, cst.For),
+            *self.tree.within(read, cst.While),
+            *self.tree.within(read, cst.With),
+        ]
+        if blocks or not all(self._cheap(call) for call in self.functions.own(read, cst.Call)):
+            return False
+        indexed = [
+            node.value
+            for node in self.functions.own(read, cst.Subscript)
+            if dotted(node.value).startswith("self.")
+        ]
+        frames = any(
+            isinstance(node, cst.Attribute) and node.attr.value in ("iloc", "loc", "iat", "at")
+            for node in indexed
+        )
+        return bool(indexed) and not frames and not any(works(node) for node in indexed)
+
+    def _cheap(self, call: cst.Call) -> bool:
+        name = self.names.name(call.func)
+        if name is not None:
+            return name in _CHEAP_CALLS
+        return isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHEAP_METHODS

@@ -1,0 +1,257 @@
+"""Loaders: the DataLoader calls of a file, their names, and the passes over them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["Loaders"]
+
+_LOADER: Final = "torch.utils.data.DataLoader"
+_DEPTH: Final = 5
+_KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
+_KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
+"""Functions that receive a loader and do not iterate over it."""
+
+
+class Loaders:
+    """Finds the calls that create torch's DataLoader, and the passes over each."""
+
+    def __init__(
+        self, functions: Functions, origins: Origins, iteration: Iteration, loops: Loops
+    ) -> None:
+        self.functions = functions
+        self.origins = origins
+        self.iteration = iteration
+        self.loops = loops
+        self.kinds = loops.kinds
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._passes: dict[int, list[cst.CSTNode]] | None = None
+
+    def made_by(self, node: cst.BaseExpression) -> list[cst.Call]:
+        """Return the `DataLoader(…)` calls that an expression can come from."""
+        return [
+            value
+            for value in self.origins.of(node).values
+            if isinstance(value, cst.Call) and self.names.name(value.func) == _LOADER
+        ]
+
+    # -- labels ----------------------------------------------------
+
+    def label(self, call: cst.Call) -> str:
+        """Return the user's name for the loader that a call creates."""
+        return label(self.tree, self.scopes, call, "loader")
+
+    # -- passes over a loader ----------------------------------------------------
+
+    def passes(self, call: cst.Call) -> list[cst.CSTNode]:
+        """Return the `for` loops, comprehensions and `iter` calls that iterate over a loader."""
+        return self._collected().get(id(call), [])
+
+    def receivers(self, call: cst.Call) -> list[cst.Call]:
+        """Return the calls of functions outside this file that receive a loader."""
+        return self._takers.get(id(call), [])
+
+    def escapes(self, call: cst.Call) -> bool:
+        """Return whether code outside this file may receive a loader."""
+        return bool(self.receivers(call)) or id(call) in self._kept
+
+    @cached_property
+    def _kept(self) -> set[int]:
+        """The loaders passed to code outside this file, in a container too, or returned to it."""
+        given = [
+            arg.value
+            for call in self.tree.all(cst.Call)
+            if call.args and self._keeps(call)
+            for arg in call.args
+        ]
+        for line in self.tree.all(cst.Return):
+            function = self.scopes.function(line)
+            if line.value is not None and function is not None:
+                if not self.functions.callers(function) or self.functions.escapes(function):
+                    given.append(line.value)
+        held = [value for node in given for value in (*self._inside(node), *self.made_by(node))]
+        return {id(made) for made in held}
+
+    def _inside(self, node: cst.BaseExpression) -> list[cst.Call]:
+        return [
+            value
+            for value in self.origins.of(node, (None,)).values
+            if isinstance(value, cst.Call) and self.names.name(value.func) == _LOADER
+        ]
+
+    def _keeps(self, call: cst.Call) -> bool:
+        """Return whether a call runs code of another module, which may keep its arguments."""
+        name = self.names.name(call.func) or ""
+        if name.startswith(_KNOWN):
+            return False
+        return self.functions.callee(call) is None and not self.functions.definition(call.func)
+
+    @cached_property
+    def _takers(self) -> dict[int, list[cst.Call]]:
+        found: dict[int, list[cst.Call]] = {}
+        for call in self.tree.all(cst.Call):
+            if call.args and self._out_of_sight(call):
+                for arg in call.args:
+                    for made in self._may_be_loader(arg.value):
+                        found.setdefault(id(made), []).append(call)
+        return found
+
+    def _collected(self) -> dict[int, list[cst.CSTNode]]:
+        if self._passes is None:
+            self._passes = {}
+            for loop in self.tree.all(cst.For):
+                self._note(loop, loop.iter)
+            for comprehension in self.tree.all(cst.CompFor):
+                self._note(comprehension, comprehension.iter)
+            for call in self.tree.all(cst.Call):
+                if self.names.name(call.func) == "builtins.iter" and call.args:
+                    self._note(call, call.args[0].value)
+        return self._passes
+
+    def _note(self, node: cst.CSTNode, drawn: cst.BaseExpression) -> None:
+        assert self._passes is not None
+        for source in self.iteration.iterated(drawn):
+            for made in self.made_by(source):
+                found = self._passes.setdefault(id(made), [])
+                if node not in found:
+                    found.append(node)
+
+    def _out_of_sight(self, call: cst.Call) -> bool:
+        last = dotted(call.func).rpartition(".")[2]
+        if last in _KEEPING or not last[:1].islower():
+            return False
+        name = self.names.name(call.func) or ""
+        if name.startswith(("builtins.", "tqdm.")):
+            return False
+        return self.functions.callee(call) is None and not self.functions.definition(call.func)
+
+    def _may_be_loader(self, node: cst.BaseExpression) -> list[cst.Call]:
+        if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+            return []
+        return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
+
+    def takes_one_batch(self, call: cst.Call) -> bool:
+        """Return whether only one batch is ever taken from a loader."""
+        return self.takes_one_batch_a_pass(call) and not any(
+            True for place in self.passes(call) for _ in self.loops.around(place)
+        )
+
+    def takes_one_batch_a_pass(self, call: cst.Call) -> bool:
+        """Return whether each pass over a loader takes exactly one batch."""
+        places = self.passes(call)
+        return (
+            bool(places)
+            and all(self._takes_one(place) for place in places)
+            and not self.receivers(call)
+        )
+
+    def _takes_one(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass ends after its first batch: `next(iter(loader))`, or a `break`."""
+        if isinstance(place, cst.For):
+            last = _last_line(place.body)
+            return isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
+        if not isinstance(place, cst.Call):
+            return False
+        holder = self.tree.parent(place)
+        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        if isinstance(drawing, cst.Call) and self._is_next(drawing):
+            return True
+        return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
+
+    def _goes_on(self, loop: cst.For) -> bool:
+        """Return whether a `continue` may skip the last line of a loop."""
+        return any(
+            next((around.node for around in self.loops.around(line)), loop) is loop
+            for line in self.tree.within(loop.body, cst.Continue)
+        )
+
+    def _is_drawn_once(self, made: cst.Assign) -> bool:
+        """Return whether the only use of an iterator is one `next` in the block that makes it."""
+        target = made.targets[0].target
+        if len(made.targets) != 1 or not isinstance(target, cst.Name):
+            return False
+        uses = [
+            use
+            for use in self.tree.spelled(target.value)
+            if self.scopes.reads(use)
+            and any(binding.node is made for binding in self.scopes.reaching(use))
+        ]
+        if len(uses) != 1:
+            return False
+        arg = self.tree.parent(uses[0])
+        drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        return (
+            isinstance(drawing, cst.Call)
+            and self._is_next(drawing)
+            and self.scopes.blocks(made) == self.scopes.blocks(drawing)
+        )
+
+    def _is_next(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "builtins.next"
+
+    # -- repeated passes ------------------------------------------------------------
+
+    def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
+        """Return the places that start a pass over the same loader again and again."""
+        places = [*self.passes(call), *self.receivers(call)]
+        return [place for place in places if self._repeats(place, call, _DEPTH)]
+
+    def made_in_batch_loop(self, call: cst.Call) -> bool:
+        """Return whether a loader is rebuilt inside a training batch loop."""
+        return self._in_batch_loop(call, _DEPTH)
+
+    def _in_batch_loop(self, node: cst.CSTNode, depth: int) -> bool:
+        if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
+            return True
+        function = self.scopes.function(node)
+        return (
+            function is not None
+            and depth > 0
+            and any(
+                self._in_batch_loop(caller, depth - 1)
+                for caller in self.functions.callers(function)
+            )
+        )
+
+    def _repeats(self, place: cst.CSTNode, made: cst.Call, depth: int) -> bool:
+        for loop in self.loops.around(place):
+            if self._builds(loop.node.body, made):
+                return False
+            if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _counts_epochs(loop.node):
+                return True
+        function = self.scopes.function(place)
+        if function is None or not depth or self._builds(function, made):
+            return False
+        return any(
+            self._repeats(caller, made, depth - 1) for caller in self.functions.callers(function)
+        )
+
+    def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
+        """Return whether each run of some code rebuilds the loader."""
+        return any(self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH))
+
+
+def _counts_epochs(node: cst.For | cst.While) -> bool:
+    target = node.target if isinstance(node, cst.For) else None
+    return isinstance(target, cst.Name) and "epoch" in target.value.lower()
+
+
+def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:
+    """Return the last small statement of a block."""
+    last: cst.CSTNode | None = body.body[-1] if body.body else None
+    while isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return last

@@ -1,0 +1,287 @@
+"""Parts: pieces of batches, followed back to the loaders that yield them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.origins import Origins, Steps
+
+__all__ = ["Part", "Parts"]
+
+_VIEWS: Final = frozenset(
+    (
+        "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
+        "view_as detach requires_grad_ swapaxes movedim"
+    ).split()
+)
+_SAME: Final = ("data", "T", "mT")
+"""Attributes of a tensor that are views of it."""
+_DEPTH: Final = 16
+
+
+class Part(NamedTuple):
+    """A piece of a loader's batches; empty `steps` mean the whole batch."""
+
+    loader: cst.Call
+    steps: Steps
+    place: cst.CSTNode
+    """The loop that takes the batch from the loader, or the place of `next`."""
+
+
+class Parts:
+    """Follows expressions back to the batches that they are a piece of."""
+
+    def __init__(
+        self, functions: Functions, iteration: Iteration, origins: Origins, loaders: Loaders
+    ) -> None:
+        self.functions = functions
+        self.iteration = iteration
+        self.origins = origins
+        self.loaders = loaders
+        self.kinds = loaders.kinds
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._open: set[int] = set()
+
+    def of(self, node: cst.BaseExpression) -> tuple[Part, ...]:
+        """Return every piece that an expression can be; nothing if it may be something else."""
+        return tuple(self._follow(node, (), _DEPTH) or ())
+
+    def _follow(self, node: cst.BaseExpression, steps: Steps, depth: int) -> list[Part] | None:
+        if not depth:
+            return None
+        if isinstance(node, cst.Name):
+            return self._of_bindings(self.scopes.reaching(node), steps, depth - 1)
+        if isinstance(node, cst.Subscript):
+            return self._of_item(node, steps, depth - 1)
+        if isinstance(node, cst.Call):
+            return self._of_call(node, steps, depth - 1)
+        if isinstance(node, cst.Attribute):
+            within = steps if node.attr.value in _SAME else (f".{node.attr.value}", *steps)
+            return self._follow(node.value, within, depth - 1)
+        if isinstance(node, (cst.Tuple, cst.List)) and steps:
+            return self._of_literal(node, steps, depth - 1)
+        return None
+
+    def _of_literal(
+        self, node: cst.Tuple | cst.List, steps: Steps, depth: int
+    ) -> list[Part] | None:
+        first, chosen = steps[0], node.elements
+        if isinstance(first, int):
+            chosen = chosen[first : first + 1] if first >= 0 else ()
+        elif first is not None:
+            return None
+        if not chosen or any(isinstance(each, cst.StarredElement) for each in chosen):
+            return None
+        return self._of_all([each.value for each in chosen], steps[1:], depth)
+
+    def _of_all(
+        self, nodes: Sequence[cst.BaseExpression], steps: Steps, depth: int
+    ) -> list[Part] | None:
+        """Return the pieces that several expressions can be; None if one is something else."""
+        found: list[Part] = []
+        for node in nodes:
+            parts = self._follow(node, steps, depth)
+            if parts is None:
+                return None
+            found += parts
+        return found if nodes else None
+
+    def _of_bindings(
+        self, bindings: Sequence[Binding], steps: Steps, depth: int
+    ) -> list[Part] | None:
+        found: list[Part] = []
+        for binding in bindings:
+            parts = self._of_binding(binding, steps, depth)
+            if parts is None:
+                return None
+            found += parts
+        return found if bindings else None
+
+    def _of_binding(self, binding: Binding, steps: Steps, depth: int) -> list[Part] | None:
+        value = binding.value
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            place = id(binding.node)
+            if place in self._open:
+                # a recursive function that passes itself the pieces of its argument
+                return []
+            self._open.add(place)
+            try:
+                return self._of_parameter(binding.node, steps, depth)
+            finally:
+                self._open.discard(place)
+        if value is None or binding.starred:
+            return None
+        if binding.how is How.ASSIGN:
+            return self._follow(value, steps, depth)
+        if binding.how is How.UNPACKED:
+            return self._follow(value, (*binding.path, *steps), depth)
+        if binding.how is How.LOOP:
+            source, path = self.iteration.source(value, binding.path)
+            if source is None:
+                return None
+            return self._drawn(source, (*path, *steps), binding.node, depth)
+        return None
+
+    def _drawn(
+        self, source: cst.BaseExpression, steps: Steps, place: cst.CSTNode, depth: int
+    ) -> list[Part] | None:
+        """Return the piece that each element drawn from a loader or a container is."""
+        if self.kinds.kind(source) is Kind.LOADER:
+            return self._handed_out(source, steps, place)
+        return self._follow(source, (None, *steps), depth)
+
+    def _of_parameter(self, node: cst.Param, steps: Steps, depth: int) -> list[Part] | None:
+        parameters = self.tree.parent(node)
+        owner = self.tree.parent(parameters) if parameters is not None else None
+        if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
+            return self._of_mapped(owner, parameters.params.index(node), steps, depth)
+        if node.star == "*" and isinstance(owner, cst.FunctionDef):
+            return self._of_rest(owner, steps, depth)
+        return self._of_all(self.functions.given(node), steps, depth)
+
+    def _of_mapped(
+        self, function: cst.Lambda, position: int, steps: Steps, depth: int
+    ) -> list[Part] | None:
+        """Follow the parameter of `map(lambda x: …, things)`."""
+        arg = self.tree.parent(function)
+        call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        if not isinstance(call, cst.Call) or self.names.name(call.func) != "builtins.map":
+            return None
+        if call.args[0] is not arg or not position + 1 < len(call.args):
+            return None
+        return self._follow(call.args[position + 1].value, (None, *steps), depth)
+
+    def _of_rest(self, function: cst.FunctionDef, steps: Steps, depth: int) -> list[Part] | None:
+        """Follow `*tensors` to the arguments of the calls."""
+        calls = self.functions.callers(function)
+        named = len(function.params.params)
+        if not calls or steps[:1] != (None,) or self.scopes.class_of(function) is not None:
+            return None
+        found: list[Part] = []
+        for call in calls:
+            for arg in call.args[named:]:
+                within = steps if arg.star == "*" else steps[1:]
+                parts = self._follow(arg.value, within, depth) if arg.keyword is None else None
+                if parts is None:
+                    return None
+                found += parts
+        return found
+
+    def _of_item(self, node: cst.Subscript, steps: Steps, depth: int) -> list[Part] | None:
+        indices = [element.slice for element in node.slice]
+        first = indices[0]
+        if len(indices) == 1 and isinstance(first, cst.Index):
+            if isinstance(first.value, cst.SimpleString):
+                return self._follow(node.value, (str(first.value.evaluated_value), *steps), depth)
+            if isinstance(first.value, cst.Integer):
+                return self._follow(node.value, (int(first.value.value, 0), *steps), depth)
+            if isinstance(first.value, cst.Name) and self._is_key(first.value, node.value):
+                return self._follow(node.value, (None, *steps), depth)
+        if all(self._keeps_storage(index) for index in indices):
+            return self._follow(node.value, steps, depth)
+        return None
+
+    def _is_key(self, index: cst.Name, container: cst.BaseExpression) -> bool:
+        """Return whether a name is a key of a container: a string, or a loop target over it."""
+        if self.kinds.kind(index) is Kind.STRING:
+            return True
+        path = dotted(container)
+        return any(
+            binding.how is How.LOOP and self._hands_out_keys(binding.value, path)
+            for binding in self.scopes.reaching(index)
+        )
+
+    def _hands_out_keys(self, iterated: cst.BaseExpression | None, path: str) -> bool:
+        if isinstance(iterated, cst.Call):
+            func = iterated.func
+            if isinstance(func, cst.Attribute) and func.attr.value in ("keys", "items"):
+                return dotted(func.value) == path != ""
+            listed = self.names.name(func) in ("builtins.list", "builtins.sorted")
+            return listed and self._hands_out_keys(iterated.args[0].value, path)
+        if isinstance(iterated, (cst.Tuple, cst.List)):
+            return all(self.kinds.kind(each.value) is Kind.STRING for each in iterated.elements)
+        return iterated is not None and dotted(iterated) == path != ""
+
+    def _keeps_storage(self, index: cst.BaseSlice) -> bool:
+        """Return whether indexing takes a view of a tensor."""
+        if isinstance(index, cst.Slice):
+            return True
+        value = index.value if isinstance(index, cst.Index) else None
+        return isinstance(value, (cst.Integer, cst.Ellipsis)) or (
+            value is not None and self.kinds.kind(value) in (Kind.NUMBER, Kind.NOTHING)
+        )
+
+    def _of_call(self, node: cst.Call, steps: Steps, depth: int) -> list[Part] | None:
+        name = self.names.name(node.func)
+        if name == "builtins.next":
+            return self._of_next(node, steps, depth)
+        if name in ("builtins.tuple", "builtins.list") and node.args and steps:
+            return self._follow(node.args[0].value, (None, *steps[1:]), depth)
+        if name == "torch.autograd.Variable" and node.args:
+            return self._follow(node.args[0].value, steps, depth)
+        callee = self.functions.definition(node.func)
+        if isinstance(callee, cst.FunctionDef) and self.functions.is_generator(callee):
+            return self._of_generator(callee, steps, depth)
+        if name is not None or not isinstance(node.func, cst.Attribute):
+            return None
+        method = node.func.attr.value
+        if method in ("next", "__next__") and not node.args:
+            return self._of_next(node, steps, depth)
+        if method == "items" and steps[1:2] == (1,):
+            return self._follow(node.func.value, (None, *steps[2:]), depth)
+        if method == "values" and steps:
+            return self._follow(node.func.value, steps, depth)
+        if method in _VIEWS:
+            return self._follow(node.func.value, steps, depth)
+        return None
+
+    def _of_next(self, node: cst.Call, steps: Steps, depth: int) -> list[Part] | None:
+        source, path = self.iteration.source(node)
+        if source is None or source is node:
+            return None
+        return self._drawn(source, (*path, *steps), node, depth)
+
+    def _of_generator(
+        self, function: cst.FunctionDef, steps: Steps, depth: int
+    ) -> list[Part] | None:
+        """Follow what a generator of this file yields."""
+        if steps[:1] != (None,):
+            return None
+        found: list[Part] = []
+        for node in self.functions.own(function.body, cst.Yield):
+            given = node.value.item if isinstance(node.value, cst.From) else node.value
+            if given is None:
+                return None
+            within = steps if isinstance(node.value, cst.From) else steps[1:]
+            if isinstance(node.value, cst.From) and self.kinds.kind(given) is Kind.LOADER:
+                parts = self._handed_out(given, steps[1:], node)
+            else:
+                parts = self._follow(given, within, depth)
+            if parts is None:
+                return None
+            found += parts
+        return found
+
+    def _handed_out(
+        self, source: cst.BaseExpression, steps: Steps, place: cst.CSTNode
+    ) -> list[Part] | None:
+        origin = self.origins.of(source)
+        made = self.loaders.made_by(source)
+        others = [
+            value
+            for value in origin.values
+            if value not in made and not (isinstance(value, cst.Name) and value.value == "None")
+        ]
+        if others or not origin.complete:
+            return None
+        return [Part(loader, steps, place) for loader in made]

@@ -1,0 +1,78 @@
+"""Provenance: whether a value is made only by code in this file or in known libraries."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.data.unseen import UnseenSearch
+from torchlint.semantic.scope.scopes import How
+
+__all__ = ["Provenance"]
+
+
+class Provenance:
+    """Finds the first part of a value that code outside this file made."""
+
+    def __init__(self, work: ItemWork) -> None:
+        self.work = work
+        self.names = work.names
+        self.scopes = work.scopes
+        self.tree = work.tree
+        self._known: dict[int, str] = {}
+
+    def unseen_tensors(self, dataset: cst.BaseExpression) -> str:
+        """Return what may put device tensors into a dataset's items, "" if nothing can."""
+        found = self._known.get(id(dataset))
+        if found is None:
+            found = self._described(UnseenSearch(self.work, handles=False).items(dataset))
+            self._known[id(dataset)] = found
+        return found
+
+    def unseen_items(self, dataset: cst.BaseExpression) -> str:
+        """Return what may put anything but tensors into a dataset's items, "" if nothing can."""
+        made = self.work.origins.of(dataset)
+        tensors = made.complete and all(
+            isinstance(value, cst.Call)
+            and self.names.name(value.func) == "torch.utils.data.TensorDataset"
+            for value in made.values
+        )
+        return "" if tensors and made.values else self.unseen_tensors(dataset)
+
+    def unseen_source(self, dataset: cst.BaseExpression) -> str:
+        """Return which source of a dataset may be an open file, "" if none can."""
+        return self._described(UnseenSearch(self.work, handles=True).items(dataset))
+
+    def unseen_batches(self, collate: cst.BaseExpression) -> str:
+        """Return what may put device tensors into a collate function's batches, "" if nothing."""
+        return self._described(UnseenSearch(self.work, handles=False).made(collate))
+
+    def unseen_class(self, node: cst.BaseExpression) -> str:
+        """Return the class of an object, or the base class, that is not visible, "" if all are."""
+        return self._described(UnseenSearch(self.work, handles=False).of_class(node))
+
+    def unseen_owner(self, owner: cst.ClassDef, method: cst.FunctionDef) -> str:
+        """Return what besides a method's own body may change its result, "" if nothing can."""
+        return self._described(UnseenSearch(self.work, handles=False).owner(owner, method))
+
+    def unseen_tensor(self, node: cst.BaseExpression) -> str:
+        """Return what may make a value something other than a tensor, "" if nothing can."""
+        return self._described(UnseenSearch(self.work, handles=False).tensor(node))
+
+    def _described(self, node: cst.CSTNode | None) -> str:
+        """Return how a message names an unseen thing: its code and the module it comes from."""
+        if node is None:
+            return ""
+        if isinstance(node, cst.Param):
+            return f"`{node.name.value}`, which callers give,"
+        code = " ".join(self.tree.code(node).split())
+        root: cst.CSTNode = node
+        while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
+            root = root.func if isinstance(root, cst.Call) else root.value
+        bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+        if root is not node or len(bindings) != 1:
+            return f"`{code}`"
+        if bindings[0].how is How.PARAMETER:
+            return f"`{code}`, which callers give,"
+        module = bindings[0].qualified.rpartition(".")[0]
+        return f"`{code}` of module `{module}`" if module else f"`{code}`"

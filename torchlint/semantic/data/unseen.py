@@ -1,0 +1,528 @@
+"""Unseen: the search through everything a value is made of for parts not visible here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.values.kind import Kind
+
+__all__ = ["UnseenSearch"]
+
+_FACTORIES: Final = frozenset(
+    (
+        "zeros ones full empty rand randn randint randperm arange linspace logspace eye normal "
+        "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
+        "loadtxt genfromtxt open_memmap fromstring"
+    ).split()
+)
+"""Functions of torch and NumPy that create tensors and arrays from numbers, or read a file."""
+_ON_HOST: Final = frozenset(
+    "from_numpy FloatTensor LongTensor IntTensor DoubleTensor BoolTensor ByteTensor".split()
+)
+_NUMBERS: Final = frozenset(
+    "int float str len bool range isinstance repr ord chr round hash open bytes type print".split()
+)
+_TO_HOST: Final = frozenset("cpu numpy tolist item".split())
+_OF_TENSORS: Final = frozenset(
+    (
+        "to cuda size dim unsqueeze permute contiguous detach float long half eq ne expand "
+        "masked_fill topk cpu softmax view_as type_as"
+    ).split()
+)
+"""Methods that NumPy arrays lack."""
+_ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
+_CALLED: Final = ("__call__", "forward")
+_KNOWN_BASES: Final = ("torch.utils.data.", "torchvision.datasets.", "torchaudio.datasets.")
+_OBJECTS: Final = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
+_OPAQUE: Final = frozenset({
+    "builtins.eval", "builtins.exec", "builtins.globals", "builtins.locals", "builtins.vars",
+    "builtins.__import__", "importlib.import_module",
+})  # fmt: skip
+_DATASETS: Final = ("torchvision.datasets.", "torchaudio.datasets.")
+_TRANSFORMS: Final = ("transform", "target_transform", "transforms", "loader")
+_COLLATORS: Final = (
+    "torch.utils.data.default_collate",
+    "torch.utils.data._utils.collate.default_collate",
+    "transformers.default_data_collator",
+    "transformers.DefaultDataCollator",
+    "transformers.DataCollatorWithPadding",
+    "transformers.DataCollatorForLanguageModeling",
+    "transformers.DataCollatorForSeq2Seq",
+    "transformers.DataCollatorForTokenClassification",
+)
+
+
+class UnseenSearch:
+    """One search; nodes that it has visited are not searched again."""
+
+    def __init__(self, work: ItemWork, *, handles: bool) -> None:
+        self.work = work
+        self.handles = handles
+        """Whether to search for open files, which NumPy reads too, instead of device tensors."""
+        self.functions = work.functions
+        self.kinds = work.kinds
+        self.names = work.names
+        self.scopes = work.scopes
+        self.tree = work.tree
+        self.origins = work.origins
+        self._seen: set[int] = set()
+        self._datasets: set[int] = set()
+        self._ambient: set[int] = set()
+
+    # -- datasets and functions -----------------------------------------------
+
+    def items(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return the first unseen part of a dataset's items."""
+        if id(node) in self._datasets:
+            return None
+        self._datasets.add(id(node))
+        origin = self.origins.of(node)
+        if not origin.complete or not origin.values:
+            return self._value(node) or node
+        return _first(self._items(value) for value in origin.values)
+
+    def _items(self, value: cst.BaseExpression) -> cst.CSTNode | None:
+        if not isinstance(value, cst.Call):
+            if isinstance(value, cst.BinaryOperation):
+                return self.items(value.left) or self.items(value.right)
+            return self._value(value)
+        owner = self.functions.definition(value.func)
+        if isinstance(owner, cst.ClassDef):
+            return self._class_items(owner)
+        name = self.names.name(value.func) or ""
+        if name.startswith("torch.utils.data."):
+            return _first(map(self._part, value.args))
+        if name.startswith(_DATASETS):
+            return _first(map(self._transform, value.args))
+        return self._value(value)
+
+    def _part(self, arg: cst.Arg) -> cst.CSTNode | None:
+        """Return the first unseen part of a dataset, or tensors, that another dataset wraps."""
+        if self.kinds.kind(arg.value) is Kind.NUMBER:
+            return None
+        return self._each(arg.value) if arg.keyword is None else None
+
+    def _each(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        if id(node) in self._datasets:
+            return None
+        self._datasets.add(id(node))
+        origin = self.origins.of(node)
+        plain = origin.complete and bool(origin.values)
+        if plain and all(isinstance(value, cst.Call) for value in origin.values):
+            return _first(map(self._items, origin.values))
+        if plain and all(isinstance(value, (cst.List, cst.Tuple)) for value in origin.values):
+            return _first(
+                self._each(element.value)
+                for value in origin.values
+                if isinstance(value, (cst.List, cst.Tuple))
+                for element in value.elements
+            )
+        return self._value(node)
+
+    def _transform(self, arg: cst.Arg) -> cst.CSTNode | None:
+        """Return the first unseen part of a transform passed to a library dataset."""
+        if arg.keyword is not None:
+            return self.made(arg.value) if arg.keyword.value in _TRANSFORMS else None
+        values = self.origins.of(arg.value).values
+        objects = any(isinstance(value, (cst.Call, cst.Lambda)) for value in values)
+        return self.made(arg.value) if objects else None
+
+    def owner(self, owner: cst.ClassDef, method: cst.FunctionDef) -> cst.CSTNode | None:
+        """Return an unseen base, decorator or replacement of a method."""
+        found = self._unseen_base(owner) or self._replaced(owner)
+        return found or _first(map(self._decorator, method.decorators))
+
+    def _class_items(self, owner: cst.ClassDef) -> cst.CSTNode | None:
+        """Return the first unseen part of the items of a dataset class in this file."""
+        unseen = self._unseen_base(owner) or self._replaced(owner)
+        if unseen is not None:
+            return unseen
+        methods = [self.functions.method(owner, name) for name in _ITEM_METHODS]
+        found = [method for method in methods if method is not None]
+        for method in found:
+            self._ambient.update(id(each) for each in self._parameters(method))
+        return _first(map(self._answers, found))
+
+    def _unseen_base(self, owner: cst.ClassDef) -> cst.CSTNode | None:
+        """Return an unseen base or decorator of a class."""
+        for line in self.functions.lineage(owner):
+            for base in line.bases:
+                value = base.value.value if isinstance(base.value, cst.Subscript) else base.value
+                name = self.names.name(value) or ""
+                inner = isinstance(self.functions.definition(value), cst.ClassDef)
+                if not inner and not name.startswith((*_KNOWN_BASES, *_OBJECTS)):
+                    return value
+            for decorator in line.decorators:
+                unseen = self._decorator(decorator)
+                if unseen is not None:
+                    return unseen
+        return None
+
+    def _replaced(self, owner: cst.ClassDef) -> cst.CSTNode | None:
+        """Return the value that the file assigns over an item method of a class."""
+        for line in self.tree.all(cst.Assign):
+            for each in line.targets:
+                target = each.target
+                if isinstance(target, cst.Attribute) and target.attr.value in _ITEM_METHODS:
+                    if self.functions.definition(target.value) is owner:
+                        return line.value
+        return None
+
+    def _decorator(self, decorator: cst.Decorator) -> cst.CSTNode | None:
+        node = decorator.decorator
+        named = node.func if isinstance(node, cst.Call) else node
+        name = self.names.name(named)
+        if name is not None and self.work.is_public(name):
+            return None
+        return named
+
+    def of_class(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return the unseen class of an object."""
+        if id(node) in self._seen:
+            return None
+        self._seen.add(id(node))
+        owner = self.functions.instance_of(node)
+        if owner is not None:
+            for line in self.functions.lineage(owner):
+                for base in line.bases:
+                    name = self.names.name(base.value) or ""
+                    inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
+                    if not inner and not name.startswith(("torch.nn.", *_OBJECTS)):
+                        return base.value
+            return None
+        origin = self.origins.of(node)
+        if not origin.complete or not origin.values:
+            return node
+        for value in origin.values:
+            called = value.func if isinstance(value, cst.Call) else value
+            name = self.names.name(called) or ""
+            if isinstance(called, cst.Attribute) and not name and isinstance(value, cst.Call):
+                found = self.of_class(called.value)
+                if found is not None:
+                    return found
+            elif not name.startswith(("torch.", "torchvision.")):
+                return called
+        return None
+
+    def made(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return the first unseen part of what a function, or calling an object, returns."""
+        origin = self.origins.of(node)
+        if not origin.complete or not origin.values:
+            return self._value(node) or node
+        return _first(map(self._made, origin.values))
+
+    def _made(self, value: cst.BaseExpression) -> cst.CSTNode | None:
+        if isinstance(value, cst.Name) and value.value == "None":
+            return None
+        if isinstance(value, cst.Lambda):
+            self._ambient.update(id(each) for each in value.params.params)
+            return self._value(value.body)
+        called = value.func if isinstance(value, cst.Call) else value
+        definition = self.functions.definition(called)
+        if isinstance(definition, cst.FunctionDef) and called is value:
+            self._ambient.update(id(each) for each in self._parameters(definition))
+            return self._answers(definition)
+        if isinstance(definition, cst.ClassDef) and called is not value:
+            methods = [self.functions.method(definition, name) for name in _CALLED]
+            found = [method for method in methods if method is not None]
+            for method in found:
+                self._ambient.update(id(each) for each in self._parameters(method))
+            return self._unseen_object(definition) or (
+                _first(map(self._answers, found)) if found else called
+            )
+        name = self.names.name(called)
+        if name in _COLLATORS:
+            return None
+        if name is None or not self.work.is_public(name):
+            return called
+        return _first(map(self._argument, value.args)) if isinstance(value, cst.Call) else None
+
+    def _argument(self, arg: cst.Arg) -> cst.CSTNode | None:
+        """Return the first unseen argument of a library transform."""
+        values = self.origins.of(arg.value).values
+        if any(isinstance(value, (cst.List, cst.Tuple)) for value in values):
+            return _first(
+                self._argument(cst.Arg(element.value))
+                for value in values
+                if isinstance(value, (cst.List, cst.Tuple))
+                for element in value.elements
+            )
+        callables = (cst.Lambda, cst.Call, cst.Name, cst.Attribute)
+        if not any(isinstance(value, callables) for value in values):
+            return None
+        kind = self.kinds.kind(arg.value)
+        return self.made(arg.value) if kind in (Kind.UNKNOWN, Kind.MODULE) else None
+
+    def _unseen_object(self, owner: cst.ClassDef) -> cst.CSTNode | None:
+        for line in self.functions.lineage(owner):
+            for base in line.bases:
+                name = self.names.name(base.value)
+                inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
+                if not inner and (name is None or not self.work.is_public(name)):
+                    return base.value
+        return None
+
+    def _parameters(self, function: cst.FunctionDef) -> Iterator[cst.Param]:
+        parameters = function.params
+        yield from (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params)
+        if isinstance(parameters.star_arg, cst.Param):
+            yield parameters.star_arg
+        if parameters.star_kwarg is not None:
+            yield parameters.star_kwarg
+
+    def _answers(self, function: cst.FunctionDef) -> cst.CSTNode | None:
+        """Return the first unseen part of what a function of this file returns or yields."""
+        if id(function) in self._seen:
+            return None
+        self._seen.add(id(function))
+        for decorator in function.decorators:
+            unseen = self._decorator(decorator)
+            if unseen is not None:
+                return unseen
+        yielded = [
+            node.value.item if isinstance(node.value, cst.From) else node.value
+            for node in self.functions.own(function.body, cst.Yield)
+            if node.value is not None
+        ]
+        return _first(map(self._value, [*self.functions.returns(function), *yielded]))
+
+    # -- tensors --------------------------------------------------------------
+
+    def tensor(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return an unseen function whose result a value is: it may not be a tensor."""
+        if id(node) in self._seen:
+            return None
+        self._seen.add(id(node))
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return _first(self._bound_tensor(binding) for binding in bindings)
+        if isinstance(node, (cst.Attribute, cst.Subscript)):
+            return self.tensor(node.value)
+        if isinstance(node, cst.UnaryOperation):
+            return self.tensor(node.expression)
+        if isinstance(node, cst.BinaryOperation):
+            return self._mixed(node.left, node.right)
+        if isinstance(node, cst.Comparison):
+            return self._mixed(node.left, node.comparisons[0].comparator)
+        return self._tensor_of_call(node) if isinstance(node, cst.Call) else None
+
+    def _mixed(self, *sides: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return what may keep an operation from being a tensor; one tensor operand is enough."""
+        found = [self.tensor(side) for side in sides]
+        proved = [
+            each is None and self._is_made(side) for each, side in zip(found, sides, strict=True)
+        ]
+        return None if any(proved) else _first(found)
+
+    def _is_made(self, node: cst.BaseExpression) -> bool:
+        """Return whether the file shows what creates a value, so that it is not a plain number."""
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return bool(bindings) and all(
+                binding.how is How.ASSIGN and isinstance(binding.value, cst.Call)
+                for binding in bindings
+            )
+        return isinstance(node, (cst.Call, cst.Comparison))
+
+    def _bound_tensor(self, binding: Binding) -> cst.CSTNode | None:
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            return _first(map(self.tensor, self.functions.given(binding.node)))
+        followed = binding.how in (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
+        return self.tensor(binding.value) if followed and binding.value is not None else None
+
+    def _tensor_of_call(self, node: cst.Call) -> cst.CSTNode | None:
+        definition = self.functions.definition(node.func)
+        if isinstance(definition, cst.FunctionDef):
+            return _first(map(self.tensor, self.functions.returns(definition)))
+        if self.functions.callee(node) is not None:
+            return None
+        name = self.names.name(node.func)
+        if name is not None:
+            return None if self.work.is_public(name) else node.func
+        kind = self.kinds.kind(node.func)
+        if kind is Kind.MODULE:
+            return None
+        if isinstance(node.func, cst.Attribute) and kind is not Kind.CRITERION:
+            shown = node.func.attr.value in _OF_TENSORS
+            return None if shown else self.tensor(node.func.value)
+        return self.of_class(node.func)
+
+    # -- values ---------------------------------------------------------------
+
+    def _value(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return the first unseen part of a value."""
+        if id(node) in self._seen:
+            return None
+        self._seen.add(id(node))
+        if isinstance(node, cst.Name):
+            return self._name(node)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(node)
+        if isinstance(node, cst.Call):
+            return self._call(node)
+        if isinstance(node, cst.Lambda):
+            return None
+        if isinstance(node, cst.Subscript):
+            return self._value(node.value)
+        if isinstance(node, cst.IfExp):
+            return self._value(node.body) or self._value(node.orelse)
+        if isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp)):
+            return self._value(node.elt)
+        if isinstance(node, (cst.FormattedString, cst.SimpleString, cst.ConcatenatedString)):
+            return None
+        return _first(map(self._inside, self.tree.children(node)))
+
+    def _inside(self, child: cst.CSTNode) -> cst.CSTNode | None:
+        if isinstance(child, cst.BaseExpression):
+            return self._value(child)
+        if isinstance(child, (cst.CompFor, cst.Annotation)):
+            return None
+        return _first(map(self._inside, self.tree.children(child)))
+
+    def _name(self, node: cst.Name) -> cst.CSTNode | None:
+        bindings = self.scopes.reaching(node)
+        if not bindings:
+            return None if self._is_public(node) else node
+        found = _first(self._bound(binding, node) for binding in bindings)
+        return found or self._added(node)
+
+    def _is_public(self, node: cst.BaseExpression) -> bool:
+        name = self.names.name(node)
+        return name is not None and self.work.is_public(name)
+
+    def _added(self, node: cst.Name | cst.Attribute) -> cst.CSTNode | None:
+        """Return the first unseen value that is put into a container later."""
+        return _first(map(self._value, self.origins.additions(node)))
+
+    def _bound(self, binding: Binding, use: cst.BaseExpression) -> cst.CSTNode | None:
+        value = binding.value
+        if binding.how in (How.FUNCTION, How.CLASS):
+            return None
+        if binding.how is How.IMPORT:
+            return None if self.work.is_public(binding.qualified) else use
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            return self._parameter(binding.node)
+        if value is None:
+            return None if isinstance(binding.node, cst.ExceptHandler) else use
+        if binding.how is How.UNPACKED and isinstance(value, (cst.Tuple, cst.List)):
+            if len(binding.path) == 1 and not binding.starred:
+                return self._value(value.elements[binding.path[0]].value)
+        if binding.how is How.LOOP:
+            source, _ = self.origins.iteration.source(value, binding.path)
+            return self._value(source) if source is not None else None
+        return self._value(value)
+
+    def _parameter(self, node: cst.Param) -> cst.CSTNode | None:
+        if id(node) in self._ambient or id(node) in self._seen:
+            return None
+        self._seen.add(id(node))
+        parameters = self.tree.parent(node)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        if isinstance(function, cst.Lambda) or self.functions.owner_of_self(node) is not None:
+            return None
+        given = self.functions.given(node)
+        return _first(map(self._value, given)) if given else node
+
+    def _attribute(self, node: cst.Attribute) -> cst.CSTNode | None:
+        if self.names.name(node) is not None and not isinstance(node.value, cst.Call):
+            return None if self._is_public(node) else node
+        owner = self.functions.instance_of(node.value)
+        if owner is None:
+            return self._value(node.value)
+        method = self.functions.method(owner, node.attr.value)
+        if method is not None:
+            return self._answers(method)
+        bindings = self.functions.attribute(node)
+        if bindings:
+            found = _first(self._bound(binding, node) for binding in bindings)
+            return found or self._added(node)
+        return None if self._has_library_base(owner) else node
+
+    def _has_library_base(self, owner: cst.ClassDef) -> bool:
+        """Return whether a class inherits attributes of a library (`self.data` of MNIST)."""
+        return any(
+            name.startswith(("torchvision.datasets.", "torch.nn."))
+            for name in self.functions.bases(owner)
+        )
+
+    # -- calls ----------------------------------------------------------------
+
+    def _call(self, node: cst.Call) -> cst.CSTNode | None:
+        definition = self.functions.definition(node.func)
+        if isinstance(definition, cst.FunctionDef):
+            return self._answers(definition)
+        if isinstance(definition, cst.ClassDef):
+            return self._unseen_object(definition) or self._arguments(node)
+        callee = self.functions.callee(node)
+        if callee is not None:
+            return self._answers(callee)
+        name = self.names.name(node.func)
+        if name is not None:
+            return self._library_call(node, name)
+        if isinstance(node.func, cst.Attribute):
+            return self._method_call(node, node.func)
+        return self.made(node.func) or self._arguments(node)
+
+    def _arguments(self, node: cst.Call) -> cst.CSTNode | None:
+        return _first(self._value(arg.value) for arg in node.args)
+
+    def _library_call(self, node: cst.Call, name: str) -> cst.CSTNode | None:
+        module, _, last = name.rpartition(".")
+        if name in _OPAQUE or not self.work.is_public(name):
+            return node.func
+        if module == "builtins":
+            return None if last in _NUMBERS else self._arguments(node)
+        for arg in node.args:
+            if arg.keyword is not None and arg.keyword.value == "device":
+                return self._place(arg.value)
+        if name == "torch.load":
+            return None if self.handles or self._stays_on_host(node) else node.func
+        if last in _FACTORIES or (last in _ON_HOST and not self.handles):
+            return None
+        if name.startswith(("torch.", "torchvision.transforms.")) or (
+            self.handles and name.startswith("numpy.")
+        ):
+            return _first(self._value(arg.value) for arg in node.args[:1])
+        return None
+
+    def _place(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """Return the argument that may move a tensor to an unseen device."""
+        if self._is_public(node) or self.work.stays(node):
+            return None
+        return self._value(node) if self.kinds.kind(node) is Kind.TENSOR else node
+
+    def _stays_on_host(self, call: cst.Call) -> bool:
+        """Return whether `torch.load` is told to keep its tensors in host memory."""
+        return any(
+            arg.keyword is not None
+            and arg.keyword.value == "map_location"
+            and self.tree.code(arg.value).strip("'\"") == "cpu"
+            for arg in call.args
+        )
+
+    def _method_call(self, node: cst.Call, func: cst.Attribute) -> cst.CSTNode | None:
+        method = func.attr.value
+        if method in _TO_HOST and not self.handles:
+            return None
+        if self.functions.instance_of(func.value) is not None:
+            return self.made(func) or self._arguments(node)
+        if method == "cuda":
+            return func
+        moved = node.args if method in ("to", "type_as") else ()
+        found = self._value(func.value)
+        if found is not None:
+            return func if found is func.value and isinstance(found, cst.Name) else found
+        return _first(
+            self._place(arg.value)
+            for arg in moved
+            if arg.keyword is None or arg.keyword.value == "device"
+        )
+
+
+def _first(found: Iterable[cst.CSTNode | None]) -> cst.CSTNode | None:
+    return next((each for each in found if each is not None), None)

@@ -1,0 +1,1 @@
+"""Edits of code: expressions, statements, imports."""

@@ -1,0 +1,1 @@
+"""Loops: what they are for, how often they run, what guards them."""

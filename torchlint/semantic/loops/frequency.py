@@ -1,0 +1,345 @@
+"""Execution frequency: whether a statement runs in every pass of its batch loop."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.values.iteration import COUNTER
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Frequencies", "Frequency"]
+
+
+class Frequency(Enum):
+    """How often a statement runs, relative to the passes of its batch loop."""
+
+    EVERY_PASS = auto()
+    RARE = auto()
+    UNKNOWN = auto()
+
+
+_RARE: Final = re.compile(
+    r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|visuali[sz]e|plot|plots|"
+    r"profile|profiling|rank|local_rank|global_rank|"
+    r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
+    r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
+    r"\w+_freq|\w+_every|every_\w+)",
+    re.IGNORECASE,
+)
+_RANKS: Final = re.compile(
+    r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
+    re.IGNORECASE,
+)
+_EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
+_CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
+_TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
+_MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
+_BROKEN: Final = frozenset({"isnan", "isinf"})
+_TIMING: Final = re.compile(
+    r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
+)
+
+
+class Frequencies:
+    """Tells how often statements run."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self._named = Memo["tuple[cst.Name, bool]", bool](
+            False, functions.names.trail, self._is_named_rare
+        )
+        self._open: set[int] = set()
+        self._exits_of: dict[int, tuple[bool, list[cst.If]]] = {}
+
+    @cached_property
+    def _is_tests(self) -> bool:
+        """Whether the file holds tests, whose loops are short and whose syncs are deliberate."""
+        return any(
+            binding.how is How.IMPORT and _TEST_RUNNERS.match(binding.qualified)
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+        )
+
+    def batch_loop(self, node: cst.CSTNode) -> Loop | None:
+        """Return the innermost batch loop of the same function around a node."""
+        return next((loop for loop in self.loops.around(node) if loop.is_batch), None)
+
+    def counter(self, loop: LoopNode) -> str | None:
+        """Return the name that counts the passes of a loop: a target or an incremented name."""
+        if isinstance(loop, cst.For):
+            for name in self.tree.within(loop.target, cst.Name):
+                bound = self.scopes.stored(name)
+                if bound is not None and bound.value is not None:
+                    source, path = self.loops.iteration.source(bound.value, bound.path)
+                    if source is None and path == (COUNTER,):
+                        return name.value
+        for line in self.tree.within(loop.body, cst.AugAssign):
+            holder = self.tree.parent(self.tree.parent(line) or line)
+            adds_one = isinstance(line.value, cst.Integer) and line.value.value == "1"
+            if holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign):
+                return dotted(line.target) or None
+        return None
+
+    def frequency(self, node: cst.CSTNode) -> Frequency:
+        """Return how often a node runs; UNKNOWN outside batch loops and what they call."""
+        if self._is_tests:
+            return Frequency.RARE
+        function = self.scopes.function(node)
+        if function is not None and _TIMING.fullmatch(function.name.value):
+            return Frequency.RARE
+        if self._times(node) or (function is not None and self._remembers(function)):
+            return Frequency.RARE
+        loop = self.batch_loop(node)
+        if loop is not None:
+            return self.below(node, loop.node)
+        return self._frequency_of_callers(node, function)
+
+    def _times(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement synchronizes next to a line that reads a clock."""
+        if not self.functions.attributes("synchronize"):
+            return False
+        line = self.tree.statement(node) if node is not self.tree.module else None
+        block = self.tree.parent(line) if line is not None else None
+        if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
+            block, cst.IndentedBlock
+        ):
+            return False
+        waits = any(
+            isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize"
+            for call in self.tree.within(line, cst.Call)
+        )
+        if not waits:
+            return False
+        at = block.body.index(line)
+        beside = [*block.body[max(at - 1, 0) : at], *block.body[at + 1 : at + 2]]
+        return any(
+            (self.functions.names.name(call.func) or "") in _CLOCKS
+            or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "record")
+            for other in beside
+            for call in self.tree.within(other, cst.Call)
+        )
+
+    def _remembers(self, function: cst.FunctionDef) -> bool:
+        """Return whether a decorator caches the result, so that the body runs once."""
+        marks = (each.decorator for each in function.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        return any(self.functions.names.name(each) in _MEMOS for each in named)
+
+    def _frequency_of_callers(
+        self, node: cst.CSTNode, function: cst.FunctionDef | None
+    ) -> Frequency:
+        if function is None or id(function) in self._open:
+            return Frequency.UNKNOWN
+        self._open.add(id(function))
+        try:
+            found = {self.frequency(call) for call in self.functions.callers(function)}
+        finally:
+            self._open.discard(id(function))
+        if found != {Frequency.EVERY_PASS}:
+            return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
+        return self.below(node, function)
+
+    def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
+        """Return the execution frequency of a node relative to an enclosing loop or function."""
+        child: cst.CSTNode = node
+        for at in self.tree.ancestors(node):
+            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
+                return Frequency.RARE
+            if at is outer:
+                return Frequency.RARE if self._runs_once(outer) else Frequency.EVERY_PASS
+            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
+                return Frequency.RARE
+            if isinstance(at, (cst.ExceptHandler, cst.Finally)):
+                return Frequency.RARE
+            if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
+                return Frequency.RARE
+            child = at
+        return Frequency.EVERY_PASS
+
+    def _runs_once(self, outer: cst.CSTNode) -> bool:
+        """Return whether every path through the body of a `for` ends the loop in its first pass."""
+        if not isinstance(outer, cst.For) or not isinstance(outer.body, cst.IndentedBlock):
+            return False
+        ends = any(
+            isinstance(small, (cst.Break, cst.Return)) for small in _small(outer.body.body[-1])
+        )
+        return ends and not any(True for _ in self.tree.within(outer.body, cst.Continue))
+
+    def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Return whether only a test of the process rank keeps a node out of some passes."""
+        child: cst.CSTNode = node
+        ranked = False
+        for at in self.tree.ancestors(node):
+            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
+                return False
+            if at is outer:
+                return ranked
+            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
+                if not self._asks_rank(at.test):
+                    return False
+                ranked = True
+            if isinstance(at, (cst.ExceptHandler, cst.Finally)):
+                return False
+            child = at
+        return False
+
+    def _asks_rank(self, test: cst.BaseExpression) -> bool:
+        """Return whether a test checks the rank and no other rare condition."""
+        if isinstance(test, cst.BooleanOperation):
+            sides = [side for side in (test.left, test.right) if self.rare(side)]
+            return bool(sides) and all(map(self._asks_rank, sides))
+        if any(True for _ in self.tree.within(test, cst.BinaryOperation)):
+            return False
+        rare = [name for name in self._identifiers(test) if _RARE.fullmatch(name)]
+        return bool(rare) and all(map(_RANKS.fullmatch, rare))
+
+    # -- guards ---------------------------------------------------------------
+
+    def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
+        """Return whether the branch of an `if` that holds `child` runs rarely."""
+        in_body = child is guard.body
+        return self.rare(guard.test, wanted=in_body)
+
+    def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
+        """Return whether a test comes out as `wanted` in only a few passes of a loop."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.rare(test.expression, not wanted)
+        if isinstance(test, cst.BooleanOperation):
+            both = isinstance(test.operator, cst.And) == wanted
+            sides = (self.rare(test.left, wanted), self.rare(test.right, wanted))
+            return any(sides) if both else all(sides)
+        if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
+            return not wanted
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+            return self._rare_comparison(test, wanted)
+        if self.tests_for_non_finite(test, wanted):
+            return True
+        if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
+            return True
+        return wanted and self._mentions_rarity(test)
+
+    def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
+        """Return whether a name holds the result of a rare test."""
+        name, wanted = asked
+        bindings = self.scopes.reaching(name)
+        value = bindings[0].value if len(bindings) == 1 else None
+        return value is not None and bindings[0].how is How.ASSIGN and self.rare(value, wanted)
+
+    def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
+        """Return whether a test comes out as `wanted` only when values are infinite or NaN."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.tests_for_non_finite(test.expression, not wanted)
+        if not isinstance(test, cst.Call):
+            return False
+        asked = {
+            func.attr.value
+            for call in self.tree.within(test, cst.Call)
+            if isinstance(func := call.func, cst.Attribute)
+        }
+        return bool(asked & _BROKEN) if wanted else "isfinite" in asked
+
+    def _rare_comparison(self, test: cst.Comparison, wanted: bool) -> bool:
+        operator = test.comparisons[0].operator
+        sides = (test.left, test.comparisons[0].comparator)
+        equal = isinstance(operator, cst.Equal)
+        if isinstance(operator, (cst.Is, cst.IsNot)):
+            # `step % 100 is 0` means equality
+            is_equal = isinstance(operator, cst.Is) == wanted
+            if isinstance(sides[1], cst.Name) and sides[1].value == "None":
+                return not is_equal and self._mentions_rarity(test)
+            return any(map(self._periodic, sides)) and is_equal
+        if not equal and not isinstance(operator, cst.NotEqual):
+            periodic = any(self._periodic(side) for side in sides)
+            few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
+            return wanted and (self._mentions_rarity(test) or few) and not periodic
+        if any(self._periodic(side) or self._counts(side) for side in sides):
+            return equal == wanted
+        return wanted and self._mentions_rarity(test)
+
+    def _periodic(self, node: cst.BaseExpression) -> bool:
+        return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+
+    def _counts(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a loop counter or computed from one."""
+        if isinstance(node, cst.BinaryOperation):
+            return self._counts(node.left) or self._counts(node.right)
+        if not isinstance(node, cst.Name):
+            return False
+        bindings = self.scopes.reaching(node)
+        if any(b.how is How.AUGMENTED and isinstance(b.value, cst.Integer) for b in bindings):
+            return True
+        return self.kinds.kind(node) is Kind.NUMBER and any(
+            binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
+        )
+
+    def _mentions_rarity(self, test: cst.BaseExpression) -> bool:
+        return any(map(_RARE.fullmatch, self._identifiers(test)))
+
+    def _identifiers(self, test: cst.BaseExpression) -> list[str]:
+        names = [name.value for name in self.tree.within(test, cst.Name)]
+        return names + [node.attr.value for node in self.tree.within(test, cst.Attribute)]
+
+    # -- early exits ----------------------------------------------------------
+
+    def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
+        """Return whether an early exit of a block makes one of its statements rare."""
+        leaves, skips = self._exits(block)
+        if not is_body and leaves:
+            return True
+        place = self.tree.order(child)
+        return any(
+            self.tree.order(line) < place and self.rare(line.test, wanted=False) for line in skips
+        )
+
+    def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
+        """Return whether a line of a block ends the loop, and the `if`s that may continue it."""
+        if id(block) not in self._exits_of:
+            skips = [
+                line
+                for line in block.body
+                if isinstance(line, cst.If) and line.orelse is None and _continues(line.body)
+            ]
+            self._exits_of[id(block)] = any(map(self._leaves, block.body)), skips
+        return self._exits_of[id(block)]
+
+    def _leaves(self, line: cst.CSTNode) -> bool:
+        """Return whether a line ends the loop, so that its block runs at most once."""
+        leaving = (cst.Break, cst.Return, cst.Raise, cst.Continue)
+        return any(
+            isinstance(small, leaving)
+            or (
+                isinstance(small, cst.Expr)
+                and isinstance(small.value, cst.Call)
+                and self.functions.names.name(small.value.func) in _EXITS
+            )
+            for small in _small(line)
+        )
+
+
+def _body(node: cst.CSTNode) -> cst.CSTNode | None:
+    return node.body if isinstance(node, (cst.For, cst.While, cst.FunctionDef)) else None
+
+
+def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        return tuple(line.body)
+    return ()
+
+
+def _continues(suite: cst.BaseSuite) -> bool:
+    lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
+    return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))

@@ -1,0 +1,176 @@
+"""Gradient accumulation: loops that sum gradients over passes before an optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.values import Values
+
+__all__ = ["GradientAccumulation", "GradientAccumulations"]
+
+_STEPPING: Final = frozenset("update_grad need_update".split())
+"""Keywords that make a helper step the optimizer after the backward pass."""
+_CLEARING: Final = frozenset("zero_grad clear_grad".split())
+_LOOPS: Final = (cst.For, cst.While)
+
+
+class GradientAccumulation(NamedTuple):
+    """A loop that runs backward in each pass and steps an optimizer after several.
+
+    `test` selects the passes that step: the test of `closing`, the `if` around the step, or an
+    argument of a helper. Both are None if the optimizer steps behind the loop.
+    """
+
+    loop: Loop
+    backwards: tuple[cst.Call, ...]
+    closing: cst.If | None
+    test: cst.BaseExpression | None
+
+
+class GradientAccumulations:
+    """Finds the loops that accumulate gradients."""
+
+    def __init__(self, functions: Functions, values: Values, loops: Loops) -> None:
+        self.functions = functions
+        self.values = values
+        self.loops = loops
+        self.tree = functions.tree
+
+    def all(self) -> Iterator[GradientAccumulation]:
+        """Yield every loop that accumulates gradients, in source order."""
+        for loop in self.loops.all():
+            found = self._accumulation(loop)
+            if found is not None:
+                yield found
+
+    def _accumulation(self, loop: Loop) -> GradientAccumulation | None:
+        own = list(self._own(loop))
+        told = [call for call in own if self._stepping(call) is not None]
+        if told:
+            return GradientAccumulation(loop, (told[0],), None, self._stepping(told[0]))
+        backwards = [call for call in own if self._is(call, "backward")]
+        if not backwards:
+            return None
+        steps = [
+            call
+            for call in self.functions.own(loop.node.body, cst.Call)
+            if self._is(call, "step") and self.loops.is_step(call)
+        ]
+        if not steps:
+            return self._closed_behind(loop, backwards)
+        return self._closed_inside(loop, backwards, steps)
+
+    def _closed_inside(
+        self, loop: Loop, backwards: list[cst.Call], steps: list[cst.Call]
+    ) -> GradientAccumulation | None:
+        closings = {self._closing(step, loop) for step in steps}
+        closing = closings.pop()
+        if closings or closing is None:
+            return None
+        if any(self.tree.inside(call, closing) for call in backwards):
+            return None
+        if self._clears(loop, besides=closing):
+            return None
+        return GradientAccumulation(loop, tuple(backwards), closing, closing.test)
+
+    def _closed_behind(self, loop: Loop, backwards: list[cst.Call]) -> GradientAccumulation | None:
+        """Return a loop over the parts of one batch (`for micro_step in range(k):`)."""
+        if not isinstance(loop.node, cst.For) or self._clears(loop):
+            return None
+        outer = next(self.loops.around(loop.node), None)
+        block = self.tree.parent(loop.node)
+        if outer is None or not isinstance(block, cst.IndentedBlock) or loop.loader is not None:
+            return None
+        behind = block.body[block.body.index(loop.node) + 1 :]
+        calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
+        steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
+        cleared = [call for call in calls if any(self._is(call, word) for word in _CLEARING)]
+        thrown = any(self.tree.order(one) < self.tree.order(steps[0]) for one in cleared if steps)
+        return (
+            GradientAccumulation(loop, tuple(backwards), None, None)
+            if steps and not thrown
+            else None
+        )
+
+    def _own(self, loop: Loop) -> Iterator[cst.Call]:
+        """Yield the calls directly in a loop's passes, not in inner loops."""
+        for call in self.functions.own(loop.node.body, cst.Call):
+            if self.loops.innermost(call) is loop.node:
+                yield call
+
+    def _is(self, call: cst.Call, method: str) -> bool:
+        func = call.func
+        return isinstance(func, cst.Attribute) and func.attr.value == method
+
+    def _stepping(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the argument that makes a helper step (`loss_scaler(…, update_grad=last)`)."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value in _STEPPING:
+                return arg.value if self._counts(arg.value) else None
+        return None
+
+    def _closing(self, step: cst.Call, loop: Loop) -> cst.If | None:
+        """Return the outermost `if` of a loop that lets a step run once in several passes."""
+        found: cst.If | None = None
+        child: cst.CSTNode = step
+        for outer in self.tree.ancestors(step):
+            if outer is loop.node:
+                return found
+            if isinstance(outer, _LOOPS):
+                return None
+            if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
+                found = outer
+            child = outer
+        return None
+
+    def _counts(self, test: cst.BaseExpression) -> bool:
+        """Return whether a test is true once in several passes."""
+        if self._takes_remainder(test):
+            return True
+        names = [name.value for name in self.tree.within(test, cst.Name)]
+        names += [node.attr.value for node in self.tree.within(test, cst.Attribute)]
+        if any(word.startswith("accum") for name in names for word in words(name)):
+            return True
+        value = self._only_value(test)
+        return value is not None and self._takes_remainder(value)
+
+    def _takes_remainder(self, node: cst.BaseExpression) -> bool:
+        return any(
+            isinstance(each.operator, cst.Modulo)
+            for each in self.tree.within(node, cst.BinaryOperation)
+        )
+
+    def _only_value(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the value of a name that is the whole test."""
+        if not isinstance(test, cst.Name):
+            return None
+        bindings = self.functions.scopes.reaching(test)
+        return bindings[0].value if len(bindings) == 1 else None
+
+    def _clears(self, loop: Loop, besides: cst.If | None = None) -> bool:
+        """Return whether each pass of a loop clears the gradients of the previous one."""
+        for call in self.functions.own(loop.node.body, cst.Call):
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value in _CLEARING:
+                if besides is not None and self.tree.inside(call, besides):
+                    continue
+                if not self._guarded(call, loop):
+                    return True
+        return False
+
+    def _guarded(self, node: cst.CSTNode, loop: Loop) -> bool:
+        """Return whether an `if` that counts passes encloses a node within the loop."""
+        child = node
+        for outer in self.tree.ancestors(node):
+            if outer is loop.node:
+                return False
+            if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
+                return True
+            child = outer
+        return False

@@ -1,0 +1,77 @@
+"""Guard: which code runs when a file is imported, and which only when it is the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Guard"]
+
+_POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
+
+
+class Guard:
+    """Finds the code that runs at import, which every spawned worker process repeats."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.functions = functions
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self._known: dict[int, bool] = {}
+
+    def guards(self) -> list[cst.If]:
+        """Return the `if __name__ == "__main__":` statements of the module."""
+        return self._guards
+
+    @cached_property
+    def _guards(self) -> list[cst.If]:
+        return [
+            line
+            for line in self.tree.module.body
+            if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
+        ]
+
+    def at_import(self, node: cst.CSTNode) -> bool:
+        """Return whether importing the file runs a node, directly or through calls."""
+        function = self.scopes.function(node)
+        if function is None:
+            return not any(self.tree.inside(node, guard) for guard in self._guards)
+        found = self._known.get(id(function))
+        if found is None:
+            self._known[id(function)] = False
+            found = self._known[id(function)] = any(
+                self.at_import(call) for call in self.functions.callers(function)
+            )
+        return found
+
+    def in_daemon(self, node: cst.CSTNode) -> bool:
+        """Return whether a node runs in a process that may not have child processes."""
+        return any(
+            isinstance(run, cst.FunctionDef)
+            and any(self.tree.inside(node, body) for body in self.functions.reached(run))
+            for run in self._daemons
+        )
+
+    @cached_property
+    def _daemons(self) -> tuple[cst.CSTNode | None, ...]:
+        """Return the functions that pools and daemonic processes run."""
+        return tuple(self._find_daemons())
+
+    def _find_daemons(self) -> Iterator[cst.CSTNode | None]:
+        for call in self.tree.all(cst.Call):
+            name = self.functions.names.name(call.func) or ""
+            target = None
+            if name.endswith("multiprocessing.Process"):
+                if self.values.argument(call, "daemon").equals(True):
+                    target = self.values.argument_node(call, "target", 1)
+            elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _POOL:
+                target = self.values.argument_node(call, "func", 0)
+            if target is not None:
+                yield self.functions.definition(target.value)

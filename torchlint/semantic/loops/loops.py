@@ -1,0 +1,406 @@
+"""Loops: the loops of a file and their role: epochs, training batches, evaluation batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.feeding import Feeding
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.gradient import Gradients
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Loop", "Loops", "Role"]
+
+LoopNode = cst.For | cst.While
+
+
+class Role(Enum):
+    """What one pass of a loop handles."""
+
+    EPOCH = auto()
+    TRAIN_BATCH = auto()
+    EVAL_BATCH = auto()
+    OTHER = auto()
+
+
+_BATCHES: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+
+
+class Loop(NamedTuple):
+    """A `for` or `while` statement; `loader` is the expression its batches come from."""
+
+    node: LoopNode
+    role: Role
+    loader: cst.BaseExpression | None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether one pass handles one batch."""
+        return self.role in _BATCHES
+
+
+def _names_phases(node: LoopNode) -> bool:
+    """Return whether a loop iterates over strings (`for phase in ["train", "val"]`)."""
+    return (
+        isinstance(node, cst.For)
+        and isinstance(node.iter, (cst.List, cst.Tuple))
+        and all(isinstance(element.value, cst.SimpleString) for element in node.iter.elements)
+    )
+
+
+_HOLDERS: Final = frozenset({cst.For, cst.While, cst.FunctionDef, cst.ClassDef})
+_FRAMES: Final = _HOLDERS | {cst.Lambda}
+_ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
+_BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
+_TELLING: Final = frozenset("update_grad need_update".split())
+_BACKWARD: Final = ("backward", "manual_backward")
+_STEPS: Final = (*_BACKWARD, "step")
+_STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
+
+
+class Loops:
+    """Finds the loops of a file and their roles."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, iteration: Iteration, gradients: Gradients
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.iteration = iteration
+        self.feeding = Feeding(functions, iteration, gradients, self._runs)
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._steps: dict[cst.Call, bool] = {}
+        trail = self.names.trail
+        self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
+        self._run_here = Memo(False, trail, self._runs_module_itself)
+        self._reach_networks = Memo(False, trail, self._runs_module)
+        self._bodies: dict[cst.CSTNode, tuple[LoopNode, ...]] = {}
+        self._innermost: dict[cst.CSTNode, LoopNode | None] = {}
+        self._loops: dict[LoopNode, Loop] = {}
+        self._trains: dict[tuple[LoopNode, bool], bool] = {}
+        self._repeating: set[cst.FunctionDef] = set()
+
+    def is_round(self, loop: Loop) -> bool:
+        """Return whether each pass is an epoch, judged by its target's name or a short list."""
+        if loop.loader is not None or not isinstance(loop.node, cst.For):
+            return False
+        target, drawn = loop.node.target, loop.node.iter
+        if isinstance(drawn, cst.Call) and drawn.args:
+            drawn = drawn.args[0].value
+        words = target.value.lower().split("_") if isinstance(target, cst.Name) else []
+        return isinstance(drawn, (cst.List, cst.Tuple)) or not _ROUNDS.isdisjoint(words)
+
+    def all(self) -> list[Loop]:
+        """Return every loop statement, in the order of the source."""
+        return [self.loop(node) for node in self._nodes]
+
+    @cached_property
+    def _nodes(self) -> list[LoopNode]:
+        nodes: list[LoopNode] = [*self.tree.all(cst.For), *self.tree.all(cst.While)]
+        nodes.sort(key=self.tree.order)
+        return nodes
+
+    def loop(self, node: LoopNode) -> Loop:
+        """Return the role and the loader of a loop statement."""
+        found = self._loops.get(node)
+        if found is None:
+            loader = self._loader(node)
+            found = self._loops[node] = Loop(node, self._role(node, loader), loader)
+        return found
+
+    def around(self, node: cst.CSTNode) -> Iterator[Loop]:
+        """Yield the loops of the same function whose body contains a node, innermost first."""
+        return map(self.loop, self._around(node))
+
+    def _around(self, node: cst.CSTNode) -> tuple[LoopNode, ...]:
+        found = self._bodies.get(node)
+        if found is None:
+            parents = self.tree.parents
+            child, outer = node, parents.get(node)
+            while outer is not None and type(outer) not in _FRAMES:
+                child, outer = outer, parents.get(outer)
+            found = ()
+            if type(outer) is cst.For or type(outer) is cst.While:
+                found = self._around(outer)
+                if child is outer.body:
+                    found = (outer, *found)
+            self._bodies[node] = found
+        return found
+
+    def innermost(self, node: cst.CSTNode) -> LoopNode | None:
+        """Return the innermost loop of the same function or class around a node."""
+        try:
+            return self._innermost[node]
+        except KeyError:
+            found = self._innermost[node] = self._find_innermost(node)
+            return found
+
+    def _find_innermost(self, node: cst.CSTNode) -> LoopNode | None:
+        parents = self.tree.parents
+        outer = parents.get(node)
+        while outer is not None and type(outer) not in _HOLDERS:
+            outer = parents.get(outer)
+        return outer if isinstance(outer, (cst.For, cst.While)) else None
+
+    # -- loaders -----------------------------------------------
+
+    def _loader(self, node: LoopNode) -> cst.BaseExpression | None:
+        if isinstance(node, cst.For):
+            found = self.kinds.loader(node.iter)
+            if found is not None:
+                return found
+        for call in self._direct(node, cst.Call):
+            name = self.names.name(call.func)
+            drawn = name == "builtins.next" or (
+                isinstance(call.func, cst.Attribute)
+                and call.func.attr.value in ("next", "__next__")
+                and not call.args
+            )
+            if drawn:
+                found = self.kinds.loader(call)
+                if found is not None:
+                    return found
+        return None
+
+    def _direct(self, node: LoopNode, kind: type[cst.Call]) -> Iterator[cst.Call]:
+        """Yield the calls directly in a loop's body, not in inner loops or functions."""
+        for call in self.functions.own(node.body, kind):
+            inner = self.innermost(call)
+            if inner is node or (
+                inner is not None
+                and isinstance(inner, cst.For)
+                and self.tree.inside(call, inner.iter)
+                and self.tree.parent(self.tree.parent(inner) or inner) is node
+            ):
+                yield call
+
+    def draws_batch(self, node: LoopNode) -> bool:
+        """Return whether each pass of the loop gets a batch by a call (`get_batch("train")`)."""
+        for call in self._direct(node, cst.Call):
+            func = call.func
+            last = func.attr.value if isinstance(func, cst.Attribute) else ""
+            last = func.value if isinstance(func, cst.Name) else last
+            if any(maker in last.lower() for maker in _BATCH_MAKERS):
+                return True
+        return False
+
+    def is_repeated(self, function: cst.FunctionDef) -> bool:
+        """Return whether loops call a function repeatedly, or its names mention an epoch."""
+        if function in self._repeating:
+            return False
+        callers = self.functions.callers(function)
+        if not callers:
+            named = [function.name.value, *(p.name.value for p in function.params.params)]
+            return any("epoch" in words(name) for name in named)
+        self._repeating.add(function)
+        try:
+            return all(self._is_repeated_call(call) for call in callers)
+        finally:
+            self._repeating.discard(function)
+
+    def _is_repeated_call(self, call: cst.Call) -> bool:
+        if any(True for _ in self.around(call)):
+            return True
+        home = self.scopes.function(call)
+        return home is not None and self.is_repeated(home)
+
+    # -- roles ----------------------------------------------------------------
+
+    def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
+        if self.trains(node, direct=True) and not self._finishes(node):
+            return Role.TRAIN_BATCH
+        if loader is not None and self._any_steps and self._updates(node.body, node, set(), 3):
+            return Role.TRAIN_BATCH
+        if self.trains(node, direct=False):
+            # The backward pass is in an inner loop, or in a function with a loop of its own.
+            return Role.OTHER if _names_phases(node) else Role.EPOCH
+        if loader is not None or self.draws_batch(node) or self._measures(node):
+            return Role.EVAL_BATCH if self.runs_module(node.body) else Role.OTHER
+        return Role.OTHER
+
+    def _measures(self, node: LoopNode) -> bool:
+        """Return whether a loop without a loader, in no loader loop, evaluates a network."""
+        return (
+            isinstance(node, cst.For)
+            and not self._in_loader_loop(node, None)
+            and self.feeding.measures(node)
+        )
+
+    def trains(self, node: LoopNode, direct: bool) -> bool:
+        """Return whether passes of the loop step an optimizer or run a backward pass.
+
+        `direct` ignores inner loops, also those in functions that the loop calls.
+        """
+        if not self._any_steps:
+            return False
+        key = (node, direct)
+        found = self._trains.get(key)
+        if found is None:
+            self._trains[key] = False
+            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), 3)
+        return found
+
+    def _region_trains(
+        self,
+        region: cst.CSTNode,
+        loop: LoopNode | None,
+        direct: bool,
+        seen: set[cst.FunctionDef],
+        depth: int,
+    ) -> bool:
+        for call in self.functions.own(region, cst.Call):
+            if direct and self._in_inner_loop(call, loop):
+                continue
+            if self.is_step(call):
+                return True
+            callee = self.functions.callee(call) if depth else None
+            if callee is None or callee in seen:
+                continue
+            seen.add(callee)
+            if self._region_trains(callee.body, None, direct, seen, depth - 1):
+                return True
+        return False
+
+    @cached_property
+    def _any_steps(self) -> bool:
+        """Whether any call of the file may run a backward pass or step an optimizer."""
+        return bool(self._told_to_step) or any(map(self.functions.attributes, _STEPS))
+
+    @cached_property
+    def _told_to_step(self) -> frozenset[cst.Call]:
+        """The helper calls that run backward and step (`loss_scaler(…, update_grad=…)`)."""
+        return frozenset(
+            call
+            for call in self.tree.all(cst.Call)
+            for arg in call.args
+            if arg.keyword is not None and arg.keyword.value in _TELLING
+        )
+
+    def _finishes(self, node: LoopNode) -> bool:
+        """Return whether a pass only makes the final step for gradients left by an inner loop."""
+        steps = [call for call in self.functions.own(node.body, cst.Call) if self.is_step(call)]
+        own = [call for call in steps if not self._in_inner_loop(call, node)]
+        if not own or not all(map(_is_update, own)):
+            return False
+        return any(
+            {_is_update(call) for call in steps if self.tree.inside(call, inner)} == {True, False}
+            for kind in (cst.For, cst.While)
+            for inner in self.functions.own(node.body, kind)
+        )
+
+    def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
+        inner = self.innermost(call)
+        return inner is not None and inner is not loop
+
+    def _updates(
+        self, region: cst.CSTNode, loop: LoopNode | None, seen: set[cst.FunctionDef], depth: int
+    ) -> bool:
+        """Return whether code steps an optimizer created earlier, outside inner loader loops.
+
+        An attack on a network steps an optimizer of its own, or none.
+        """
+        for call in self.functions.own(region, cst.Call):
+            if self._in_loader_loop(call, loop):
+                continue
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "step" and self.is_step(call):
+                if not self._made_in(func.value, region):
+                    return True
+            callee = self.functions.callee(call) if depth else None
+            if callee is None or callee in seen:
+                continue
+            seen.add(callee)
+            if self._updates(callee.body, None, seen, depth - 1):
+                return True
+        return False
+
+    def _made_in(self, node: cst.BaseExpression, region: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Name) and any(
+            self.tree.inside(binding.node, region) for binding in self.scopes.reaching(node)
+        )
+
+    def _in_loader_loop(self, node: cst.CSTNode, loop: LoopNode | None) -> bool:
+        for outer in self.tree.ancestors(node):
+            if outer is loop or isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, (cst.For, cst.While)) and self._loader(outer) is not None:
+                return True
+        return False
+
+    def is_step(self, call: cst.Call) -> bool:
+        """Return whether a call runs a backward pass or steps an optimizer."""
+        found = self._steps.get(call)
+        if found is None:
+            found = self._steps[call] = self._is_step(call)
+        return found
+
+    def _is_step(self, call: cst.Call) -> bool:
+        func = call.func
+        if call in self._told_to_step:
+            return True
+        if not isinstance(func, cst.Attribute):
+            return False
+        method = func.attr.value
+        if method in _BACKWARD:
+            return (
+                self.names.name(func) is None or self.names.name(func) == "torch.autograd.backward"
+            )
+        if method != "step":
+            return False
+        kind = self.kinds.kind(func.value)
+        if kind in (Kind.OPTIMIZER, Kind.SCALER):
+            return True
+        last = func.value
+        name = last.value if isinstance(last, cst.Name) else ""
+        return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
+
+    def runs_module(self, region: cst.CSTNode) -> bool:
+        """Return whether code calls a network, directly or through functions of this file."""
+        return self._reach_networks.answer(region)
+
+    def _runs_module(self, region: cst.CSTNode) -> bool:
+        return any(map(self.runs_module_itself, self.functions.reached(region)))
+
+    def runs_module_itself(self, region: cst.CSTNode) -> bool:
+        """Return whether code calls a network directly, not through functions of this file."""
+        return self._run_here.answer(region)
+
+    def _runs_module_itself(self, region: cst.CSTNode) -> bool:
+        calls = self.functions.own(region, cst.Call)
+        return any(self.module_call(call) is not None for call in calls)
+
+    def _runs(self, call: cst.Call) -> bool:
+        """Return whether a call runs a network, directly or through functions of this file."""
+        callee = self.functions.callee(call)
+        if callee is not None:
+            return self.runs_module(callee.body)
+        return self.module_call(call) is not None
+
+    def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the network that a call runs, None if it runs none."""
+        return self._networks.answer(call)
+
+    def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
+        func = call.func
+        if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
+            if self.kinds.kind(func.value) is Kind.MODULE:
+                return func.value
+        if self.kinds.kind(func) is Kind.MODULE and self.functions.definition(func) is None:
+            return func
+        return None
+
+
+def _is_update(call: cst.Call) -> bool:
+    """Return whether a training call is an optimizer step rather than a backward pass."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"

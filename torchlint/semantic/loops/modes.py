@@ -1,0 +1,372 @@
+"""Modes: which networks depend on training or evaluation mode, and the mode at each place."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import cached_property, lru_cache, partial
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.values.kind import Kind, derived, is_module_class
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.values import State, Values
+
+__all__ = ["Mode", "Modes", "Switch"]
+
+
+class Mode(Enum):
+    """The mode that a network is in; HIDDEN if only callers outside this file determine it."""
+
+    TRAIN = auto()
+    EVAL = auto()
+    HIDDEN = auto()
+    UNKNOWN = auto()
+
+
+class Switch(NamedTuple):
+    """A call that sets the mode of networks, possibly through a function of this file."""
+
+    call: cst.Call
+    mode: Mode
+    network: cst.BaseExpression | None
+
+
+_HEEDS: Final = re.compile(
+    r"torch\.nn\.(?:\w*Dropout\w*|\w*BatchNorm\w*|Transformer\w*|RReLU)"
+    r"|torch\.nn\.functional\.(?:\w*dropout\w*|batch_norm|rrelu)"
+)
+_RATED: Final = frozenset(
+    {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
+)
+_BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
+_SETS_EVAL: Final = re.compile(
+    r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
+    r"|prep_rollout\w*|freeze\w*",
+    re.IGNORECASE,
+)
+_WRAPPERS: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+})  # fmt: skip
+_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
+_SWITCHES: Final = ("eval", "train")
+_DEPTH: Final = 4
+_REMEMBERED: Final = 20_000
+
+
+class Modes:
+    """Finds the effects of `eval()` and `train()` on the networks of a file."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._mode_dependent: dict[int, bool | None] = {}
+        self._networks = Memo[cst.BaseExpression, "bool | None"](
+            None, self.names.trail, self._of_network
+        )
+        self._switches = [
+            Memo[cst.CSTNode, "tuple[Switch, ...]"](
+                (), self.names.trail, partial(self._switches_of, depth)
+            )
+            for depth in range(_DEPTH + 1)
+        ]
+        """The mode changes of a region, one memo for each depth of calls to follow."""
+
+    @cached_property
+    def are_switched(self) -> bool:
+        """Whether the file calls `eval()` or `train()` on anything."""
+        return any(
+            type(call.func) is cst.Attribute and call.func.attr.value in _SWITCHES
+            for call in self.tree.all(cst.Call)
+        )
+
+    # -- dependence on the mode ----------------------------------------------------
+
+    def depends_on_mode(self, network: cst.BaseExpression) -> bool | None:
+        """Return whether a network has dropout or batch norm; None if it is not fully visible."""
+        return self._networks.answer(network)
+
+    def _of_network(self, network: cst.BaseExpression) -> bool | None:
+        owner = self.functions.instance_of(network)
+        if owner is not None:
+            return self._of_definition(owner)
+        value = self.values.value_of(network)
+        if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
+            return None
+        return self._of_call(value.node)
+
+    def _of_call(self, call: cst.Call) -> bool | None:
+        name = self.names.name(call.func)
+        if name in _WRAPPERS and call.args:
+            return self.depends_on_mode(call.args[0].value)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _SAME:
+            return self.depends_on_mode(call.func.value)
+        made = self.functions.definition(call.func)
+        if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
+            return self._of_definition(made)
+        if name is None or not name.startswith("torch.nn."):
+            return None
+        if any(arg.star for arg in call.args):
+            return self._of_region(self.scopes.function(call) or self.tree.module, set())
+        return self._of_region(call, set())
+
+    def _of_definition(self, made: cst.FunctionDef | cst.ClassDef) -> bool | None:
+        key = id(made)
+        if key not in self._mode_dependent:
+            self._mode_dependent[key] = self._of_region(made, set())
+        return self._mode_dependent[key]
+
+    def _of_region(self, region: cst.CSTNode, seen: set[int]) -> bool | None:
+        """Return whether code that builds a network uses layers that depend on the mode."""
+        if id(region) in seen:
+            return False
+        seen.add(id(region))
+        hidden = isinstance(region, cst.ClassDef) and self._has_hidden_base(region)
+        for mention in self._mentions(region):
+            name = self.names.name(mention)
+            if name is not None and self._needs_mode(mention, name):
+                return True
+            if isinstance(mention, cst.Attribute) and dotted(mention) == "self.training":
+                return True
+            made = self.functions.definition(mention)
+            if made is not None and not self.tree.inside(region, made):
+                found = self._of_region(made, seen)
+                if found:
+                    return True
+                hidden = hidden or found is None
+            elif self._makes_hidden(mention, name):
+                hidden = True
+        return None if hidden else False
+
+    def _mentions(self, region: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
+        yield from self.tree.within(region, cst.Attribute)
+        for name in self.tree.within(region, cst.Name):
+            if self.scopes.reads(name):
+                yield name
+
+    def _needs_mode(self, mention: cst.CSTNode, name: str) -> bool:
+        """Return whether a reference to torch is a layer (or call) that depends on the mode."""
+        call = self.tree.parent(mention)
+        if not isinstance(call, cst.Call) or call.func is not mention:
+            return _HEEDS.fullmatch(name) is not None
+        if name in _RATED:
+            rate = self.values.argument(call, "dropout", None)
+            return rate.state is not State.ABSENT and not self._is_zero(rate.node)
+        if _HEEDS.fullmatch(name) is None:
+            return False
+        if "ropout" not in name:
+            return True
+        if ".functional." in name:
+            return self.values.argument(call, "training", 2).state is not State.ABSENT
+        return not self._is_zero(self.values.argument(call, "p", 0).node)
+
+    def _is_zero(self, node: cst.BaseExpression | None) -> bool:
+        return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
+
+    def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
+        return any(
+            not name.startswith("torch.nn.") and name not in ("builtins.object", "object")
+            for line in self.functions.lineage(owner)
+            for base in line.bases
+            if not isinstance(self.functions.definition(base.value), cst.ClassDef)
+            for name in [self.names.name(base.value) or ""]
+        )
+
+    def _makes_hidden(self, mention: cst.CSTNode, name: str | None) -> bool:
+        """Return whether a call builds a part of a network that another file defines."""
+        call = self.tree.parent(mention)
+        if not isinstance(call, cst.Call) or call.func is not mention or name is None:
+            return False
+        if name.startswith("torch.nn."):
+            return False
+        last = name.rpartition(".")[2]
+        if is_module_class(name) or self.kinds.kind(call) is Kind.MODULE:
+            return True
+        imported = not name.startswith(("builtins.", "torch.", "numpy.", "math."))
+        return imported and last[:1].isupper()
+
+    # -- switches ---------------------------------------------------------------
+
+    def switches(self, region: cst.CSTNode) -> Iterator[Switch]:
+        """Yield the calls directly in a region that set the mode of networks, in order."""
+        return iter(self._switches[_DEPTH].answer(region))
+
+    def _switches_of(self, depth: int, region: cst.CSTNode) -> tuple[Switch, ...]:
+        return tuple(
+            found
+            for call in self.functions.own(region, cst.Call)
+            if (found := self._switch(call, depth)) is not None
+        )
+
+    def switch(self, call: cst.Call) -> Switch | None:
+        """Return the mode change that a call makes directly."""
+        return self._switch(call, 0)
+
+    def _switch(self, call: cst.Call, depth: int) -> Switch | None:
+        func = call.func
+        if type(func) is cst.Attribute and func.attr.value in _SWITCHES:
+            return self._own_switch(call, func)
+        callee = self.functions.callee(call)
+        if callee is not None and depth:
+            inner = self._switches[depth - 1].answer(callee)
+            return Switch(call, inner[-1].mode, None) if inner else None
+        word = func.attr.value if type(func) is cst.Attribute else getattr(func, "value", "")
+        if callee is None and isinstance(word, str) and _sets_eval(word):
+            return Switch(call, Mode.UNKNOWN, None)
+        return None
+
+    def _own_switch(self, call: cst.Call, func: cst.Attribute) -> Switch | None:
+        kind = self.kinds.kind(func.value)
+        if kind not in (Kind.MODULE, Kind.UNKNOWN) or self.names.name(func) is not None:
+            return None
+        callee = self.functions.callee(call)
+        if callee is not None:
+            owner = self.scopes.scope(callee).node
+            if not isinstance(owner, cst.ClassDef):
+                return None
+            if derived(self.functions.bases(owner)) is not Kind.MODULE:
+                inner = self._switches[_DEPTH].answer(callee)
+                return Switch(call, inner[-1].mode, None) if inner else None
+        if func.attr.value == "eval":
+            return None if call.args else Switch(call, Mode.EVAL, func.value)
+        if not call.args:
+            return Switch(call, Mode.TRAIN, func.value)
+        flag = self.values.argument(call, "mode", 0)
+        mode = {True: Mode.TRAIN, False: Mode.EVAL}.get(flag.literal, Mode.UNKNOWN)
+        return Switch(call, mode, func.value)
+
+    def same_network(
+        self, first: cst.BaseExpression | None, second: cst.BaseExpression | None
+    ) -> bool:
+        """Return whether two expressions may be the same network."""
+        if first is None or second is None:
+            return True
+        texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
+        if len(texts) == 1 or "" in texts:
+            return True
+        if self.scopes.function(first) is not self.scopes.function(second):
+            return True
+        return not all(self._is_own(network) for network in (first, second))
+
+    def _is_own(self, network: cst.BaseExpression) -> bool:
+        """Return whether a name was assigned or passed a network of its own."""
+        if isinstance(network, cst.Attribute):
+            return dotted(network).startswith("self.")
+        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
+        return bool(bindings) and all(
+            binding.how is How.PARAMETER
+            or (binding.how is How.ASSIGN and self._is_new(binding.value))
+            for binding in bindings
+        )
+
+    def _is_new(self, value: cst.BaseExpression | None) -> bool:
+        if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
+            return False
+        return not (isinstance(value.func, cst.Attribute) and value.func.attr.value in _SAME)
+
+    def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
+        """Return whether any code of the file may put this network into evaluation mode."""
+        for call in self.tree.all(cst.Call):
+            found = self._switch(call, 0)
+            if found is None or found.mode is Mode.TRAIN:
+                continue
+            if self.same_network(found.network, network):
+                return True
+        return False
+
+    # -- the mode at a place --------------------------------------------------------
+
+    def mode(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Mode:
+        """Return the mode that a network is in when a place is first reached."""
+        if self._is_born_in_eval(network):
+            return Mode.EVAL
+        return self._mode(place, network, _DEPTH)
+
+    def last_switch(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Switch | None:
+        """Return the last mode change before a place in the same function."""
+        return next(self._before(place, network), None)
+
+    def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
+        """Yield the mode changes before a place in the same function, the last one first."""
+        switches = self._switches[_DEPTH].answer(self._home(place))
+        order = self.tree.order(place)
+        behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
+        for switch in reversed(switches[:behind]):
+            if not self.tree.inside(place, switch.call):
+                if self.same_network(switch.network, network):
+                    yield switch
+
+    def _home(self, place: cst.CSTNode) -> cst.CSTNode:
+        return self.scopes.function(place) or self.tree.module
+
+    def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
+        around = {id(block) for block in self.scopes.blocks(place)}
+        for switch in self._before(place, network):
+            if switch.mode is not Mode.TRAIN:
+                return switch.mode
+            if id(self.scopes.blocks(switch.call)[0]) in around:
+                return Mode.TRAIN
+        if self._returns_in_eval(place, network):
+            return Mode.UNKNOWN
+        function = self.scopes.function(place)
+        if function is None:
+            return Mode.TRAIN
+        callers = self.functions.callers(function)
+        if not callers and self._is_ruled_by_base(function, network):
+            return Mode.UNKNOWN
+        if not callers or not depth:
+            return Mode.HIDDEN
+        found = {self._mode(call, None, depth - 1) for call in callers}
+        if found & {Mode.EVAL, Mode.UNKNOWN}:
+            return found.pop() if len(found) == 1 else Mode.UNKNOWN
+        return Mode.TRAIN if Mode.TRAIN in found else Mode.HIDDEN
+
+    def _is_ruled_by_base(
+        self, function: cst.FunctionDef, network: cst.BaseExpression | None
+    ) -> bool:
+        """Return whether an unseen base class calls a method, and may set the mode first."""
+        owner = self.scopes.class_of(function)
+        if owner is None or network is None or not dotted(network).startswith("self."):
+            return False
+        return self._has_hidden_base(owner)
+
+    def _returns_in_eval(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> bool:
+        """Return whether a later part of an enclosing loop leaves evaluation mode on."""
+        order = self.tree.order(place)
+        return any(
+            switch.mode is not Mode.TRAIN
+            and self.tree.order(switch.call) >= order
+            and self.same_network(switch.network, network)
+            for loop in self.loops.around(place)
+            for switch in self.switches(loop.node.body)
+        )
+
+    def _is_born_in_eval(self, network: cst.BaseExpression | None) -> bool:
+        """Return whether a network is created in evaluation mode and never trained."""
+        made = self.values.value_of(network).node if network is not None else None
+        if not isinstance(made, cst.Call):
+            return False
+        born = _BORN_IN_EVAL.fullmatch(self.names.name(made.func) or "")
+        return bool(born) and not any(map(self._trains_mode, self.tree.all(cst.Call)))
+
+    def _trains_mode(self, call: cst.Call) -> bool:
+        switch = self._switch(call, 0)
+        return switch is not None and switch.mode is Mode.TRAIN
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _sets_eval(word: str) -> bool:
+    """Return whether the name of a function says that it sets evaluation mode."""
+    return _SETS_EVAL.fullmatch(word) is not None

@@ -1,0 +1,123 @@
+"""Repetition: which code runs in every step of training or inference."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.kind import Kind, derived
+
+__all__ = ["Repetition"]
+
+_STEPS: Final = re.compile(
+    r"forward\w*|(?:training|validation|test)_step|init_?hidden|initHidden|zero_state"
+)
+_UPDATES: Final = frozenset("update updates learn optimize optimise replay step".split())
+_ANSWERS: Final = frozenset(
+    (
+        "act action actions sample generate predict infer decode encode translate beam greedy "
+        "backward interpolate reconstruct"
+    ).split()
+)
+_LOSSES: Final = frozenset("loss losses penalty criterion".split())
+_ONCE: Final = frozenset(
+    (
+        "init initialize build make create load save export setup main test demo plot show draw "
+        "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
+        "get parse register all samples epoch grid image images video"
+    ).split()
+)
+"""Words in names of functions that a program calls rarely, whatever else the name says."""
+
+
+class Repetition:
+    """Separates code that runs in every step from setup code, in loops and in networks."""
+
+    def __init__(self, functions: Functions, frequencies: Frequencies, loops: Loops) -> None:
+        self.functions = functions
+        self.frequencies = frequencies
+        self.loops = loops
+        self.scopes = functions.scopes
+        self._functions = Memo(False, functions.names.trail, self._is_step)
+
+    def each_step(self, node: cst.CSTNode) -> bool:
+        """Return whether a node runs in every step: of a batch loop, a rollout, or a network."""
+        frequency = self.frequencies.frequency(node)
+        if frequency is not Frequency.UNKNOWN:
+            return frequency is Frequency.EVERY_PASS and not self._is_repair(node)
+        if self._is_repair(node):
+            return False
+        if any(
+            loop.role is Role.OTHER and self.loops.runs_module_itself(loop.node.body)
+            for loop in self.loops.around(node)
+        ):
+            return True
+        function = self.scopes.function(node)
+        return function is not None and self._functions.answer(function)
+
+    def _is_repair(self, node: cst.CSTNode) -> bool:
+        """Return whether a node runs only while an attribute is None, or after a NaN."""
+        child = node
+        for outer in self.functions.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return False
+            if isinstance(outer, cst.If) and child is outer.body:
+                if _asks_for_none(outer.test) or self.frequencies.tests_for_non_finite(outer.test):
+                    return True
+            child = outer
+        return False
+
+    def _is_step(self, function: cst.FunctionDef) -> bool:
+        owner = self.scopes.scope(function).node
+        if isinstance(owner, cst.ClassDef) and _STEPS.fullmatch(function.name.value):
+            if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):
+                return True
+        callers = self.functions.callers(function)
+        if not callers:
+            return self._is_named_for_step(function)
+        return any(self.each_step(call) for call in callers)
+
+    def _is_named_for_step(self, function: cst.FunctionDef) -> bool:
+        """Return whether the name of an uncalled function says that it runs each step."""
+        name_words = frozenset(words(function.name.value))
+        if name_words & _ONCE or self._draws_batches(function):
+            return False
+        if name_words & _LOSSES:
+            return True
+        if name_words & _UPDATES:
+            return any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))
+        return bool(name_words & _ANSWERS) and self.loops.runs_module(function.body)
+
+    def _draws_batches(self, function: cst.FunctionDef) -> bool:
+        """Return whether one call of a function iterates over many batches."""
+        loops: list[LoopNode] = [
+            *self.functions.own(function.body, cst.For),
+            *self.functions.own(function.body, cst.While),
+        ]
+        return any(
+            loop.loader is not None or loop.role in (Role.EPOCH, Role.EVAL_BATCH)
+            for loop in map(self.loops.loop, loops)
+        )
+
+
+def _asks_for_none(test: cst.BaseExpression) -> bool:
+    """Return whether a test is `self.x is None` or `not hasattr(self, "x")`."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        call = test.expression
+        return (
+            isinstance(call, cst.Call)
+            and isinstance(call.func, cst.Name)
+            and call.func.value == "hasattr"
+        )
+    return (
+        isinstance(test, cst.Comparison)
+        and isinstance(test.left, cst.Attribute)
+        and isinstance(test.comparisons[0].operator, cst.Is)
+    )

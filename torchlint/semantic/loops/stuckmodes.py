@@ -1,0 +1,209 @@
+"""Stuck modes: networks that an evaluation leaves in evaluation mode for training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.gradient import Grad, Gradients
+
+__all__ = ["StuckMode", "StuckModes"]
+
+
+class StuckMode(NamedTuple):
+    """A network that a loop trains while it is still in evaluation mode.
+
+    `training` is the loop over training batches, `outer` the loop whose next pass trains in the
+    wrong mode (the same loop if it also evaluates), `switch` the call of `eval()`, and `at` the
+    call in `outer` that leads there.
+    """
+
+    network: cst.BaseExpression
+    training: Loop
+    outer: Loop
+    switch: cst.Call
+    at: cst.Call
+
+
+class _ModeChange(NamedTuple):
+    """A mode change as one region sees it; `path` is empty for an unseen network."""
+
+    at: cst.Call
+    mode: Mode
+    path: str
+    switch: cst.Call
+
+
+_DEPTH: Final = 3
+
+
+class StuckModes:
+    """Follows the mode of networks around the loops of a file."""
+
+    def __init__(
+        self, functions: Functions, loops: Loops, gradients: Gradients, modes: Modes
+    ) -> None:
+        self.functions = functions
+        self.loops = loops
+        self.gradients = gradients
+        self.modes = modes
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+
+    @cached_property
+    def all(self) -> tuple[StuckMode, ...]:
+        """Every network that a training loop runs in evaluation mode after an evaluation."""
+        found: dict[int, StuckMode] = {}
+        for loop in self.loops.all():
+            if loop.role is not Role.TRAIN_BATCH:
+                continue
+            for path, call in self._trained(loop).items():
+                for each in self._around(call, path, loop, call, _DEPTH):
+                    found.setdefault(id(each.switch), each)
+        return tuple(found.values())
+
+    def _trained(self, loop: Loop) -> dict[str, cst.Call]:
+        """Return the networks that a loop trains, each with the first call that runs it."""
+        found: dict[str, cst.Call] = {}
+        for call in self.functions.own(loop.node.body, cst.Call):
+            network = self.loops.module_call(call)
+            if network is None or self.gradients.grad(call) is not Grad.ON:
+                continue
+            if next(self.loops.around(call), None) is loop:
+                found.setdefault(_plain(dotted(network)), call)
+        found.pop("", None)
+        return found
+
+    # -- up from a training loop --------------------------------------------------------
+
+    def _around(
+        self, place: cst.Call, path: str, training: Loop, first: cst.Call, depth: int
+    ) -> Iterator[StuckMode]:
+        """Yield the stuck modes at a place, following enclosing loops and callers."""
+        for loop in self.loops.around(place):
+            changes = self._mode_changes(loop.node.body, _DEPTH)
+            if (
+                self._last([each for each in changes if self._is_before(each, place)], path)
+                is not None
+            ):
+                return
+            behind = self._last(
+                [each for each in changes if not self._is_before(each, place)], path
+            )
+            if behind is not None:
+                network = self.loops.module_call(first)
+                if behind.mode is Mode.EVAL and network is not None:
+                    yield StuckMode(network, training, loop, behind.switch, behind.at)
+                return
+        function = self.scopes.function(place)
+        home = function.body if function is not None else self.tree.module
+        changes = [
+            each for each in self._mode_changes(home, _DEPTH) if self._is_before(each, place)
+        ]
+        if function is None or not depth or self._last(changes, path) is not None:
+            return
+        for call in self.functions.callers(function):
+            outer = self._in_caller(path, call, function)
+            if outer:
+                yield from self._around(call, outer, training, first, depth - 1)
+
+    def _is_before(self, change: _ModeChange, place: cst.CSTNode) -> bool:
+        return self.tree.order(change.at) < self.tree.order(place)
+
+    def _last(self, changes: list[_ModeChange], path: str) -> _ModeChange | None:
+        """Return the last change that may affect a network, as UNKNOWN unless it certainly does."""
+        for change in reversed(changes):
+            if change.path and _holds(change.path, path):
+                return change
+            if change.mode is not Mode.EVAL and not self._differs(change.path, path):
+                return _ModeChange(change.at, Mode.UNKNOWN, "", change.switch)
+        return None
+
+    def _differs(self, one: str, other: str) -> bool:
+        """Return whether two paths certainly lead to different networks."""
+        if not one or one.startswith("self.") != other.startswith("self."):
+            return False
+        return not any(
+            path == dotted(line.targets[0].target)
+            and any(dotted(each) == against for each in self._read(line.value))
+            for line in self.tree.all(cst.Assign)
+            for path, against in ((one, other), (other, one))
+        )
+
+    def _read(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        yield from self.tree.within(value, cst.Name)
+        yield from self.tree.within(value, cst.Attribute)
+
+    # -- changes ---------------------------------------------------------------------------
+
+    def _mode_changes(self, region: cst.CSTNode, depth: int) -> list[_ModeChange]:
+        """Return the mode changes in a region, functions that it calls included."""
+        found: list[_ModeChange] = []
+        for call in self.functions.own(region, cst.Call):
+            own = self.modes.switch(call)
+            if own is not None:
+                path = _plain(dotted(own.network)) if own.network is not None else ""
+                found.append(_ModeChange(call, own.mode, path, call))
+                continue
+            callee = self.functions.callee(call)
+            if callee is None or not depth:
+                continue
+            for inner in self._mode_changes(callee.body, depth - 1):
+                path = self._in_caller(inner.path, call, callee) if inner.path else ""
+                found.append(_ModeChange(call, inner.mode, path, inner.switch))
+        return [
+            self._open(change) if self._has_choice(change, found) else change for change in found
+        ]
+
+    def _open(self, change: _ModeChange) -> _ModeChange:
+        return _ModeChange(change.at, Mode.UNKNOWN, change.path, change.switch)
+
+    def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:
+        """Return whether the other branch of an `if` makes a different mode change."""
+        branches = dict(self._branches(change.at))
+        return any(
+            other.mode is not change.mode
+            and any(branches.get(test, taken) != taken for test, taken in self._branches(other.at))
+            for other in changes
+        )
+
+    def _branches(self, node: cst.CSTNode) -> Iterator[tuple[int, bool]]:
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return
+            if isinstance(outer, cst.If) and child is not outer.test:
+                yield id(outer), child is outer.body
+            child = outer
+
+    def _in_caller(self, path: str, call: cst.Call, function: cst.FunctionDef) -> str:
+        """Return the caller's path to an object that a function knows by `path`, "" if unknown."""
+        root, _, rest = path.partition(".")
+        given: cst.BaseExpression | None
+        parameters = [each.name.value for each in function.params.params]
+        if root in parameters:
+            first = parameters[0] == root and self.scopes.class_of(function) is not None
+            if first and isinstance(call.func, cst.Attribute):
+                given = call.func.value
+            else:
+                given = self.functions.passed(call, function, root)
+            outer = _plain(dotted(given)) if given is not None else ""
+            return f"{outer}.{rest}" if outer and rest else outer
+        bound = self.scopes.scope_at(function).bindings
+        return "" if root in bound else path
+
+
+def _plain(path: str) -> str:
+    """Remove the `.module` of a DataParallel wrapper from a path."""
+    return path.removesuffix(".module")
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return inner == outer or inner.startswith(f"{outer}.")

@@ -1,0 +1,1 @@
+"""Names and scopes: what a name is bound to."""

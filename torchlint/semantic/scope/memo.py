@@ -1,0 +1,107 @@
+"""Memos: cached answers to questions that may depend on themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+__all__ = ["AnswerIndex", "Memo", "Trail"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_NEVER: Final = 1 << 30
+_UNKNOWN: Final = object()
+
+
+class Trail:
+    """The stack of questions being answered, shared by all memos of one file."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        """The number of open questions."""
+        self.marks: dict[int, object] = {}
+        """Markers that identify open questions, by their depth."""
+        self.lowest = _NEVER
+        """The depth of the outermost open question that the current answer depends on."""
+
+    def depend_on(self, depth: int) -> None:
+        """Record that the current answer depends on the open question at a depth."""
+        self.lowest = min(self.lowest, depth)
+
+
+class Memo(Generic[S, T]):
+    """A cache of answers that does not depend on the order of the questions.
+
+    A question that leads back to itself is answered `open_answer` there. An answer that depends on
+    an open question is provisional: it is valid until that question is answered, then dropped.
+    Subjects are dictionary keys: nodes and bindings compare by identity.
+    """
+
+    def __init__(self, open_answer: T, trail: Trail, find: Callable[[S], T]) -> None:
+        self.open_answer = open_answer
+        self.trail = trail
+        self.find = find
+        self._known: dict[S, Any] = {}
+        self._provisional: dict[S, tuple[T, int, object]] = {}
+        self._open: dict[S, int] = {}
+
+    def answer(self, subject: S) -> T:
+        """Return the answer for a subject, computed at most once."""
+        found: T = self._known.get(subject, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found
+        trail = self.trail
+        if subject in self._open:
+            trail.depend_on(self._open[subject])
+            return self.open_answer
+        if subject in self._provisional:
+            found, lowest, mark = self._provisional[subject]
+            if trail.marks.get(lowest) is mark:
+                trail.depend_on(lowest)
+                return found
+            del self._provisional[subject]
+        depth = self._open[subject] = trail.depth
+        trail.depth = depth + 1
+        outer, trail.lowest = trail.lowest, _NEVER
+        try:
+            found = self.find(subject)
+        finally:
+            trail.depth = depth
+            if trail.marks:
+                trail.marks.pop(depth, None)
+            del self._open[subject]
+            lowest, trail.lowest = trail.lowest, outer
+        if lowest >= depth:
+            self._known[subject] = found
+        else:
+            mark = trail.marks.setdefault(lowest, object())
+            self._provisional[subject] = found, lowest, mark
+            trail.depend_on(lowest)
+        return found
+
+    def is_settled(self, subject: S) -> bool:
+        """Return whether the answer for a subject is known and no longer provisional."""
+        return subject in self._known
+
+
+class AnswerIndex(Generic[S, T]):
+    """Subjects indexed by their answer, so that looking one up does not scan them all."""
+
+    def __init__(self, memo: Memo[S, T], subjects: Iterable[S]) -> None:
+        self.memo = memo
+        self._unsettled = dict(enumerate(subjects))
+        self._settled: dict[int, list[tuple[int, S]]] = {}
+
+    def with_answer(self, answer: T) -> list[S]:
+        """Return the subjects whose answer is this very object, in their order."""
+        provisional: list[tuple[int, S]] = []
+        for rank, subject in list(self._unsettled.items()):
+            found = self.memo.answer(subject)
+            if not self.memo.is_settled(subject):
+                if found is answer:
+                    provisional.append((rank, subject))
+            elif self._unsettled.pop(rank, None) is not None:
+                self._settled.setdefault(id(found), []).append((rank, subject))
+        known = dict((*provisional, *self._settled.get(id(answer), ())))
+        return [known[rank] for rank in sorted(known)]

@@ -1,0 +1,214 @@
+"""Names: qualified names through aliases, rebinding and star imports."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from functools import cache, cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.scope.memo import Memo, Trail
+from torchlint.semantic.scope.scopes import Binding, How, Scope, Scopes, dotted
+
+__all__ = ["Names", "canonical"]
+
+_BUILTINS: Final = frozenset(dir(builtins))
+_ASSIGN: Final = How.ASSIGN
+_IMPORT: Final = How.IMPORT
+
+_SYNONYMS: Final = {
+    "torch.autocast": "torch.amp.autocast",
+    "torch.amp.autocast_mode.autocast": "torch.amp.autocast",
+    "torch.GradScaler": "torch.amp.GradScaler",
+    "torch.amp.grad_scaler.GradScaler": "torch.amp.GradScaler",
+    "torch.cuda.amp.autocast_mode.autocast": "torch.cuda.amp.autocast",
+    "torch.cuda.amp.grad_scaler.GradScaler": "torch.cuda.amp.GradScaler",
+    "torch.cpu.amp.autocast_mode.autocast": "torch.cpu.amp.autocast",
+    "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel": (
+        "torch.nn.parallel.DistributedDataParallel"
+    ),
+    "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torch.autograd.no_grad": "torch.no_grad",
+    "torch.autograd.grad_mode.no_grad": "torch.no_grad",
+    "torch.autograd.inference_mode": "torch.inference_mode",
+    "torch.autograd.grad_mode.inference_mode": "torch.inference_mode",
+    "torch.autograd.enable_grad": "torch.enable_grad",
+    "torch.autograd.grad_mode.enable_grad": "torch.enable_grad",
+    "torch.autograd.set_grad_enabled": "torch.set_grad_enabled",
+    "torch.autograd.grad_mode.set_grad_enabled": "torch.set_grad_enabled",
+    "torch.autograd.variable.Variable": "torch.autograd.Variable",
+    "torch.autograd.anomaly_mode.detect_anomaly": "torch.autograd.detect_anomaly",
+    "torch.autograd.anomaly_mode.set_detect_anomaly": "torch.autograd.set_detect_anomaly",
+}
+_PATTERNS: Final = (
+    (
+        re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|sampler)\.(?=[A-Za-z])"),
+        "torch.utils.data.",
+    ),
+    (re.compile(r"torch\.optim\.(?!lr_scheduler\b|swa_utils\b)[a-z_]+\.(?=[A-Z])"), "torch.optim."),
+    (re.compile(r"torch\.nn\.modules\.(?:[a-z_0-9]+\.)?(?=[A-Z])"), "torch.nn."),
+    (re.compile(r"torch\.nn\.utils\.(?:clip_grad|rnn)\.(?=clip|get_total)"), "torch.nn.utils."),
+)
+_STAR: Final = {
+    "torch": frozenset(
+        (
+            "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
+            "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
+            "GradScaler"
+        ).split()
+    ),
+    "torch.utils.data": frozenset(
+        (
+            "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
+            "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
+            "WeightedRandomSampler SubsetRandomSampler"
+        ).split()
+    ),
+    "torch.optim": frozenset(
+        (
+            "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
+            "Rprop Optimizer lr_scheduler"
+        ).split()
+    ),
+    "torch.optim.lr_scheduler": frozenset(
+        (
+            "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
+            "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR"
+        ).split()
+    ),
+    "torch.cuda.amp": frozenset("autocast GradScaler custom_fwd custom_bwd".split()),
+    "torch.autograd": frozenset(
+        (
+            "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
+            "set_detect_anomaly"
+        ).split()
+    ),
+}
+_STAR_CLASSES: Final = re.compile(
+    r"Module|ModuleList|ModuleDict|Sequential|Parameter|Linear|Bilinear|Identity|Flatten|"
+    r"(?:Lazy)?Conv(?:Transpose)?[123]d|(?:Lazy)?BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm|"
+    r"InstanceNorm[123]d|(?:Alpha)?Dropout[123]?d?|Embedding|RNN|LSTM|GRU|(?:RNN|LSTM|GRU)Cell|"
+    r"(?:Adaptive)?(?:Max|Avg)Pool[123]d|[A-Z]\w*Loss|ReLU|LeakyReLU|Sigmoid|Tanh|Softmax|GELU|"
+    r"DataParallel|MultiheadAttention|Transformer\w*|functional|init|utils"
+)
+_CUSTOMARY: Final = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "optim": "torch.optim",
+    "np": "numpy",
+    "tqdm": "tqdm.tqdm",
+}
+"""The usual meaning of names that `from utils import *` may bind."""
+
+
+@cache
+def canonical(name: str) -> str:
+    """Return the one name used for an object that torch exports under several names."""
+    found = _SYNONYMS.get(name)
+    if found is not None:
+        return found
+    for pattern, short in _PATTERNS:
+        if pattern.match(name):
+            return pattern.sub(short, name, count=1)
+    return name
+
+
+class Names:
+    """Finds the qualified names of expressions."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self.scopes = scopes
+        self.trail = Trail()
+        self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._name).answer
+        """Return the canonical qualified name, None if there is none or more than one.
+
+        Functions and classes of this file have no qualified name.
+        """
+        self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
+        self._asked: dict[int, tuple[Binding, ...]] = {}
+        """The bindings that reach names, keyed by identity."""
+
+    def spelled(self, text: str) -> str | None:
+        """Return the qualified name of a dotted string at module level (quoted annotations)."""
+        head, _, rest = text.partition(".")
+        bindings = tuple(self.scopes.module.bindings.get(head, ()))
+        found = self._joint(bindings) if bindings else self._unbound(head)
+        return canonical(f"{found}.{rest}" if rest else found) if found is not None else None
+
+    def _name(self, node: cst.CSTNode) -> str | None:
+        if type(node) is cst.Name:
+            word = node.value
+            if word not in self._named and word not in _BUILTINS and not self.scopes.star_imports:
+                return None
+            bindings = self.scopes.reaching(node)
+            if not bindings:
+                found = self._unbound(word)
+            else:
+                self._asked[id(bindings)] = bindings
+                found = self._joints.answer(id(bindings))
+        elif type(node) is cst.Attribute:
+            base = self.name(node.value)
+            found = f"{base}.{node.attr.value}" if base is not None else self._name_of_own(node)
+        else:
+            return None
+        return canonical(found) if found is not None else None
+
+    def _name_of_own(self, node: cst.Attribute) -> str | None:
+        path = dotted(node)
+        if not path.startswith("self."):
+            return None
+        own = self._own(node).bindings
+        bindings = (*own.get(path, ()), *own.get(node.attr.value, ()))
+        return self._joint(bindings) if bindings else None
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The names bound by an import, or assigned the value of another name."""
+        return frozenset(
+            binding.name
+            for binding in self.scopes.bindings()
+            if binding.how is _IMPORT
+            or (binding.how is _ASSIGN and type(binding.value) in (cst.Name, cst.Attribute))
+        )
+
+    def _own(self, node: cst.CSTNode) -> Scope:
+        owner = self.scopes.class_of(node)
+        return self.scopes.scope_at(owner) if owner is not None else self.scopes.module
+
+    def _joint_of(self, key: int) -> str | None:
+        return self._joint(self._asked[key])
+
+    def _joint(self, bindings: tuple[Binding, ...]) -> str | None:
+        found: set[str] = set()
+        for binding in bindings:
+            value = binding.value
+            if type(value) is cst.Name and value.value == "None" and binding.how is _ASSIGN:
+                continue
+            name = self._bound(binding)
+            if name is None:
+                return None
+            found.add(canonical(name))
+        return found.pop() if len(found) == 1 else None
+
+    def _bound(self, binding: Binding) -> str | None:
+        if binding.how is _IMPORT:
+            return binding.qualified
+        value = binding.value
+        if binding.how is _ASSIGN and isinstance(value, (cst.Name, cst.Attribute)):
+            return self.name(value)
+        return None
+
+    def _unbound(self, name: str) -> str | None:
+        for module in reversed(self.scopes.star_imports):
+            if name in _STAR.get(module, ()):
+                return f"{module}.{name}"
+            if module in ("torch.nn", "torch.nn.modules") and _STAR_CLASSES.fullmatch(name):
+                return f"torch.nn.{name}"
+        if name in _BUILTINS:
+            return f"builtins.{name}"
+        return _CUSTOMARY.get(name) if self.scopes.star_imports else None

@@ -1,0 +1,598 @@
+"""Scopes and bindings: which assignments a name can refer to at a place."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from functools import cached_property
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.syntax.tree import Tree
+
+__all__ = ["Binding", "How", "Scope", "Scopes"]
+
+
+class How(Enum):
+    """The kind of statement that binds a name."""
+
+    ASSIGN = auto()
+    AUGMENTED = auto()
+    DECLARED = auto()
+    UNPACKED = auto()
+    LOOP = auto()
+    WITH = auto()
+    PARAMETER = auto()
+    IMPORT = auto()
+    FUNCTION = auto()
+    CLASS = auto()
+    OTHER = auto()
+
+
+class Binding(NamedTuple):
+    """One place that gives a name a value.
+
+    `value` is the assigned expression (for `UNPACKED` and `LOOP` the expression that is unpacked,
+    with `path` the indices into it); `qualified` is the imported name.
+    """
+
+    name: str
+    how: How
+    node: cst.CSTNode
+    at: int
+    value: cst.BaseExpression | None = None
+    path: tuple[int, ...] = ()
+    qualified: str = ""
+    starred: bool = False
+
+
+# Bindings compare by identity, as nodes do, and are keys of many dictionaries.
+Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
+Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+class Scope:
+    """A module, class, function, lambda or comprehension with the names bound in it."""
+
+    def __init__(self, node: cst.CSTNode, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bindings: dict[str, list[Binding]] = {}
+        self.outward: dict[str, str] = {}
+        """Names declared `global` or `nonlocal`."""
+
+    @cached_property
+    def function(self) -> cst.FunctionDef | None:
+        """The function whose code this scope belongs to, None for a module or a class."""
+        if isinstance(self.node, cst.FunctionDef):
+            return self.node
+        return None if self.is_class or self.parent is None else self.parent.function
+
+    @cached_property
+    def owner(self) -> cst.ClassDef | None:
+        """The innermost class around this scope."""
+        if isinstance(self.node, cst.ClassDef):
+            return self.node
+        return self.parent.owner if self.parent is not None else None
+
+    @cached_property
+    def is_class(self) -> bool:
+        """Whether nested functions cannot see the names bound here."""
+        return type(self.node) is cst.ClassDef
+
+    @cached_property
+    def is_function(self) -> bool:
+        """Whether this is a function or a lambda."""
+        return type(self.node) in (cst.FunctionDef, cst.Lambda)
+
+
+_COMPREHENSIONS: Final = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_SCOPES: Final = (cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
+_BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
+"""Statements that bind their name before their body runs."""
+_FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+_BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
+_Fork = cst.If | cst.Try
+_AT: Final = attrgetter("at")
+_Identity = tuple[cst.CSTNode, tuple[int, ...], str, str]
+"""The identity of a binding: its node, the path into it, and its names."""
+
+
+def _identity(binding: Binding) -> _Identity:
+    return binding.node, binding.path, binding.name, binding.qualified
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """Return `a.b.c` for a chain of attributes on a name, else ""."""
+    path = ""
+    while type(node) is cst.Attribute:
+        path = f".{node.attr.value}{path}"
+        node = node.value
+    return node.value + path if type(node) is cst.Name else ""
+
+
+class Scopes:
+    """Every binding of a file, and which of them reach a use."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.module = Scope(tree.module, None)
+        self.star_imports: list[str] = []
+        self._scopes: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._opened: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
+        self._around: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
+        self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
+        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
+        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+        self._readers: dict[_Identity, list[cst.Name]] = {}
+        self._read_words: set[str] = set()
+        self._stored: dict[cst.CSTNode, Binding] = {}
+        opening = [node for kind in _SCOPES for node in tree.all(kind)]
+        for node in opening:
+            self._open(node)
+        for node in opening:
+            self.scope_at(node)
+        self._collect()
+
+    @cached_property
+    def imports(self) -> dict[str, list[str]]:
+        """The module-level names with a single import as their binding, by qualified name."""
+        found: dict[str, list[str]] = {}
+        for bound, bindings in self.module.bindings.items():
+            hows = {binding.how for binding in bindings}
+            things = {binding.qualified for binding in bindings}
+            if "." not in bound and hows == {How.IMPORT} and len(things) == 1:
+                found.setdefault(str(things.pop()), []).append(bound)
+        return found
+
+    def bindings(self) -> list[Binding]:
+        """Return every binding of the file, scope by scope."""
+        return self._bindings
+
+    @cached_property
+    def _bindings(self) -> list[Binding]:
+        named = [
+            bindings for scope in self._scopes.values() for bindings in scope.bindings.values()
+        ]
+        return [binding for bindings in named for binding in bindings]
+
+    # -- scopes ---------------------------------------------------------------
+
+    def scope_at(self, node: cst.CSTNode) -> Scope:
+        """Return the scope that a scope node opens."""
+        found = self._scopes.get(node)
+        if found is None:
+            found = self._opened[node]
+            found.parent = self.scope_at(self.scope(node).node)
+            self._scopes[node] = found
+        return found
+
+    def _open(self, node: cst.CSTNode) -> None:
+        """Open a scope and record what is evaluated in it."""
+        scope = self._opened[node] = Scope(node, None)
+        for child in self.tree.children(node):
+            if not self._evaluated_outside(child, node):
+                self._around[child] = scope
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Return the scope in which a node is evaluated."""
+        known, parents = self._around, self.tree.parents
+        found = known.get(node)
+        if found is None:
+            passed = [node]
+            at = parents.get(node, self.module.node)
+            while at not in known:
+                passed.append(at)
+                at = parents[at]
+            found = known[at]
+            for each in passed:
+                known[each] = found
+        return found
+
+    def _evaluated_outside(self, child: cst.CSTNode, scope: cst.CSTNode) -> bool:
+        if isinstance(scope, cst.FunctionDef):
+            return child is not scope.body and child is not scope.params
+        if isinstance(scope, cst.ClassDef):
+            return child is not scope.body
+        return False
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Return the function (never a lambda) whose body or parameters contain a node."""
+        try:
+            return self._functions[node]
+        except KeyError:
+            found = self._functions[node] = self.scope(node).function
+            return found
+
+    def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """Return the class whose body, methods included, contains a node."""
+        return self.scope(node).owner
+
+    # -- bindings -------------------------------------------------------------
+
+    def _collect(self) -> None:
+        tree = self.tree
+        declared_outward: list[cst.Global | cst.Nonlocal] = [
+            *tree.all(cst.Global),
+            *tree.all(cst.Nonlocal),
+        ]
+        for line in declared_outward:
+            word = "global" if isinstance(line, cst.Global) else "nonlocal"
+            for name_item in line.names:
+                self.scope(line).outward[name_item.name.value] = word
+        for assign in tree.all(cst.Assign):
+            for target in assign.targets:
+                self._bind(target.target, How.ASSIGN, assign, assign.value)
+        for declared in tree.all(cst.AnnAssign):
+            self._bind(declared.target, How.DECLARED, declared, declared.value)
+        for augmented in tree.all(cst.AugAssign):
+            self._bind(augmented.target, How.AUGMENTED, augmented, augmented.value)
+        for walrus in tree.all(cst.NamedExpr):
+            self._bind(walrus.target, How.ASSIGN, walrus, walrus.value)
+        for loop in tree.all(cst.For):
+            self._bind(loop.target, How.LOOP, loop, loop.iter)
+        for comprehension in tree.all(cst.CompFor):
+            self._bind(comprehension.target, How.LOOP, comprehension, comprehension.iter)
+        for item in tree.all(cst.WithItem):
+            if item.asname is not None:
+                self._bind(item.asname.name, How.WITH, item, item.item)
+        for handler in tree.all(cst.ExceptHandler):
+            if handler.name is not None:
+                self._bind(handler.name.name, How.OTHER, handler, None)
+        captures: list[cst.MatchAs | cst.MatchStar] = [
+            *tree.all(cst.MatchAs),
+            *tree.all(cst.MatchStar),
+        ]
+        for capture in captures:
+            if capture.name is not None:
+                self._bind(capture.name, How.OTHER, capture, None)
+        for function in tree.all(cst.FunctionDef):
+            self._add(self.scope(function), function.name.value, How.FUNCTION, function)
+        for owner in tree.all(cst.ClassDef):
+            self._add(self.scope(owner), owner.name.value, How.CLASS, owner)
+        for parameter in tree.all(cst.Param):
+            self._add(
+                self.scope(parameter),
+                parameter.name.value,
+                How.PARAMETER,
+                parameter,
+                value=parameter.default,
+            )
+        self._collect_imports()
+        for scope in self._scopes.values():
+            for bindings in scope.bindings.values():
+                bindings.sort(key=_AT)
+
+    def _add(
+        self,
+        scope: Scope,
+        name: str,
+        how: How,
+        node: cst.CSTNode,
+        value: cst.BaseExpression | None = None,
+        path: tuple[int, ...] = (),
+        qualified: str = "",
+        starred: bool = False,
+    ) -> Binding:
+        if scope.outward:
+            scope = self._outward(scope, name)
+        first = type(node) in _BINDS_FIRST
+        at = self.tree.order(node) if first else self.tree.end(node) - 1
+        binding = Binding(name, how, node, at, value, path, qualified, starred)
+        scope.bindings.setdefault(name, []).append(binding)
+        return binding
+
+    def _outward(self, scope: Scope, name: str) -> Scope:
+        """Return the scope in which a name is bound, following `global` and `nonlocal`."""
+        word = scope.outward.get(name)
+        if word == "global":
+            return self.module
+        while word == "nonlocal" and scope.parent is not None:
+            scope = scope.parent
+            if scope.is_function and name in scope.bindings:
+                break
+        return scope
+
+    def _bind(
+        self,
+        target: cst.CSTNode,
+        how: How,
+        node: cst.CSTNode,
+        value: cst.BaseExpression | None,
+        path: tuple[int, ...] = (),
+        starred: bool = False,
+    ) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            items = value.elements if isinstance(value, (cst.Tuple, cst.List)) else ()
+            pairwise = (
+                how is How.ASSIGN
+                and len(items) == len(target.elements)
+                and not any(type(e) is cst.StarredElement for e in (*items, *target.elements))
+            )
+            star = False
+            for index, element in enumerate(target.elements):
+                star = star or type(element) is cst.StarredElement
+                if pairwise:
+                    self._bind(element.value, how, node, items[index].value)
+                else:
+                    inner = How.UNPACKED if how is How.ASSIGN else how
+                    self._bind(element.value, inner, node, value, (*path, index), star)
+            return
+        if type(target) is cst.Name:
+            scope = self.scope(target)
+            if type(node) is cst.NamedExpr:
+                while not (scope.is_function or scope is self.module or scope.is_class):
+                    scope = scope.parent or self.module
+            self._stored[target] = self._add(
+                scope, target.value, how, node, value, path, "", starred
+            )
+        elif type(target) is cst.Attribute:
+            name = dotted(target)
+            owner = self.class_of(target) if name.startswith("self.") else None
+            own = owner is not None and name.count(".") == 1
+            scope = self.scope_at(owner) if owner is not None and own else self.scope(target)
+            if name:
+                self._stored[target] = self._add(scope, name, how, node, value, path, "", starred)
+
+    def _collect_imports(self) -> None:
+        for line in self.tree.all(cst.Import):
+            for alias in line.names:
+                full = dotted(alias.name)
+                if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                    name, qualified = alias.asname.name.value, full
+                else:
+                    name = qualified = full.split(".")[0]
+                self._add(self.scope(line), name, How.IMPORT, line, qualified=qualified)
+        for source in self.tree.all(cst.ImportFrom):
+            module = "." * len(source.relative) + (dotted(source.module) if source.module else "")
+            if isinstance(source.names, cst.ImportStar):
+                self.star_imports.append(module)
+                continue
+            for alias in source.names:
+                given = dotted(alias.name)
+                name = given
+                if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                    name = alias.asname.name.value
+                joint = "" if module.endswith(".") else "."
+                self._add(
+                    self.scope(source), name, How.IMPORT, source, qualified=module + joint + given
+                )
+
+    # -- bindings that reach a use ---------------------------------------------------
+
+    def lookup(self, name: str, scope: Scope) -> Scope | None:
+        """Return the scope whose binding `name` refers to when it is read in `scope`."""
+        at: Scope | None = scope
+        while at is not None:
+            if (at is scope or not at.is_class) and name in at.bindings:
+                return at
+            at = at.parent
+        return None
+
+    def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
+        """Return every binding whose value `use` can have; none for builtins and star imports."""
+        found = self._reaching.get(use)
+        if found is None:
+            here = self.scope(use)
+            found = self._reaching[use] = self.reaching_name(use.value, use, here)
+        return found
+
+    def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
+        """Return whether an imported name is exported, or read by other than the given nodes."""
+        quoted = {f'"{binding.name}"', f"'{binding.name}'"}
+        return any(text.value in quoted for text in self.tree.all(cst.SimpleString)) or any(
+            id(name) not in nodes and binding in self.reaching(name)
+            for name in self.tree.spelled(binding.name)
+        )
+
+    def reaching_name(self, name: str, place: cst.CSTNode, here: Scope) -> tuple[Binding, ...]:
+        """Return every binding whose value `name` (dotted too) can have at a place."""
+        scope = self.lookup(name, here)
+        if scope is None:
+            return ()
+        bindings = scope.bindings[name]
+        if len(bindings) == 1:
+            return (bindings[0],)
+        if scope is not here:
+            # A comprehension runs in place; a function may run at any time.
+            inner: Scope | None = here
+            while inner is not None and inner is not scope:
+                if inner.is_function or inner.is_class:
+                    return self._all_of(name, scope)
+                inner = inner.parent
+        return self._flow(bindings, place)
+
+    def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
+        """Return every binding of a name in a scope, the same object on each call."""
+        key = name, scope
+        found = self._whole.get(key)
+        if found is None:
+            found = self._whole[key] = tuple(scope.bindings[name])
+        return found
+
+    def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Return the statement lists around a node, innermost first; `with` bodies do not count."""
+        found = self._blocks.get(node)
+        if found is None:
+            parents = self.tree.parents
+            outer = parents.get(node)
+            while outer is not None and type(outer) not in _BLOCKS:
+                outer = parents.get(outer)
+            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
+        return found
+
+    def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Return a statement list and those around it, leaving out `with` bodies."""
+        found = self._around_blocks.get(block)
+        if found is None:
+            parent = self.tree.parent(block)
+            kind = type(parent)
+            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
+            outer = self.blocks(block) if not ends else ()
+            found = outer if kind is cst.With else (block, *outer)
+            self._around_blocks[block] = found
+        return found
+
+    def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
+        """Return the statement lists in which a binding always happens, innermost first."""
+        found = self._homes.get(binding)
+        if found is None:
+            node = binding.node
+            if type(node) is cst.For:
+                found = (node.body, *self.blocks(node))
+            elif type(node) is cst.Param:
+                owner = self.tree.parent(self.tree.parent(node) or node)
+                body = owner.body if type(owner) is cst.FunctionDef else None
+                found = (body,) if body is not None else ()
+            elif type(node) is cst.ExceptHandler:
+                found = (node.body, *self.blocks(node))
+            else:
+                found = self.blocks(node)
+            self._homes[binding] = found
+        return found
+
+    def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
+        around = self.blocks(place)
+        known = set(around)
+        use = self.tree.order(place)
+        behind = bisect_left(bindings, use, key=_AT)
+        reached: list[Binding] = []
+        killer: cst.CSTNode | None = None
+        settled: _Fork | None = None
+        for index in range(behind - 1, -1, -1):
+            binding = bindings[index]
+            if self._is_open(binding, place):
+                continue
+            if settled is not None and not self.tree.inside(binding.node, settled):
+                break
+            if self._exclusive(binding, around, known):
+                continue
+            home = self._home(binding)
+            reached.append(binding)
+            if (not home or home[0] in known) and binding.how is not How.AUGMENTED:
+                killer = binding.node
+                break
+            fork = self._fork(binding, known) if settled is None else None
+            if fork is not None:
+                inner = self.among(bindings, fork, 0, behind)
+                before = [each for each in inner if not self._is_open(each, place)]
+                settled = fork if self._binds(fork, before) else None
+        reached += self._carried(bindings, behind, place, settled or killer)
+        return tuple(reached)
+
+    def among(
+        self, bindings: list[Binding], outer: cst.CSTNode, low: int = 0, high: int | None = None
+    ) -> list[Binding]:
+        """Return those of some bindings that are inside `outer`, in their order."""
+        first = bisect_left(bindings, self.tree.order(outer), low, high, key=_AT)
+        return bindings[first : bisect_left(bindings, self.tree.end(outer), first, high, key=_AT)]
+
+    def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
+        """Return whether a place is inside the binding statement, so before the binding happens."""
+        return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
+
+    def _carried(
+        self,
+        bindings: list[Binding],
+        behind: int,
+        place: cst.CSTNode,
+        killer: cst.CSTNode | None,
+    ) -> list[Binding]:
+        """Return the bindings, from `behind` on, that a loop carries into its next pass."""
+        found: dict[Binding, None] = {}
+        for loop in self.tree.ancestors(place) if behind < len(bindings) else ():
+            kind = type(loop)
+            if kind in _FRAMES:
+                break
+            if type(loop) is not cst.For and type(loop) is not cst.While:
+                continue
+            if killer is not None and self.tree.inside(killer, loop):
+                break
+            for binding in self.among(bindings, loop.body, behind):
+                if binding.node is not loop and self.tree.inside(binding.node, loop.body):
+                    found[binding] = None
+        return list(found)
+
+    def _exclusive(
+        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[cst.CSTNode]
+    ) -> bool:
+        """Return whether a binding is in the other branch of an `if` around the place."""
+        inner: cst.CSTNode | None = None
+        for block in self.blocks(binding.node):
+            if block in known:
+                break
+            inner = block
+        if inner is None:
+            return False
+        owner = self.tree.parent(inner)
+        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
+            owner = self.tree.parent(owner)
+        if type(owner) is not cst.If:
+            return False
+        return any(self.tree.inside(block, owner) for block in around)
+
+    def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> _Fork | None:
+        """Return the outermost `if` or `try` that decides whether a binding happens."""
+        outermost: _Fork | None = None
+        for outer in self.tree.ancestors(binding.node):
+            if type(outer) in _BLOCKS and outer in known:
+                break
+            if isinstance(outer, (cst.If, cst.Try)):
+                outermost = outer
+            elif isinstance(outer, (cst.For, cst.While)):
+                outermost = None
+        return outermost
+
+    def _binds(self, fork: cst.CSTNode, before: list[Binding]) -> bool:
+        """Return whether every path through an `if` or `try` binds or leaves the block."""
+        if isinstance(fork, cst.Try):
+            parts: list[cst.CSTNode] = [fork.body, *(handler.body for handler in fork.handlers)]
+            return bool(fork.handlers) and all(self._settles(part, before) for part in parts)
+        if not isinstance(fork, cst.If) or fork.orelse is None:
+            return False
+        rest = fork.orelse.body if isinstance(fork.orelse, cst.Else) else fork.orelse
+        return self._settles(fork.body, before) and (
+            self._binds(rest, before) if isinstance(rest, cst.If) else self._settles(rest, before)
+        )
+
+    def _settles(self, block: cst.CSTNode, before: list[Binding]) -> bool:
+        """Return whether a block always binds, also inside a fork, or leaves at its end."""
+        for binding in before:
+            home = self._home(binding)
+            if home and home[0] is block and binding.how is not How.AUGMENTED:
+                return True
+        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
+        return any(self._binds(line, before) for line in lines) or (
+            bool(lines)
+            and isinstance(lines[-1], cst.SimpleStatementLine)
+            and isinstance(lines[-1].body[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))
+        )
+
+    def stored(self, target: cst.CSTNode) -> Binding | None:
+        """Return the binding whose target is a name or an attribute."""
+        return self._stored.get(target)
+
+    def reads(self, name: cst.CSTNode) -> bool:
+        """Return whether a name or an attribute is read (not assigned or deleted)."""
+        binding = self._stored.get(name)
+        return binding is None or binding.how is How.AUGMENTED
+
+    def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
+        """Yield the names inside a node that can read a binding, in source order."""
+        return iter(self.tree.among(self.readers(binding), within))
+
+    def readers(self, binding: Binding) -> Sequence[cst.Name]:
+        """Return the names that can read a binding, in source order."""
+        if binding.name not in self._read_words:
+            self._read_words.add(binding.name)
+            for name in self.tree.spelled(binding.name):
+                if self.reads(name):
+                    for each in self.reaching(name):
+                        self._readers.setdefault(_identity(each), []).append(name)
+        return self._readers.get(_identity(binding), ())

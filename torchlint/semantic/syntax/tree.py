@@ -1,0 +1,289 @@
+"""Tree: the syntax tree with parents, order and spans, built in one walk over a file."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
+
+import libcst as cst
+
+from torchlint.edit import Span
+from torchlint.semantic.syntax import Syntax
+from torchlint.semantic.syntax.oneline import breaks_lines, one_line, within_parentheses
+from torchlint.semantic.syntax.places import Places
+from torchlint.source import Source
+
+__all__ = ["Tree"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+_SKIPPED: Final = frozenset(
+    (
+        "lpar rpar leading_lines trailing_whitespace comma semicolon equal dot header footer "
+        "indent lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon "
+        "second_colon asynchronous star posonly_ind type_parameters attr keyword operator newline "
+        "relative leading_whitespace encoding default_indent default_newline "
+        "has_trailing_newline"
+    ).split()
+)
+_SOURCE_ORDER: Final = {
+    cst.FunctionDef: ("decorators", "params", "returns", "body"),
+    cst.ClassDef: ("decorators", "bases", "keywords", "body"),
+    cst.Import: (),
+    cst.ImportFrom: (),
+    cst.Global: (),
+    cst.Nonlocal: (),
+    cst.Parameters: ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
+    cst.Param: ("annotation", "default"),
+    cst.AsName: ("name",),
+    cst.NamedExpr: ("value", "target"),
+}
+_ATOMS: Final = (
+    cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer, cst.Float, cst.SimpleString,
+    cst.FormattedString, cst.List, cst.Dict, cst.Set, cst.ListComp, cst.SetComp, cst.DictComp,
+)  # fmt: skip
+_FIELDS: dict[type, tuple[str, ...]] = {}
+_READERS: dict[type, tuple[Callable[[Any], Any], ...]] = {}
+_NO_NODES: set[type] = {type(None), str, bool}
+
+
+def _is_node(value: object) -> bool:
+    """Return whether a field holds a node, remembering the types of sentinels."""
+    if isinstance(value, cst.CSTNode):
+        return True
+    _NO_NODES.add(type(value))
+    return False
+
+
+def _fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """Return the fields of a node type that can hold code, in source order."""
+    names = _SOURCE_ORDER.get(kind)
+    if names is None:
+        names = tuple(
+            field.name
+            for field in fields(cast(Any, kind))
+            if field.name not in _SKIPPED and not field.name.startswith("whitespace")
+        )
+        if issubclass(kind, (cst.Name, cst.SimpleString, cst.Integer, cst.Float, cst.Comment)):
+            names = ()
+    _FIELDS[kind] = names
+    return names
+
+
+def _backwards(kind: type[cst.CSTNode]) -> tuple[Callable[[Any], Any], ...]:
+    """Return a function that reads the fields of a node that can hold code, last first."""
+    names = _FIELDS.get(kind) or _fields_of(kind)
+    found = _READERS[kind] = tuple(map(attrgetter, reversed(names)))
+    return found
+
+
+class Tree:
+    """A parsed module: the parent, the rank and the span of each node."""
+
+    def __init__(self, source: Source, syntax: Syntax) -> None:
+        self.source = source
+        self.syntax = syntax
+        self.module = syntax.module
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        """The parent of each node."""
+        self._order: dict[cst.CSTNode, int] = {}
+        self._end: dict[cst.CSTNode, int] = {}
+        """The rank behind the last node inside each node that has children."""
+        self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
+        self._ranks: dict[type[cst.CSTNode], list[int]] = {}
+        """The ranks of the nodes of each type that `within` was called for."""
+        self._spelled: dict[str, list[cst.Name]] | None = None
+        self._places: Places | None = None
+        self._walk()
+
+    def _walk(self) -> None:
+        parents, order, end = self.parents, self._order, self._end
+        by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
+        around: list[cst.CSTNode] = []
+        stack: list[Any] = [self.module]
+        rank = 0
+        while stack:
+            node = stack.pop()
+            if node is None:
+                end[around.pop()] = rank
+                continue
+            order[node] = rank
+            rank += 1
+            if around:
+                parents[node] = around[-1]
+            kind = type(node)
+            try:
+                by_type[kind].append(node)
+            except KeyError:
+                by_type[kind] = [node]
+            readers = known[kind] if kind in known else _backwards(kind)
+            if not readers:
+                continue
+            around.append(node)
+            stack.append(None)
+            for read in readers:
+                child = read(node)
+                kind = type(child)
+                if kind is list or kind is tuple:
+                    stack += child[::-1]
+                elif kind in known or (kind not in no_nodes and _is_node(child)):
+                    stack.append(child)
+
+    def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the direct children of `node`, in source order."""
+        for name in _FIELDS.get(type(node)) or _fields_of(type(node)):
+            child = getattr(node, name)
+            if isinstance(child, (tuple, list)):
+                yield from child
+            elif type(child) not in _NO_NODES and _is_node(child):
+                yield child
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the node that holds `node`; None for the module and for layout."""
+        return self.parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around `node`, the nearest first, the module last."""
+        parents = self.parents
+        at = parents.get(node)
+        while at is not None:
+            yield at
+            at = parents.get(at)
+
+    def order(self, node: cst.CSTNode) -> int:
+        """Return the rank of a node in source order."""
+        return self._order[node]
+
+    def end(self, node: cst.CSTNode) -> int:
+        """Return the rank that follows the last node inside `node`."""
+        return self._end.get(node) or self._order[node] + 1
+
+    def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Return whether `node` is `outer` or stands inside it."""
+        order = self._order
+        return node is outer or order[outer] < order[node] < self._end.get(outer, 0)
+
+    def all(self, kind: type[NodeT]) -> list[NodeT]:
+        """Return every node of exactly this type, in source order."""
+        return self._by_type.get(kind, [])
+
+    def spelled(self, word: str) -> Sequence[cst.Name]:
+        """Return every name with this spelling, in source order."""
+        if self._spelled is None:
+            found = self._spelled = {}
+            for name in self.all(cst.Name):
+                if name.value in found:
+                    found[name.value].append(name)
+                else:
+                    found[name.value] = [name]
+        return self._spelled.get(word, ())
+
+    def among(self, nodes: Sequence[NodeT], outer: cst.CSTNode) -> Sequence[NodeT]:
+        """Return those of some nodes, given in source order, that are inside `outer`."""
+        low = bisect_left(nodes, self.order(outer), key=self.order)
+        return nodes[low : bisect_left(nodes, self.end(outer), low, key=self.order)]
+
+    def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+        """Yield the nodes of exactly this type inside `outer`, in source order."""
+        ranks = self._ranks.get(kind)
+        if ranks is None:
+            order = self._order
+            ranks = self._ranks[kind] = [order[node] for node in self._by_type.get(kind, ())]
+        low = bisect_left(ranks, self._order[outer])
+        high = bisect_left(ranks, self.end(outer), low)
+        return iter(self._by_type[kind][low:high] if low < high else ())
+
+    def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
+        """Return the statement (a line of small statements or a compound one) around `node`."""
+        at: cst.CSTNode | None = node
+        while at is not None:
+            if isinstance(at, cst.BaseStatement):
+                return at
+            if isinstance(at, cst.SimpleStatementSuite):
+                return cast("cst.BaseStatement", self.parent(at))
+            at = self.parents.get(at)
+        raise ValueError("a module is no statement")
+
+    def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the small statement around `node`, or the compound one with it in its header."""
+        at: cst.CSTNode = node
+        while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement, cst.Module)):
+            at = self.parents[at]
+        return at
+
+    def beside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the statements of the block around `node`, splitting lines that hold several."""
+        block = self.parent(self.smallest_statement(node))
+        if isinstance(block, cst.SimpleStatementLine):
+            block = self.parent(block)
+        if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)):
+            for line in block.body:
+                yield from line.body if isinstance(line, cst.SimpleStatementLine) else (line,)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Return the span of a node; that of an expression includes its own parentheses."""
+        if self._places is None:
+            self._places = Places(self.source, self.syntax, self.parents)
+        return self._places.span(node)
+
+    def text(self, node: cst.CSTNode) -> str:
+        """Return the source text of a node, or its generated code if it is not from the file."""
+        if node not in self._order:
+            return self.module.code_for_node(node)
+        span = self.span(node)
+        return self.source.text[span.start : span.end]
+
+    def bare(self, node: cst.BaseExpression) -> Span:
+        """Return the span of an expression without the parentheses around it."""
+        span = self.span(node)
+        if not node.lpar:
+            return span
+        code = self.source.text[span.start : span.end]
+        try:
+            start, end = within_parentheses(code, len(node.lpar))
+        except ValueError:
+            return span
+        return Span(span.start + start, span.start + end)
+
+    def breaks_lines(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression has line breaks that need the brackets around it."""
+        text = self.text(node)
+        try:
+            return ("\n" in text or "\r" in text) and breaks_lines(text)
+        except ValueError:
+            return True
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Return the code of a node for messages, comparison and reuse elsewhere.
+
+        Code without comments is joined into one line; an expression loses its own parentheses where
+        they make no difference.
+        """
+        if isinstance(node, cst.Arg):
+            name = f"{node.keyword.value}=" if node.keyword is not None else node.star
+            return f"{name}{self.argument(node.value)}"
+        if isinstance(node, (cst.BaseSmallStatement, cst.SimpleStatementLine)):
+            return _joined(self.text(node), 0)
+        if not isinstance(node, cst.BaseExpression):
+            return self.text(node)
+        code = self.argument(node)
+        kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
+        return f"({code})" if kept else code
+
+    def argument(self, node: cst.BaseExpression) -> str:
+        """Return the code of an expression like `code`, without any parentheses around it."""
+        return _joined(self.text(node), len(node.lpar))
+
+
+def _joined(text: str, pairs: int) -> str:
+    """Return code as one line without its parentheses, unchanged if it has a comment."""
+    if "#" in text or not (pairs or "\n" in text or "\r" in text):
+        return text
+    try:
+        start, end = within_parentheses(text, pairs)
+        return one_line(text[start:end])
+    except ValueError:
+        return text

@@ -1,0 +1,561 @@
+"""Accumulators: what a batch loop sums or collects, and when that can wait for its end."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
+from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
+from torchlint.semantic.training.readings import Readings
+from torchlint.semantic.values.kind import Kind
+
+__all__ = ["Accumulation", "Accumulator", "Accumulators", "Adding", "Addition"]
+
+AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
+
+
+class Adding(Enum):
+    """How a value is added to the existing one."""
+
+    SUM = auto()
+    APPEND = auto()
+    EXTEND = auto()
+    METER = auto()
+    MIX = auto()
+    """Into a running mean, or into a newly created array."""
+    ENTRY = auto()
+    """Into an entry of an array or a list."""
+
+
+class Addition(NamedTuple):
+    """A statement that adds `values` to `target`, anywhere in the file."""
+
+    adding: Adding
+    target: cst.BaseExpression
+    values: tuple[cst.BaseExpression, ...]
+
+
+class Accumulation(NamedTuple):
+    """A place in a batch loop that adds `values` to `target` in every pass."""
+
+    node: AccumulationNode
+    adding: Adding
+    target: cst.BaseExpression
+    values: tuple[cst.BaseExpression, ...]
+    loop: Loop
+
+
+class Accumulator(NamedTuple):
+    """A name that a loop only adds to, so that its value can wait until `loop` has ended.
+
+    `starts` is its value before the loop (`0`, `0.0` or `[]`), `reads` are the rare reads of it in
+    the loop, and `is_read_outside` tells whether other code may read it.
+    """
+
+    name: str
+    starts: tuple[int | float | list[object], ...]
+    loop: LoopNode
+    additions: tuple[Accumulation, ...]
+    reads: tuple[cst.Name, ...]
+    is_read_outside: bool
+
+
+_LIST_METHODS: Final = ("append", "extend")
+_METER_METHODS: Final = frozenset("update add push record accumulate".split())
+_JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
+_UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
+_NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
+
+
+class Accumulators:
+    """Finds additions in batch loops and the names that they accumulate into."""
+
+    def __init__(self, loops: Loops, frequencies: Frequencies, readings: Readings) -> None:
+        self.loops = loops
+        self.frequencies = frequencies
+        self.readings = readings
+        self.kinds = loops.kinds
+        self.tree = loops.tree
+        self.scopes = loops.scopes
+        self._all: list[Accumulation] | None = None
+        self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
+        self._nodes: dict[cst.CSTNode, Accumulation] = {}
+        self._paths: dict[str, dict[str, list[cst.Attribute]]] = {}
+        """The attributes by their last word, then by their path."""
+        self._used: dict[tuple[str, int], list[cst.Name]] = {}
+        self._lent: dict[tuple[str, int], bool] = {}
+        self._others: dict[tuple[str, int], list[Binding]] = {}
+        self._built: dict[
+            tuple[str, int, int], tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None]
+        ] = {}
+
+    # -- additions ------------------------------------------------------------
+
+    def all(self) -> list[Accumulation]:
+        """Return every addition that runs in each pass of a batch loop, in source order."""
+        if self._all is None:
+            batches = any(loop.is_batch for loop in self.loops.all())
+            found = self._found() if batches else []
+            self._nodes = {each.node: each for each in found}
+            self._all = sorted(found, key=self._rank)
+        return self._all
+
+    def _found(self) -> list[Accumulation]:
+        nodes: list[AccumulationNode] = [
+            *self.tree.all(cst.AugAssign),
+            *self.tree.all(cst.Assign),
+            *self._adding_calls(),
+        ]
+        return [each for each in map(self._accumulation, nodes) if each is not None]
+
+    def _adding_calls(self) -> Iterator[cst.Call]:
+        for method in (*_LIST_METHODS, *_METER_METHODS):
+            for func in self.loops.functions.attributes(method):
+                call = self.tree.parent(func)
+                if isinstance(call, cst.Call) and call.func is func:
+                    yield call
+
+    def within(self, region: cst.CSTNode) -> list[Accumulation]:
+        """Return the accumulations inside a node."""
+        first = bisect_left(self.all(), self.tree.order(region), key=self._rank)
+        return self.all()[first : bisect_left(self.all(), self.tree.end(region), key=self._rank)]
+
+    def _rank(self, accumulation: Accumulation) -> int:
+        return self.tree.order(accumulation.node)
+
+    def at(self, node: cst.CSTNode) -> Accumulation | None:
+        """Return the accumulation at a node, running means and array entries included."""
+        self.all()
+        found = self._nodes.get(node)
+        if found is None and isinstance(node, cst.Assign):
+            found = self._hot(node, self._mixed(node))
+        return found
+
+    def parts(self, node: cst.CSTNode) -> Addition | None:
+        """Split a statement, or the call in it, into target and values if it adds something."""
+        if isinstance(node, cst.Call):
+            return self._of_call(node)
+        if not isinstance(node, (cst.AugAssign, cst.Assign)):
+            return None
+        found = self._of_assign(node)
+        return self._mixed(node) if found is None and isinstance(node, cst.Assign) else found
+
+    def _accumulation(self, node: AccumulationNode) -> Accumulation | None:
+        parts = self._of_call(node) if isinstance(node, cst.Call) else self._of_assign(node)
+        return self._hot(node, parts)
+
+    def _hot(self, node: AccumulationNode, parts: Addition | None) -> Accumulation | None:
+        if parts is None:
+            return None
+        loop = self.frequencies.batch_loop(node)
+        if loop is None or self.frequencies.frequency(node) is not Frequency.EVERY_PASS:
+            return None
+        adding, target, values = parts
+        return Accumulation(node, adding, target, values, loop)
+
+    def _of_call(self, node: cst.Call) -> Addition | None:
+        func = node.func
+        if type(func) is not cst.Attribute or type(self.tree.parent(node)) is not cst.Expr:
+            return None
+        method, target = func.attr.value, func.value
+        values = tuple(arg.value for arg in node.args if not arg.star)
+        if method in _LIST_METHODS and len(node.args) == 1 == len(values):
+            adding = Adding.APPEND if method == "append" else Adding.EXTEND
+            return Addition(adding, target, values)
+        if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
+            return Addition(Adding.METER, target, values)
+        return None
+
+    def _of_assign(self, node: cst.AugAssign | cst.Assign) -> Addition | None:
+        if isinstance(node, cst.AugAssign):
+            if not isinstance(node.operator, cst.AddAssign):
+                return None
+            sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = (node.target, node.value)
+        else:
+            sides = self._added(node)
+        if sides is None:
+            return None
+        target, value = sides
+        if isinstance(value, cst.List):
+            if len(value.elements) != 1:
+                return None
+            return Addition(Adding.APPEND, target, (value.elements[0].value,))
+        if isinstance(target, cst.Name) and self._is_list(target):
+            return Addition(Adding.EXTEND, target, (value,))
+        return Addition(Adding.SUM, target, (value,))
+
+    def _mixed(self, node: cst.Assign) -> Addition | None:
+        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1:
+            return None
+        if isinstance(target, cst.Subscript):
+            return self._entered(target, value)
+        path = dotted(target) if isinstance(target, (cst.Name, cst.Attribute)) else ""
+        parts: list[cst.BaseExpression] = []
+        if isinstance(value, cst.BinaryOperation):
+            parts = list(_operands(value))
+        elif isinstance(value, cst.Call) and _grows(self.kinds.names.name(value.func)):
+            given = [arg.value for arg in value.args if arg.keyword is None]
+            if given and isinstance(given[0], (cst.Tuple, cst.List)):
+                given = [each.value for each in given[0].elements]
+            parts = given
+        values = tuple(part for part in parts if dotted(part) != path)
+        if not path or not values or len(values) == len(parts):
+            return None
+        return Addition(Adding.MIX, target, values)
+
+    def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
+        index = target.slice[0].slice
+        plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
+        if not plain or self.kinds.kind(target.value) in (Kind.MAPPING, Kind.TENSOR, Kind.LOSS):
+            return None
+        return Addition(Adding.ENTRY, target, (value,))
+
+    def _added(self, node: cst.Assign) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+        """Split `total = total + value`."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1 or not isinstance(target, (cst.Name, cst.Attribute)):
+            return None
+        if type(value) is not cst.BinaryOperation or type(value.operator) is not cst.Add:
+            return None
+        path = dotted(target)
+        if path and dotted(value.left) == path:
+            return value.left, value.right
+        return (value.right, value.left) if path and dotted(value.right) == path else None
+
+    def _is_list(self, target: cst.Name) -> bool:
+        return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
+
+    # -- uses in the same pass ------------------------------------------------
+
+    def used_each_pass(self, accumulation: Accumulation) -> bool:
+        """Return whether every pass of the loop needs the running total on the host."""
+        path, node = self._path(accumulation.target), accumulation.node
+        adding = self._adding.get(path, frozenset())
+        own = adding if id(node) in adding else adding | {id(node)}
+        return any(
+            self._is_looked_at(path, own, loop.node)
+            for loop in self.loops.around(node)
+            if loop.is_batch
+        )
+
+    def _is_looked_at(self, path: str, adding: frozenset[int], loop: LoopNode) -> bool:
+        """Return whether every pass of a loop uses a path, apart from adding to it."""
+        key = path, adding, id(loop)
+        if key not in self._looked_at:
+            self._looked_at[key] = any(
+                not self._only_computed(place, loop)
+                for place in self._hot_reads(path, adding, loop)
+            )
+        return self._looked_at[key]
+
+    @cached_property
+    def _by_target(self) -> dict[int, Accumulation]:
+        return {id(each.target): each for each in self.all()}
+
+    @cached_property
+    def _adding(self) -> dict[str, frozenset[int]]:
+        """The accumulations by the path they add to, and by every prefix of that path."""
+        found: dict[str, set[int]] = {}
+        for each in self.all():
+            words = self._path(each.target).split(".")
+            for count in range(1, len(words) + 1):
+                found.setdefault(".".join(words[:count]), set()).add(id(each.node))
+        return {path: frozenset(nodes) for path, nodes in found.items()}
+
+    def _places(self, path: str) -> Sequence[cst.Name | cst.Attribute]:
+        """Return the names or attributes with a path, in source order."""
+        _, dot, word = path.rpartition(".")
+        if path and not dot:
+            return self.tree.spelled(path)
+        if word not in self._paths:
+            found = self._paths[word] = {}
+            near = self.loops.functions.attributes(word) if dot else self.tree.all(cst.Attribute)
+            for each in near:
+                found.setdefault(dotted(each), []).append(each)
+        return self._paths[word].get(path, ())
+
+    def _hot_reads(
+        self, path: str, adding: frozenset[int], loop: LoopNode
+    ) -> Iterator[cst.BaseExpression]:
+        """Yield the reads in every pass of what additions add to, except the additions."""
+        for place in self.tree.among(self._places(path), loop):
+            if not self.scopes.reads(place):
+                continue
+            if any(id(each) in adding for each in self.tree.ancestors(place)):
+                continue
+            if self._only_counted(place) or self._grows_by(place, path):
+                continue
+            tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
+            if tested or (
+                self.tree.inside(place, loop.body)
+                and self.frequencies.frequency(place) is Frequency.EVERY_PASS
+            ):
+                yield place
+
+    def _only_counted(self, place: cst.BaseExpression) -> bool:
+        """Return whether a read only takes the number of collected values."""
+        holder = self.tree.parent(place)
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return isinstance(call, cst.Call) and self.kinds.names.name(call.func) == "builtins.len"
+
+    def _grows_by(self, place: cst.BaseExpression, path: str) -> bool:
+        """Return whether a read is in a line that adds to its target (`a[0] = cat(a[0], b)`)."""
+        line = next((o for o in self.tree.ancestors(place) if isinstance(o, cst.Assign)), None)
+        found = self.at(line) if line is not None else None
+        return found is not None and f"{self._path(found.target)}.".startswith(f"{path}.")
+
+    def _path(self, target: cst.BaseExpression) -> str:
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        return dotted(target)
+
+    def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
+        """Return whether a read only computes a name that no pass uses further."""
+        assign = next(
+            (o for o in self.tree.ancestors(place) if isinstance(o, cst.BaseSmallStatement)), None
+        )
+        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            return False
+        target = assign.targets[0].target
+        return (
+            isinstance(target, cst.Name)
+            and self.readings.packs(assign.value)
+            and not self.readings.hot_uses(target, loop, [])
+        )
+
+    # -- deferral to the end of the loop --------------------------------------------------------
+
+    def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
+        """Return the accumulator of an addition if its value can wait for the loop's end."""
+        target = accumulation.target
+        if not isinstance(target, cst.Name) or accumulation.adding in _UNSPLIT:
+            return None
+        scope = self.scopes.scope(target)
+        if scope.is_class or target.value not in scope.bindings:
+            return None
+        if self._shared(target.value, scope):
+            return None
+        for loop in reversed(self._loops_without_start(accumulation, scope)):
+            found = self._accumulator_of(accumulation, scope, loop)
+            if found is not None:
+                return found
+        return None
+
+    def _accumulator_of(
+        self, accumulation: Accumulation, scope: Scope, loop: LoopNode
+    ) -> Accumulator | None:
+        """Return the accumulator if its value can wait for the end of this loop."""
+        assert isinstance(accumulation.target, cst.Name)
+        name = accumulation.target.value
+        starts = self._starts(accumulation, loop)
+        if starts is None:
+            return None
+        key = name, id(scope), id(loop)
+        if key not in self._built:
+            additions = tuple(self._additions(name, scope, loop))
+            self._built[key] = additions, self._reads(name, scope, loop, additions)
+        additions, reads = self._built[key]
+        if reads is None:
+            return None
+        outside = self._is_read_outside(name, scope, loop)
+        return Accumulator(name, starts, loop, additions, reads, outside)
+
+    def _uses(self, name: str, scope: Scope) -> Sequence[cst.Name]:
+        """Return the places that read or bind a name of a scope, in source order."""
+        key = name, id(scope)
+        if key not in self._used:
+            self._used[key] = [
+                each
+                for each in self.tree.among(self.tree.spelled(name), scope.node)
+                if self.scopes.lookup(name, self.scopes.scope(each)) is scope
+            ]
+        return self._used[key]
+
+    def _shared(self, name: str, scope: Scope) -> bool:
+        """Return whether nested functions, `global` or `nonlocal` let other code use a name."""
+        key = name, id(scope)
+        if key not in self._lent:
+            self._lent[key] = self._is_shared(name, scope)
+        return self._lent[key]
+
+    def _is_shared(self, name: str, scope: Scope) -> bool:
+        if name in scope.outward:
+            return True
+        for use in self._uses(name, scope):
+            inner: Scope | None = self.scopes.scope(use)
+            while inner is not None and inner is not scope:
+                if inner.is_function or inner.is_class:
+                    return True
+                inner = inner.parent
+        return False
+
+    def _loops_without_start(self, accumulation: Accumulation, scope: Scope) -> list[LoopNode]:
+        """Return the loops, innermost first, that do not initialise an accumulator.
+
+        A sum waits at most for the batches of an epoch; a list may be created only once.
+        """
+        assert isinstance(accumulation.target, cst.Name)
+        others = self._other_bindings(accumulation.target.value, scope)
+        sums = accumulation.adding is Adding.SUM
+        found: list[LoopNode] = []
+        for loop in self.loops.around(accumulation.node):
+            if sums and accumulation.loop.node in found and not loop.is_batch:
+                break
+            near = self.scopes.among(others, loop.node)
+            inside = [b for b in near if self.tree.inside(b.node, loop.node)]
+            if any(not (sums and self._resets(binding)) for binding in inside):
+                break
+            found.append(loop.node)
+        return found
+
+    def _other_bindings(self, name: str, scope: Scope) -> list[Binding]:
+        """Return the bindings of a name that do not add to it."""
+        key = name, id(scope)
+        if key not in self._others:
+            self._others[key] = [b for b in scope.bindings[name] if not self._adds(b.node)]
+        return self._others[key]
+
+    def _adds(self, node: cst.CSTNode) -> bool:
+        return node in self._nodes
+
+    def _resets(self, binding: Binding) -> bool:
+        """Return whether a binding only occasionally resets a sum."""
+        return (
+            _number(binding) is not None
+            and self.frequencies.frequency(binding.node) is Frequency.RARE
+        )
+
+    def _starts(
+        self, accumulation: Accumulation, loop: LoopNode
+    ) -> tuple[int | float | list[object], ...] | None:
+        """Return the values that the name can start with, None unless all are known."""
+        assert isinstance(accumulation.target, cst.Name)
+        reaching = [
+            binding
+            for binding in self.scopes.reaching(accumulation.target)
+            if not (self._adds(binding.node) and self.tree.inside(binding.node, loop))
+        ]
+        if not any(self._always_before(binding, loop) for binding in reaching):
+            return None
+        if accumulation.adding is Adding.SUM:
+            numbers = [_number(binding) for binding in reaching]
+            return None if None in numbers else tuple(n for n in numbers if n is not None)
+        return ([],) if len(reaching) == 1 and self._fresh(reaching[0], loop) else None
+
+    def _always_before(self, binding: Binding, loop: LoopNode) -> bool:
+        """Return whether a binding above a loop is always made before the loop runs."""
+        blocks = self.scopes.blocks(binding.node)
+        return (
+            bool(blocks)
+            and blocks[0] in self.scopes.blocks(loop)
+            and binding.at < self.tree.order(loop)
+        )
+
+    def _fresh(self, binding: Binding, loop: LoopNode) -> bool:
+        """Return whether a list is empty and has no other reference when the loop begins."""
+        node, value = binding.node, binding.value
+        if binding.how is not How.ASSIGN or not isinstance(value, cst.List) or value.elements:
+            return False
+        if not isinstance(node, cst.Assign) or len(node.targets) != 1:
+            return False
+        blocks = self.scopes.blocks(node)
+        if not blocks or blocks[0] not in self.scopes.blocks(loop):
+            return False
+        if next(self.loops.around(node), None) is not next(self.loops.around(loop), None):
+            return False
+        scope = self.scopes.scope(node)
+        between = range(binding.at, self.tree.order(loop))
+        return not any(
+            self.tree.order(use) in between and self.scopes.reads(use)
+            for use in self._uses(binding.name, scope)
+        )
+
+    def _additions(self, name: str, scope: Scope, loop: LoopNode) -> Iterator[Accumulation]:
+        for target in self.tree.among(self.tree.spelled(name), loop):
+            each = self._by_target.get(id(target))
+            if each is not None and self.scopes.scope(target) is scope:
+                yield each
+
+    def _reads(
+        self, name: str, scope: Scope, loop: LoopNode, additions: Iterable[Accumulation]
+    ) -> tuple[cst.Name, ...] | None:
+        """Return the rare reads of a sum in its loop, None if another use prevents deferral."""
+        if self._read_after_error(name, scope, loop):
+            return None
+        found: list[cst.Name] = []
+        own = {id(each.node) for each in additions}
+        lists = any(each.adding is not Adding.SUM for each in additions)
+        for use in self.tree.among(self._uses(name, scope), loop):
+            if not own.isdisjoint(map(id, self.tree.ancestors(use))):
+                continue
+            binding = self.scopes.stored(use)
+            if binding is not None and binding.how is How.ASSIGN:
+                continue
+            rare = self.frequencies.frequency(use) is Frequency.RARE and self.tree.inside(
+                use, loop.body
+            )
+            after = loop.orelse is not None and self.tree.inside(use, loop.orelse)
+            if lists or binding is not None or not (rare or after) or self._deleted(use):
+                return None
+            found.append(use)
+        return tuple(found)
+
+    def _is_read_outside(self, name: str, scope: Scope, loop: LoopNode) -> bool:
+        """Return whether code outside a loop may look at a name; others may at a module's."""
+        return not scope.is_function or any(
+            not self.tree.inside(use, loop) and not self._is_set(use)
+            for use in self._uses(name, scope)
+        )
+
+    def _is_set(self, use: cst.Name) -> bool:
+        """Return whether a place gives a name another value, whatever it was."""
+        binding = self.scopes.stored(use)
+        return binding is not None and binding.how in (How.ASSIGN, How.DECLARED)
+
+    def _deleted(self, use: cst.Name) -> bool:
+        return isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
+
+    def _read_after_error(self, name: str, scope: Scope, loop: LoopNode) -> bool:
+        """Return whether an exception can lead from the loop to a later use of a name."""
+        child: cst.CSTNode = loop
+        for outer in self.tree.ancestors(loop):
+            if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, cst.Try) and child is outer.body:
+                uses = self._uses(name, scope)
+                return bool(uses) and self.tree.order(uses[-1]) >= self.tree.end(outer.body)
+            child = outer
+        return False
+
+
+def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the operands of arithmetic."""
+    if isinstance(node, cst.BinaryOperation):
+        yield from _operands(node.left)
+        yield from _operands(node.right)
+    else:
+        yield node
+
+
+def _grows(name: str | None) -> bool:
+    """Return whether a function joins arrays into one."""
+    module, _, last = (name or "").rpartition(".")
+    return module in ("numpy", "torch") and last in _JOINS
+
+
+def _number(binding: Binding) -> int | float | None:
+    """Return the literal number that a binding assigns."""
+    if binding.how not in (How.ASSIGN, How.DECLARED):
+        return None
+    if isinstance(binding.value, cst.Integer):
+        return int(binding.value.value, 0)
+    return float(binding.value.value) if isinstance(binding.value, cst.Float) else None

@@ -1,0 +1,345 @@
+"""Evaluations: the places where a script runs networks to evaluate them, not to train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
+from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.words import says_evaluation, says_training, words
+from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Evaluation", "Evaluations", "Forward"]
+
+
+class Forward(NamedTuple):
+    """A call that runs a network; `records` says whether autograd records it."""
+
+    call: cst.Call
+    network: cst.BaseExpression
+    records: Grad
+
+
+class Evaluation(NamedTuple):
+    """Code that evaluates networks: a loop over batches, or a function on all data at once."""
+
+    node: LoopNode | cst.FunctionDef
+    function: cst.FunctionDef | None
+    loader: cst.BaseExpression | None
+    forwards: tuple[Forward, ...]
+    by_function: bool
+    """Whether the name of the function says so."""
+    by_loader: bool
+    """Whether the name of the loader says so; where no name does, a call of `eval()` does."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether a name says that this is an evaluation."""
+        return self.by_function or self.by_loader
+
+    @property
+    def body(self) -> cst.BaseSuite:
+        """The code that runs in it."""
+        return self.node.body
+
+    @property
+    def networks(self) -> list[cst.BaseExpression]:
+        """The networks that it runs, each once."""
+        return list({dotted(each.network): each.network for each in self.forwards}.values())
+
+
+_ENVIRONMENT: Final = frozenset(("step", "reset", "render"))
+_OWNERS: Final = ("lightning", "pytorch_lightning", "transformers", "fastai", "LightningModule")
+_DIFFERENTIATES: Final = (
+    "torch.autograd.grad", "torch.autograd.functional", "torch.autograd.backward", "torch.func.",
+    "functorch.", "torch.enable_grad", "torch.is_grad_enabled", "torch.set_grad_enabled",
+    "captum.", "torchattacks.", "foolbox.", "autoattack.", "torch.jit.trace", "torch.onnx.",
+)  # fmt: skip
+_GRADIENTS: Final = frozenset(
+    "requires_grad requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
+)
+_DERIVES: Final = frozenset(
+    (
+        "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
+        "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
+        "influence attribution maml fomaml reptile shot"
+    ).split()
+)
+_OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
+"""Prefixes of base classes that call no methods by themselves, or only known ones."""
+_TESTS: Final = frozenset({"pytest", "unittest"})
+_DEPTH: Final = 3
+
+
+def _is_pass(method: cst.FunctionDef) -> bool:
+    """Return whether a method is a forward pass (`forward_train`)."""
+    return method.name.value == "__call__" or method.name.value.startswith("forward")
+
+
+class Evaluations:
+    """Finds the evaluations of a file."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients, modes: Modes
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.gradients = gradients
+        self.modes = modes
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def all(self) -> tuple[Evaluation, ...]:
+        """Every evaluation, in source order; none is inside another."""
+        if self._is_test_file():
+            return ()
+        loops = [each for loop in self.loops.all() if (each := self._of_loop(loop)) is not None]
+        inner = list(self._outermost(loops))
+        covered = {
+            id(body)
+            for each in inner
+            for body in (each.function, *self.functions.reached(each.body))
+        }
+        whole = [
+            each
+            for function in self.tree.all(cst.FunctionDef)
+            if id(function) not in covered
+            and (each := self._of_function(function, covered)) is not None
+        ]
+        return tuple(sorted([*inner, *whole], key=lambda each: self.tree.order(each.node)))
+
+    def _outermost(self, loops: list[Evaluation]) -> Iterator[Evaluation]:
+        """Yield the outermost of some loops, in source order."""
+        end = 0
+        for each in loops:
+            if self.tree.order(each.node) >= end:
+                end = self.tree.end(each.node)
+                yield each
+
+    def _is_test_file(self) -> bool:
+        return any(
+            binding.qualified.partition(".")[0] in _TESTS
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+        )
+
+    # -- loops --------------------------------------------------------------------
+
+    def _of_loop(self, loop: Loop) -> Evaluation | None:
+        node = loop.node
+        if loop.role not in (Role.EVAL_BATCH, Role.OTHER) or self._is_owned(node):
+            return None
+        batches = loop.role is Role.EVAL_BATCH
+        if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
+            return None
+        function = self.scopes.function(node)
+        if function is not None and self._is_unit_test(function, loop.loader):
+            return None
+        by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
+        if not by_function and not by_loader and not self._in_eval(node):
+            return None
+        if self._is_method_of_network(function) and not (batches and self._stands_apart(function)):
+            return None
+        if self.loops.trains(node, direct=False) or not self.measures(node.body):
+            return None
+        forwards = tuple(self._forwards(node.body))
+        if not forwards:
+            return None
+        return Evaluation(node, function, loop.loader, forwards, by_function, by_loader)
+
+    def _holds_batches(self, node: cst.For) -> bool:
+        """Return whether a loop contains a loop over batches, which is considered instead."""
+        return any(
+            self.loops.loop(inner).role is Role.EVAL_BATCH
+            for inner in self.tree.within(node.body, cst.For)
+        )
+
+    def _is_loader_named(self, loader: cst.BaseExpression | None) -> bool:
+        text = self.tree.code(loader) if loader is not None else ""
+        return says_evaluation(text) and not says_training(text)
+
+    def _is_named(self, function: cst.FunctionDef | None) -> bool:
+        if function is None:
+            return False
+        return says_evaluation(function.name.value) and not says_training(function.name.value)
+
+    def _is_unit_test(self, function: cst.FunctionDef, loader: cst.BaseExpression | None) -> bool:
+        """Return whether a function is only called by a test runner."""
+        if not function.name.value.startswith("test_") or self.functions.callers(function):
+            return False
+        given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
+        return not any(binding.how is How.PARAMETER for binding in given)
+
+    def _in_eval(self, place: cst.CSTNode) -> bool:
+        """Return whether the last mode change in the same function is `eval()`."""
+        if not self.modes.are_switched:
+            return False
+        last = self.modes.last_switch(place, None)
+        return last is not None and last.mode is Mode.EVAL and last.network is not None
+
+    # -- functions without a loop -----------------------------------------------------
+
+    def _of_function(self, function: cst.FunctionDef, covered: set[int]) -> Evaluation | None:
+        if not self._is_named(function) or not self.modes.are_switched:
+            return None
+        if self._is_owned(function) or self._is_method_of_network(function):
+            return None
+        if not self.only_measures(function.body):
+            return None
+        forwards = tuple(self._forwards(function.body, 0))
+        if not forwards or not self._in_eval(forwards[0].call):
+            return None
+        callers = self.functions.callers(function)
+        if not callers or any(id(self.scopes.function(call)) in covered for call in callers):
+            return None
+        return Evaluation(function, function, None, forwards, True, False)
+
+    # -- forward passes --------------------------------------------------------------------
+
+    def only_measures(self, region: cst.CSTNode) -> bool:
+        """Return whether nothing in a region trains."""
+        return self.measures(region) and not any(
+            self.loops.is_step(call)
+            for body in self.functions.reached(region)
+            for call in self.functions.own(body, cst.Call)
+        )
+
+    def measures(self, region: cst.CSTNode) -> bool:
+        """Return whether a region neither steps an RL environment nor uses an optimizer."""
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                func = call.func
+                if isinstance(func, cst.Attribute) and func.attr.value in _ENVIRONMENT:
+                    if "env" in dotted(func.value).lower() or func.attr.value == "step":
+                        return False
+                if isinstance(func, cst.Attribute) and func.attr.value == "zero_grad":
+                    return False
+        return not any(
+            self.kinds.kind(name) is Kind.OPTIMIZER
+            for name in self.tree.within(region, cst.Name)
+            if self.scopes.reads(name)
+        )
+
+    def _forwards(self, region: cst.CSTNode, depth: int = _DEPTH) -> Iterator[Forward]:
+        """Yield the network calls in a region and in the plain functions it calls."""
+        for call in self.functions.own(region, cst.Call):
+            network = self.loops.module_call(call) or self._switched(call)
+            if network is not None:
+                yield Forward(call, network, self.gradients.grad(call))
+                continue
+            callee = self.functions.callee(call)
+            if callee is None or not self.loops.runs_module(callee):
+                continue
+            if self._is_method_of_network(callee):
+                if isinstance(call.func, cst.Attribute):
+                    yield Forward(call, call.func.value, self._of_method(call, callee))
+            elif depth:
+                yield from self._forwards(callee.body, depth - 1)
+
+    def _switched(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the called object if an object of that name is put into evaluation mode."""
+        name = dotted(call.func)
+        if name not in self._names_in_eval or self.functions.definition(call.func) is not None:
+            return None
+        return call.func
+
+    @cached_property
+    def _names_in_eval(self) -> frozenset[str]:
+        return frozenset(
+            dotted(switch.network)
+            for call in self.tree.all(cst.Call)
+            if (switch := self.modes.switch(call)) is not None
+            and switch.mode is Mode.EVAL
+            and switch.network is not None
+        ) - {""}
+
+    def _of_method(self, call: cst.Call, callee: cst.FunctionDef) -> Grad:
+        """Return whether autograd records in a network's method that a call runs."""
+        inner = {each.records for each in self._forwards(callee.body, 0)}
+        return Grad.OFF if inner == {Grad.OFF} else self.gradients.grad(call)
+
+    def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
+        owner = self.scopes.class_of(function) if function is not None else None
+        if owner is None:
+            return False
+        return derived(self.functions.bases(owner)) is Kind.MODULE or (
+            self._has_hidden_base(owner) and any(map(_is_pass, self._methods(owner)))
+        )
+
+    def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
+        """Return whether a class has an unseen base, which may call its methods."""
+        return any(
+            type(self.functions.definition(base.value)) is not cst.ClassDef
+            and not (self.names.name(base.value) or "").startswith(_OPEN)
+            for line in self.functions.lineage(owner)
+            for base in line.bases
+        )
+
+    def _methods(self, owner: cst.ClassDef) -> Iterator[cst.FunctionDef]:
+        for line in self.functions.lineage(owner):
+            for bindings in self.scopes.scope_at(line).bindings.values():
+                for binding in bindings:
+                    if isinstance(binding.node, cst.FunctionDef):
+                        yield binding.node
+
+    def _stands_apart(self, method: cst.FunctionDef | None, depth: int = _DEPTH) -> bool:
+        """Return whether no forward pass calls a method under a mode set elsewhere."""
+        if method is None:
+            return True
+        owner = self.scopes.class_of(method)
+        if _is_pass(method) or not depth or (owner is not None and self._has_hidden_base(owner)):
+            return False
+        callers = map(self.scopes.function, self.functions.callers(method))
+        return all(self._stands_apart(each, depth - 1) for each in callers if each is not method)
+
+    def _is_owned(self, node: cst.CSTNode) -> bool:
+        """Return whether a framework calls the method that contains a node, and sets the mode."""
+        owner = self.scopes.class_of(node)
+        return owner is not None and any(
+            base.partition(".")[0] in _OWNERS or base.rpartition(".")[2] in _OWNERS
+            for base in self.functions.bases(owner)
+        )
+
+    def contains_word(self, evaluation: Evaluation, wanted: frozenset[str]) -> bool:
+        """Return whether an evaluation, or its function's name, contains one of some words."""
+        names = [name.value for name in self.tree.within(evaluation.node, cst.Name)]
+        names += [at.attr.value for at in self.tree.within(evaluation.node, cst.Attribute)]
+        if evaluation.function is not None:
+            names.append(evaluation.function.name.value)
+        return any(wanted.intersection(words(name)) for name in names)
+
+    def needs_gradients(self, region: cst.CSTNode) -> bool:
+        """Return whether a region, or code that it runs, asks for gradients (saliency, physics)."""
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                name = self.names.name(call.func) or ""
+                if name.startswith(_DIFFERENTIATES) or self._asks_for_gradients(call):
+                    return True
+            mentions = [name.value for name in self.functions.own(body, cst.Name)]
+            attributes = [at.attr.value for at in self.functions.own(body, cst.Attribute)]
+            if not _GRADIENTS.isdisjoint(attributes):
+                return True
+            if any(_DERIVES.intersection(words(word)) for word in {*mentions, *attributes}):
+                return True
+            if any(True for _ in self.functions.own(body, cst.Yield)):
+                return True
+        return False
+
+    def _asks_for_gradients(self, call: cst.Call) -> bool:
+        return any(
+            arg.keyword is not None
+            and arg.keyword.value in ("requires_grad", "create_graph", "retain_graph")
+            and not (isinstance(arg.value, cst.Name) and arg.value.value == "False")
+            for arg in call.args
+        )

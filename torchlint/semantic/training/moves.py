@@ -1,0 +1,209 @@
+"""Moves: the calls that move a tensor or a module to a device, and which device that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.target import Target
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Move", "Moves"]
+
+_NOT_MPS: Final = frozenset("cuda cpu xpu hpu npu".split())
+_NOT_CUDA: Final = frozenset("cpu mps xpu hpu npu meta".split())
+_CUDA: Final = frozenset({"cuda", "cpu"})
+_DEVICE_WORDS: Final = re.compile(
+    r"(?:\w*_)?(?:device|devices|dev|gpu|gpu_id|gpuid|cuda|local_rank|rank|DEVICE|gpu_ids)|device\w*"
+)
+_INDEX_WORDS: Final = re.compile(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)")
+_ACCELERATORS: Final = "torch.accelerator.current_accelerator"
+
+
+class Move(NamedTuple):
+    """A call that moves `moved`; `device` is None for the current GPU (`x.cuda()`)."""
+
+    call: cst.Call
+    moved: cst.BaseExpression
+    device: cst.BaseExpression | None
+    device_arg: cst.Arg | None
+    method: str
+
+
+class Moves:
+    """Separates transfers between devices from other calls of `to`, and finds the device."""
+
+    def __init__(self, work: ItemWork, values: Values, target: Target) -> None:
+        self.work = work
+        self.values = values
+        self.target = target
+        self.functions = work.functions
+        self.kinds = work.kinds
+        self.origins = work.origins
+        self.tree = work.tree
+        self.scopes = work.scopes
+        self.names = work.names
+        self._only_cuda: dict[cst.FunctionDef | None, bool] = {}
+
+    def move(self, call: cst.Call) -> Move | None:
+        """Return what a call moves to an accelerator, None for any other call."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or self.names.name(func) is not None:
+            return None
+        return self._move(call, func)
+
+    def _move(self, call: cst.Call, func: cst.Attribute) -> Move | None:
+        method = func.attr.value
+        if method == "cuda":
+            arg = self.values.argument_node(call, "device", 0)
+            return Move(call, func.value, arg.value if arg is not None else None, arg, method)
+        if method != "to":
+            return None
+        arg = self.values.argument_node(call, "device", 0)
+        if arg is None or not self._is_device(arg.value):
+            return None
+        return Move(call, func.value, arg.value, arg, method)
+
+    def _is_device(self, node: cst.BaseExpression) -> bool:
+        """Return whether an argument of `to` is a device that may be an accelerator."""
+        kind = self.kinds.kind(node)
+        if kind in (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY, Kind.MODULE):
+            return False
+        if self.names.name(node) in ("builtins.float", "builtins.int", "builtins.bool"):
+            return False
+        words = self._words(node)
+        if words:
+            return words != {"cpu"}
+        if kind is Kind.DEVICE:
+            return True
+        last = node.func if isinstance(node, cst.Call) else node
+        if isinstance(last, cst.Attribute):
+            last = last.attr
+        return isinstance(last, cst.Name) and _DEVICE_WORDS.fullmatch(last.value) is not None
+
+    # -- target device -------------------------------------------------------------
+
+    def is_never_mps(self, move: Move) -> bool:
+        """Return whether a move certainly does not lead to Apple's device."""
+        if move.method == "cuda" or self.target.device not in ("auto", "mps"):
+            return True
+        assert move.device is not None
+        return self._is_surely(move.device, _NOT_MPS)
+
+    def is_never_cuda(self, move: Move) -> bool:
+        """Return whether a move certainly leads to a device other than CUDA."""
+        if move.method == "cuda" or move.device is None:
+            return False
+        return self._is_of(move.device, _NOT_CUDA)
+
+    def only_cuda(self, node: cst.CSTNode) -> bool:
+        """Return whether code certainly runs on CUDA or the host, which support float64.
+
+        Apple's devices do not; a device that is a parameter or comes from elsewhere may be one.
+        """
+        if self.target.device != "auto":
+            return self.target.device in _CUDA
+        function = self.scopes.function(node)
+        if function not in self._only_cuda:
+            places = list(self._places(node))
+            self._only_cuda[function] = bool(places) and all(
+                place is None or self._is_of(place, _CUDA) for place in places
+            )
+        return self._only_cuda[function]
+
+    def _places(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression | None]:
+        """Yield the devices used by the code that runs together with a node."""
+        for body in self.functions.run_with(node):
+            for call in self.functions.own(body, cst.Call):
+                func = call.func
+                move = self._move(call, func) if isinstance(func, cst.Attribute) else None
+                if move is not None:
+                    yield move.device if move.method != "cuda" else None
+                    continue
+                for arg in call.args:
+                    named = arg.keyword is not None and arg.keyword.value == "device"
+                    if named and not self._is_of_tensor(arg.value):
+                        yield arg.value
+
+    def _is_of_tensor(self, node: cst.BaseExpression) -> bool:
+        """Return whether a device is that of an existing tensor (`device=x.device`)."""
+        return (
+            isinstance(node, cst.Attribute)
+            and node.attr.value == "device"
+            and self.work.is_item(node.value)
+        )
+
+    def _is_surely(self, device: cst.BaseExpression, allowed: frozenset[str]) -> bool:
+        """Return whether a device has one of some types, or is a GPU index by its name."""
+        if self._words(device):
+            return self._is_of(device, allowed)
+        last = device.attr if isinstance(device, cst.Attribute) else device
+        return isinstance(last, cst.Name) and _INDEX_WORDS.fullmatch(last.value) is not None
+
+    def _is_of(self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = 3) -> bool:
+        """Return whether every device that an expression can be is known and of some type."""
+        origin = self.origins.of(device)
+        if not origin.complete or not origin.values:
+            return False
+        for value in origin.values:
+            if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
+                if not value.args or not depth:
+                    return False
+                if not self._is_of(value.args[0].value, allowed, depth - 1):
+                    return False
+            elif not ("cuda" in allowed and self._is_number(value)):
+                words = self._word(value, 0)
+                if not words or not words <= allowed:
+                    return False
+        return True
+
+    def _is_number(self, value: cst.BaseExpression) -> bool:
+        """Return whether a device is given as a GPU index, or left out."""
+        return self.kinds.kind(value) in (Kind.NUMBER, Kind.NOTHING)
+
+    def has_type(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is known to be a device object with `type`, not a string."""
+        origin = self.origins.of(node)
+        return (
+            origin.complete
+            and bool(origin.values)
+            and all(
+                isinstance(value, cst.Call)
+                and self.names.name(value.func) in ("torch.device", _ACCELERATORS)
+                for value in origin.values
+            )
+        )
+
+    def _words(self, node: cst.BaseExpression, depth: int = 3) -> set[str]:
+        """Return the names of the devices that an expression can be, `?` for an unknown one."""
+        found: set[str] = set()
+        for value in self.origins.of(node).values:
+            found |= self._word(value, depth)
+        return found
+
+    def _word(self, value: cst.BaseExpression, depth: int) -> set[str]:
+        if isinstance(value, cst.SimpleString):
+            return {str(value.evaluated_value).partition(":")[0]}
+        if isinstance(value, cst.FormattedString):
+            head = value.parts[0] if value.parts else None
+            return {
+                head.value.partition(":")[0] if isinstance(head, cst.FormattedStringText) else "?"
+            }
+        if isinstance(value, cst.Integer):
+            return {"cuda"}
+        if isinstance(value, cst.Call):
+            name = self.names.name(value.func)
+            if name == "torch.device" and value.args and depth:
+                return self._words(value.args[0].value, depth - 1) or {"?"}
+            if name == _ACCELERATORS:
+                return {"?"}
+            if name in ("torch.distributed.get_rank", "torch.cuda.current_device"):
+                return {"cuda"}
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.left, cst.SimpleString):
+            return {str(value.left.evaluated_value).partition(":")[0]}
+        return set()

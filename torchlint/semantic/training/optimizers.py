@@ -1,0 +1,145 @@
+"""Optimizers: where they are created, what they are called, what steps and restores them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["Optimizers"]
+
+_NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
+_SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
+_RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)
+_RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
+
+
+class Optimizers:
+    """Finds the optimizers of a file and what is done to them."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.origins = origins
+        self.loops = loops
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def label(self, call: cst.Call) -> str:
+        """Return the user's name for the optimizer that a call creates."""
+        return label(self.tree, self.scopes, call, "optimizer")
+
+    def made_by(self, node: cst.BaseExpression) -> tuple[cst.Call, ...] | None:
+        """Return the optimizer calls that an expression can come from, None if unknown."""
+        origin = self.origins.of(node)
+        found = [value for value in origin.values if isinstance(value, cst.Call)]
+        if not origin.complete or len(found) != len(origin.values) or not found:
+            return None
+        if any(not (self.names.name(c.func) or "").startswith("torch.optim.") for c in found):
+            return None
+        return tuple(found)
+
+    @cached_property
+    def steps(self) -> tuple[cst.Call, ...]:
+        """The calls that step an optimizer, directly or through a gradient scaler."""
+        return tuple(
+            call
+            for call in self.tree.all(cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "step"
+            and self.loops.is_step(call)
+        )
+
+    def stepped(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the optimizer that a `step` call steps, also through a gradient scaler."""
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        if self.kinds.kind(call.func.value) is Kind.SCALER:
+            return call.args[0].value if call.args else None
+        return call.func.value
+
+    @cached_property
+    def restores(self) -> tuple[cst.Call, ...]:
+        """The calls that may load a saved state into an optimizer."""
+        return tuple(call for call in self.tree.all(cst.Call) if self._restores(call))
+
+    def _restores(self, call: cst.Call) -> bool:
+        func = call.func
+        named = func.attr if type(func) is cst.Attribute else func
+        word = named.value if type(named) is cst.Name else ""
+        if not _RESTORES.search(word):
+            return False
+        if word == "load_state_dict" and type(func) is cst.Attribute:
+            kind = self.kinds.kind(func.value)
+            if kind is not Kind.UNKNOWN:
+                return kind is Kind.OPTIMIZER
+            return self._is_named_optimizer(func.value, call)
+        if not _RESTORING.intersection(words(word)) or self.functions.callee(call) is not None:
+            return False
+        return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+
+    @cached_property
+    def saves(self) -> tuple[cst.Call, ...]:
+        """The calls that take the state of an optimizer, or pass it to a function that saves."""
+        return tuple(call for call in self.tree.all(cst.Call) if self._saves(call))
+
+    def _saves(self, call: cst.Call) -> bool:
+        func = call.func
+        if type(func) is cst.Attribute and func.attr.value in ("state_dict", "save_state"):
+            kind = self.kinds.kind(func.value)
+            if kind is not Kind.UNKNOWN:
+                return kind is Kind.OPTIMIZER
+            return func.attr.value == "save_state" or any(
+                each in _NAMED for each in words(self.tree.code(func.value))
+            )
+        last = func.attr if type(func) is cst.Attribute else func
+        if type(last) is not cst.Name or not _SAVING.intersection(words(last.value)):
+            return False
+        return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+
+    def _is_named_optimizer(self, owner: cst.BaseExpression, call: cst.Call) -> bool:
+        """Return whether the restored object, or its state, is named like an optimizer."""
+        if any(word in _NAMED for word in words(self.tree.code(owner))):
+            return True
+        return any("optim" in text.value for text in self.tree.within(call, cst.SimpleString))
+
+    def hidden(self, call: cst.Call) -> bool:
+        """Return whether an optimizer is used by code that this file does not show.
+
+        An object stores it, or a function returns it, and nothing in the file steps an optimizer.
+        """
+        if self.steps:
+            return False
+        function = self.scopes.function(call)
+        for outer in self.tree.ancestors(call):
+            if isinstance(outer, cst.Assign):
+                targets = [each.target for each in outer.targets]
+                if any(not isinstance(target, cst.Name) for target in targets):
+                    return True
+                named = {target.value for target in targets if isinstance(target, cst.Name)}
+                return function is not None and self._returned(function, named)
+            if isinstance(outer, (cst.Return, cst.BaseStatement)):
+                return isinstance(outer, cst.Return)
+        return False
+
+    def _returned(self, function: cst.FunctionDef, named: set[str]) -> bool:
+        return not self.functions.callers(function) and any(
+            name.value in named
+            for value in self.functions.returns(function)
+            for name in self._names(value)
+        )
+
+    def _names(self, value: cst.BaseExpression) -> Iterator[cst.Name]:
+        yield from self.tree.within(value, cst.Name)

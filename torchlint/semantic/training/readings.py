@@ -1,0 +1,407 @@
+"""Readings: expressions where the host reads a tensor, which is a host sync."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.loops import LoopNode
+from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.placement import Placement
+
+__all__ = ["Form", "Reading", "Readings", "Region"]
+
+Region = LoopNode | cst.FunctionDef
+
+
+class Form(Enum):
+    """The form in which the host gets the value."""
+
+    NUMBER = auto()
+    ARRAY = auto()
+    LIST = auto()
+    TENSOR = auto()
+
+
+class Reading(NamedTuple):
+    """An expression that copies `tensor` to the host, looking through `detach()` and `data`."""
+
+    node: cst.Call
+    tensor: cst.BaseExpression
+    form: Form
+    cast: str
+    """The builtin that does it (`float(loss)`), empty for methods."""
+
+
+_FORMS: Final = {
+    "item": Form.NUMBER,
+    "tolist": Form.LIST,
+    "numpy": Form.ARRAY,
+    "cpu": Form.TENSOR,
+    "to": Form.TENSOR,
+}
+_CASTS: Final = ("builtins.float", "builtins.int")
+_NUMPY: Final = frozenset(
+    "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
+)
+_DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
+_DEPTH: Final = 4
+_REDUCTIONS: Final = frozenset(
+    "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
+)
+_ELSEWHERE: Final = re.compile(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
+_LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
+_SINKS: Final = frozenset(
+    (
+        "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
+        "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
+        "set_description_str progress_bar format isnan isinf isfinite report scalar_summary"
+    ).split()
+)
+
+
+class Readings:
+    """Finds the host syncs, and whether the same pass needs their value."""
+
+    def __init__(self, kinds: Kinds, frequencies: Frequencies, placement: Placement) -> None:
+        self.kinds = kinds
+        self.frequencies = frequencies
+        self.placement = placement
+        self.tree = kinds.tree
+        self.names = kinds.names
+        self.scopes = kinds.scopes
+        self._readings: dict[cst.Call, Reading | None] = {}
+        self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
+
+    def within(self, region: cst.CSTNode) -> Iterator[Reading]:
+        """Yield the readings inside a node, of nested ones only the outermost."""
+        last = -1
+        for call in self.tree.within(region, cst.Call):
+            if self.tree.order(call) < last:
+                continue
+            reading = self.reading(call)
+            if reading is not None:
+                last = self.tree.end(call)
+                yield reading
+
+    def reading(self, call: cst.Call) -> Reading | None:
+        """Return the reading that a call is, None if it reads nothing that may be on a device."""
+        try:
+            return self._readings[call]
+        except KeyError:
+            found = self._readings[call] = self._reading(call)
+            return found
+
+    def _reading(self, call: cst.Call) -> Reading | None:
+        form, cast, inner = self._outermost(call)
+        if form is None:
+            return None
+        copied = form is not Form.ARRAY
+        shown = False
+        while True:
+            if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
+                inner = inner.value
+                continue
+            found, _, below = self._outermost(inner, casts=False)
+            detached = _is_method(inner, "detach")
+            if found is None and not detached:
+                break
+            if found in (Form.TENSOR, Form.NUMBER):
+                copied = True
+            shown = shown or detached or _is_method(inner, "cpu")
+            assert isinstance(inner, cst.Call)
+            inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
+        if not copied or not (self._is_tensor(inner) or (shown and self._is_open(inner))):
+            if cast or not copied or not self._comes_of_tensors(inner):
+                return None
+        if self.placement.on_host(inner):
+            return None
+        return Reading(call, inner, form, cast)
+
+    def _is_tensor(self, node: cst.BaseExpression) -> bool:
+        return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
+
+    def _is_open(self, node: cst.BaseExpression) -> bool:
+        """Return whether the kind of an expression is unknown."""
+        return self.kinds.kind(node) is Kind.UNKNOWN
+
+    def _comes_of_tensors(self, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+        """Return whether unseen functions computed a value from tensors that may be on a device."""
+        if not depth or not self._is_open(node):
+            return False
+        if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
+            root: cst.BaseExpression = node
+            while isinstance(root, (cst.Subscript, cst.Attribute)):
+                root = root.value
+            if isinstance(root, cst.Call):
+                return self._comes_of_tensors(root, depth - 1)
+            bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+            return bool(bindings) and all(
+                binding.how in (How.ASSIGN, How.UNPACKED)
+                and binding.value is not None
+                and (
+                    self._is_tensor(binding.value)
+                    or self._comes_of_tensors(binding.value, depth - 1)
+                )
+                for binding in bindings
+            )
+        return isinstance(node, cst.Call) and self._is_made_of_tensors(node, depth)
+
+    def _is_made_of_tensors(self, call: cst.Call, depth: int) -> bool:
+        """Return whether an unseen function is called with tensors, and no array."""
+        func = call.func
+        if isinstance(func, cst.Attribute):
+            if func.attr.value in _NUMPY and self._comes_of_tensors(func.value, depth - 1):
+                return True
+            if func.attr.value == "step":
+                return False
+        if _ELSEWHERE.match(self.names.name(func) or ""):
+            return False
+        given = [(arg.value, self.kinds.kind(arg.value)) for arg in call.args if not arg.star]
+        callee = self.kinds.functions.callee(call)
+        if callee is not None and _LEAVES.search(self.tree.code(callee)):
+            return False
+        if any(kind is Kind.NDARRAY for _, kind in given):
+            return False
+        return any(
+            not self.placement.on_host(each)
+            if kind in (Kind.TENSOR, Kind.LOSS)
+            else self._comes_of_tensors(each, depth - 1)
+            for each, kind in given
+        )
+
+    def _outermost(
+        self, node: cst.BaseExpression, casts: bool = True
+    ) -> tuple[Form | None, str, cst.BaseExpression]:
+        nothing = None, "", node
+        if not isinstance(node, cst.Call):
+            return nothing
+        name = self.names.name(node.func)
+        if casts and name in _CASTS and len(node.args) == 1 and node.args[0].keyword is None:
+            return Form.NUMBER, str(name).rpartition(".")[2], node.args[0].value
+        if not isinstance(node.func, cst.Attribute) or name is not None:
+            return nothing
+        form = _FORMS.get(node.func.attr.value)
+        if form is None:
+            return nothing
+        if node.func.attr.value == "to":
+            if len(node.args) != 1 or not self.placement.on_host(node):
+                return nothing
+        elif node.args:
+            return nothing
+        return form, "", node.func.value
+
+    def named(
+        self, region: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]
+    ) -> Iterator[Reading]:
+        """Yield the readings behind names in a node that no other code uses in each pass.
+
+        `besides` are statements whose uses of such names do not count.
+        """
+        for name in self.tree.within(region, cst.Name):
+            bindings = self.scopes.reaching(name)
+            if self._is_key(name, region):
+                continue
+            if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
+                continue
+            assign, value = bindings[0].node, bindings[0].value
+            target = assign.targets[0].target
+            if value is None or not isinstance(target, cst.Name) or len(assign.targets) != 1:
+                continue
+            if not self.tree.inside(assign, loop.body) or not self.is_arithmetic(value):
+                continue
+            if assign in besides or self.hot_uses(target, loop, besides):
+                continue
+            found = list(self.within(value))
+            yield from found or self.named(value, loop, [*besides, assign])
+
+    def _is_key(self, name: cst.Name, region: cst.CSTNode) -> bool:
+        """Return whether a name is a key or index into something other than a tensor."""
+        child: cst.CSTNode = name
+        for outer in self.tree.ancestors(name):
+            if child is region:
+                return False
+            if isinstance(outer, cst.Subscript) and child is not outer.value:
+                if self.kinds.kind(outer.value) not in _DENSE:
+                    return True
+            child = outer
+        return False
+
+    # -- other uses of the value ---------------------------------------
+
+    def needed_in(self, loop: Region, reading: Reading, besides: list[cst.CSTNode]) -> bool:
+        """Return whether each pass of a loop, or run of a function, needs the value anyway.
+
+        `besides` are statements whose uses do not count.
+        """
+        places = self._looked_at(reading.tensor, loop)
+        apart = set(besides)
+        return any(
+            self._on_host_at(place, loop, besides)
+            for place in places
+            if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
+        )
+
+    def _looked_at(
+        self, tensor: cst.BaseExpression, loop: Region
+    ) -> tuple[cst.BaseExpression, ...]:
+        """Return the places in a loop where the host uses a tensor in every pass."""
+        key = id(loop), self._meant(tensor)
+        if key not in self._seen:
+            self._seen[key] = tuple(
+                place
+                for place in self._same(tensor, loop)
+                if self._is_hot(place, loop) and self._on_host_at(place, loop, [])
+            )
+        return self._seen[key]
+
+    def _meant(self, tensor: cst.BaseExpression) -> frozenset[int] | str:
+        """Return a key that is equal for expressions that refer to the same tensor."""
+        if isinstance(tensor, cst.Name):
+            return frozenset(map(id, self.scopes.reaching(tensor)))
+        return self.tree.code(tensor) if isinstance(tensor, cst.Attribute) else ""
+
+    def _is_hot(self, place: cst.CSTNode, region: Region) -> bool:
+        if isinstance(region, cst.FunctionDef):
+            return self.frequencies.below(place, region) is Frequency.EVERY_PASS
+        return self.frequencies.frequency(place) is Frequency.EVERY_PASS
+
+    def _same(self, tensor: cst.BaseExpression, loop: Region) -> Iterator[cst.BaseExpression]:
+        """Yield the places in a loop that refer to the same tensor."""
+        if isinstance(tensor, cst.Name):
+            bindings = set(map(id, self.scopes.reaching(tensor)))
+            for name in self.tree.among(self.tree.spelled(tensor.value), loop.body):
+                if self.scopes.reads(name):
+                    if bindings & set(map(id, self.scopes.reaching(name))):
+                        yield name
+        elif isinstance(tensor, cst.Attribute):
+            text = self.tree.code(tensor)
+            for attribute in self.tree.within(loop.body, cst.Attribute):
+                if self.tree.code(attribute) == text and self.scopes.reads(attribute):
+                    yield attribute
+
+    def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
+        """Return whether the value is used on the host at a place."""
+        child = place
+        for outer in self.tree.ancestors(place):
+            if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
+                return child is outer.test
+            if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
+                return not self._set_aside(place, loop, besides)
+            if isinstance(outer, cst.Call):
+                func = outer.func
+                last = func.attr.value if isinstance(func, cst.Attribute) else ""
+                last = func.value if isinstance(func, cst.Name) else last
+                if last in _SINKS and child is not func:
+                    return True
+                if self.reading(outer) is not None and not self._set_aside(outer, loop, besides):
+                    return True
+            if isinstance(outer, cst.BaseSmallStatement):
+                return False
+            child = outer
+        return False
+
+    def _is_text(self, node: cst.CSTNode) -> bool:
+        """Return whether an expression formats values (`"%f" % loss`, `"{}".format(loss)`)."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+            return self.kinds.kind(node.left) is Kind.STRING
+        return (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Attribute)
+            and node.func.attr.value == "format"
+            and isinstance(node.func.value, (cst.SimpleString, cst.ConcatenatedString))
+        )
+
+    def _set_aside(self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
+        """Return whether a value is only assigned to names that no pass uses further."""
+        assign = next(
+            (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
+        )
+        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+            return False
+        target = assign.targets[0].target
+        if not isinstance(target, cst.Name) or not self.packs(assign.value):
+            return False
+        besides = [*besides, assign]
+        return all(
+            self._set_aside(use, loop, besides) for use in self.hot_uses(target, loop, besides)
+        )
+
+    def packs(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression only computes, or collects computed values."""
+        if isinstance(node, cst.Dict):
+            return all(
+                isinstance(each, cst.DictElement) and self.packs(each.value)
+                for each in node.elements
+            )
+        if isinstance(node, (cst.Tuple, cst.List)):
+            return all(self.packs(each.value) for each in node.elements)
+        if isinstance(node, cst.FormattedString):
+            return all(
+                self.packs(part.expression)
+                for part in node.parts
+                if isinstance(part, cst.FormattedStringExpression)
+            )
+        if self._is_text(node):
+            given = node.args if isinstance(node, cst.Call) else ()
+            right = [node.right] if isinstance(node, cst.BinaryOperation) else []
+            return all(map(self.packs, [*(arg.value for arg in given), *right]))
+        return isinstance(node, cst.SimpleString) or self.is_arithmetic(node)
+
+    def is_arithmetic(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression only computes."""
+        if isinstance(node, cst.BinaryOperation):
+            return self.is_arithmetic(node.left) and self.is_arithmetic(node.right)
+        if isinstance(node, cst.Subscript):
+            return self.is_arithmetic(node.value)
+        if isinstance(node, cst.Call):
+            name = self.names.name(node.func) or ""
+            if name in (*_CASTS, "builtins.len", "builtins.max", "builtins.round"):
+                return True
+            return self.reading(node) is not None or self._only_computes(node, name)
+        return isinstance(node, (cst.Name, cst.Attribute, cst.Integer, cst.Float))
+
+    def _only_computes(self, call: cst.Call, name: str) -> bool:
+        """Return whether a call is a mathematical function of arithmetic arguments."""
+        module, _, last = name.rpartition(".")
+        if module == "math" or (module == "numpy" and last in _NUMPY):
+            return all(self.is_arithmetic(arg.value) for arg in call.args)
+        if name or not isinstance(call.func, cst.Attribute):
+            return False
+        return call.func.attr.value in _REDUCTIONS and (
+            call.func.attr.value == "size" or self._on_host(call.func.value)
+        )
+
+    def _on_host(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is arithmetic on values that were read."""
+        return self.is_arithmetic(node) and any(True for _ in self.within(node))
+
+    def hot_uses(
+        self, target: cst.Name, loop: Region, besides: list[cst.CSTNode]
+    ) -> list[cst.Name]:
+        """Return the places of a loop that read an assigned `target` in every pass."""
+        binding = self.scopes.stored(target)
+        if binding is None or binding.how is not How.ASSIGN:
+            return []
+        return [
+            name
+            for name in self.scopes.uses(binding, loop.body)
+            if not any(self.tree.inside(name, each) for each in besides)
+            and self._is_hot(name, loop)
+        ]
+
+
+def _is_method(node: cst.BaseExpression, name: str) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == name
+        and not node.args
+    )

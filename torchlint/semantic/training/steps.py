@@ -1,0 +1,219 @@
+"""Steps: training steps, each a backward pass and the forward passes before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.losses import sent
+
+__all__ = ["Step", "Steps"]
+
+_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED, How.DECLARED)
+_NO_FORWARD: Final = frozenset(
+    (
+        "parameters named_parameters modules children state_dict load_state_dict train eval to "
+        "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
+        "get_parameters backward step clone"
+    ).split()
+)
+_BACKWARDS: Final = ("backward", "manual_backward")
+
+
+class Step(NamedTuple):
+    """One backward pass of a training loop.
+
+    `forwards` are the calls of networks (or of functions that run them) that compute the loss;
+    `lines` are the adjacent statements from the first of them to the last one for the loss, empty
+    if they are not in one block before the backward pass.
+    """
+
+    backward: cst.Call
+    forwards: tuple[cst.Call, ...]
+    lines: tuple[cst.BaseStatement, ...]
+
+
+class Steps:
+    """Finds the steps of the training loops of a file."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, frequencies: Frequencies
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.frequencies = frequencies
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def all(self) -> tuple[Step, ...]:
+        """The steps whose loss comes from a network, in source order."""
+        return tuple(
+            step
+            for call in self.tree.all(cst.Call)
+            if self._is_backward(call)
+            and self._is_trained(call)
+            and (step := self._step(call)) is not None
+        )
+
+    def is_alone(self, step: Step) -> bool:
+        """Return whether the loops around a step run no other backward pass."""
+        return all(len(set(self._backwards(body))) == 1 for body in self._passes(step))
+
+    def updates(self, step: Step) -> bool:
+        """Return whether the loops around a step also change parameters."""
+        return all(self._updates(body) for body in self._passes(step))
+
+    def _passes(self, step: Step) -> list[cst.CSTNode]:
+        return [loop.node.body for loop in self._loops_of(step.backward)]
+
+    def _updates(self, region: cst.CSTNode) -> bool:
+        """Return whether code, or code it runs, steps anything or iterates over parameters."""
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                func = call.func
+                word = func.attr.value if isinstance(func, cst.Attribute) else ""
+                if word.startswith("step") or word in ("parameters", "named_parameters"):
+                    return True
+        return False
+
+    def _is_backward(self, call: cst.Call) -> bool:
+        func = call.func
+        return (
+            isinstance(func, cst.Attribute)
+            and func.attr.value in _BACKWARDS
+            and self.loops.is_step(call)
+        )
+
+    def _is_trained(self, call: cst.Call) -> bool:
+        if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(call)):
+            return True
+        return self.frequencies.frequency(call) is Frequency.EVERY_PASS
+
+    # -- other work of a loop ------------------------------------------------
+
+    def _loops_of(self, node: cst.CSTNode, depth: int = 3) -> Iterator[Loop]:
+        """Yield the outermost training loops that run a node."""
+        around = [loop for loop in self.loops.around(node) if loop.role is Role.TRAIN_BATCH]
+        function = self.scopes.function(node)
+        if around:
+            yield around[-1]
+        elif function is not None and depth:
+            for call in self.functions.callers(function):
+                yield from self._loops_of(call, depth - 1)
+
+    def _backwards(self, region: cst.CSTNode) -> Iterator[int]:
+        for body in self.functions.reached(region):
+            for call in self.functions.own(body, cst.Call):
+                if self._is_backward(call) or (self.names.name(call.func) == "torch.autograd.grad"):
+                    yield id(call)
+
+    # -- one step -------------------------------------------------------------
+
+    def _step(self, backward: cst.Call) -> Step | None:
+        region = self._region(backward)
+        values = [value for value in sent(backward) if self.kinds.kind(value) is not Kind.OPTIMIZER]
+        nodes: list[cst.CSTNode] = [backward]
+        parts: list[cst.BaseExpression] = list(values)
+        for binding in self._behind(values, backward, region):
+            nodes.append(binding.node)
+            if binding.value is not None:
+                parts.append(binding.value)
+        forwards = self._forwards(parts)
+        if not forwards or any(True for call in forwards if self._sends(call)):
+            return None
+        forwards.sort(key=self.tree.order)
+        return Step(backward, tuple(forwards), self._lines(backward, forwards, nodes))
+
+    def _region(self, backward: cst.Call) -> cst.CSTNode:
+        """Return the code that repeats a step: its outermost training loop, else its function."""
+        around = [loop for loop in self.loops.around(backward) if loop.role is Role.TRAIN_BATCH]
+        if around:
+            return around[-1].node.body
+        home = self.scopes.function(backward)
+        return home.body if home is not None else self.tree.module
+
+    def _behind(
+        self, values: list[cst.BaseExpression], backward: cst.Call, region: cst.CSTNode
+    ) -> Iterator[Binding]:
+        """Yield the bindings before a backward pass that its loss depends on."""
+        limit = self.tree.order(backward)
+        seen: set[int] = set()
+        pending = list(values)
+        while pending:
+            for binding in self._read_in(pending.pop()):
+                if id(binding) in seen or binding.how not in _BOUND:
+                    continue
+                if binding.at >= limit or not self.tree.inside(binding.node, region):
+                    continue
+                seen.add(id(binding))
+                yield binding
+                if binding.value is not None:
+                    pending.append(binding.value)
+
+    def _read_in(self, value: cst.BaseExpression) -> Iterator[Binding]:
+        for name in self.tree.within(value, cst.Name):
+            yield from self.scopes.reaching(name)
+        for attribute in self.tree.within(value, cst.Attribute):
+            if isinstance(attribute.value, cst.Name) and attribute.value.value == "self":
+                yield from self.functions.attribute(attribute)
+
+    def _forwards(self, parts: list[cst.BaseExpression]) -> list[cst.Call]:
+        calls = {id(call): call for part in parts for call in self.tree.within(part, cst.Call)}
+        found = [call for call in calls.values() if self._runs(call)]
+        return found or [call for call in calls.values() if self._asks_module(call)]
+
+    def _runs(self, call: cst.Call) -> bool:
+        if self.loops.module_call(call) is not None:
+            return True
+        if isinstance(self.functions.definition(call.func), cst.ClassDef):
+            return False
+        callee = self.functions.callee(call)
+        return callee is not None and self.loops.runs_module(callee)
+
+    def _asks_module(self, call: cst.Call) -> bool:
+        """Return whether a call is a method of a network (`model.loss(x)`)."""
+        func = call.func
+        return (
+            isinstance(func, cst.Attribute)
+            and func.attr.value not in _NO_FORWARD
+            and self.kinds.kind(func.value) is Kind.MODULE
+        )
+
+    def _sends(self, call: cst.Call) -> bool:
+        """Return whether a function called by a step runs a backward pass itself."""
+        callee = self.functions.callee(call)
+        return callee is not None and any(True for _ in self._backwards(callee.body))
+
+    def _lines(
+        self, backward: cst.Call, forwards: list[cst.Call], nodes: list[cst.CSTNode]
+    ) -> tuple[cst.BaseStatement, ...]:
+        line: cst.BaseStatement = self.tree.statement(backward)
+        for outer in self.tree.ancestors(line):
+            if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                break
+            if isinstance(outer, (cst.IndentedBlock, cst.Module)) and line in outer.body:
+                before = outer.body[: [*outer.body].index(line)]
+                holding = [self._holds(each, forwards) for each in before]
+                if sum(map(len, holding)) == len(forwards):
+                    first = next(at for at, found in enumerate(holding) if found)
+                    last = max(at for at, each in enumerate(before) if self._holds(each, nodes))
+                    lines = before[first : max(first, last) + 1]
+                    return tuple(each for each in lines if isinstance(each, cst.BaseStatement))
+            if isinstance(outer, cst.BaseStatement):
+                line = outer
+        return ()
+
+    def _holds(self, line: cst.CSTNode, nodes: list[cst.Call] | list[cst.CSTNode]) -> list[int]:
+        return [id(node) for node in nodes if self.tree.inside(node, line)]

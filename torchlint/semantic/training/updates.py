@@ -1,0 +1,140 @@
+"""Updates: what code does with gradients, in order, through functions of this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.words import says_training
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["Act", "Update", "Updates"]
+
+
+class Act(Enum):
+    """An operation on gradients."""
+
+    BACKWARD = auto()
+    CLIP = auto()
+    STEP = auto()
+    CLEAR = auto()
+
+
+class Update(NamedTuple):
+    """One act; `at` is the call in the given region that leads to it, `call` the act itself.
+
+    `optimizer` is the object that is stepped or cleared, as written in `call`.
+    """
+
+    act: Act
+    at: cst.Call
+    call: cst.Call
+    optimizer: cst.BaseExpression | None = None
+    in_sight: bool = True
+    """Whether the file shows the act; False for a training function of another file."""
+
+
+_CLIPS: Final = frozenset({
+    "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_norm",
+    "torch.nn.utils.clip_grad_value_", "torch.nn.utils.clip_grads_with_norm_",
+})  # fmt: skip
+_CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradients".split())
+_DEPTH: Final = 3
+
+
+class Updates:
+    """Finds backward passes, clipping, optimizer steps and gradient clearing."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, origins: Origins) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.loops = loops
+        self.origins = origins
+        self.names = functions.names
+        self.scopes = functions.scopes
+        self._known: dict[int, tuple[Update, ...]] = {}
+
+    def within(self, region: cst.CSTNode) -> tuple[Update, ...]:
+        """Return the acts of a region, in source order."""
+        found = self._known.get(id(region))
+        if found is None:
+            found = self._known[id(region)] = tuple(self._of_region(region, _DEPTH, set()))
+        return found
+
+    def _of_region(self, region: cst.CSTNode, depth: int, seen: set[int]) -> Iterator[Update]:
+        for call in self.functions.own(region, cst.Call):
+            act = self.act(call)
+            if act is not None:
+                yield Update(act, call, call, self._optimizer(call, act))
+                continue
+            callee = self.functions.callee(call)
+            if callee is None:
+                if self._trains_out_of_sight(call):
+                    yield Update(Act.STEP, call, call, self._handed(call), in_sight=False)
+            elif depth and id(callee) not in seen:
+                for inner in self._of_region(callee.body, depth - 1, {*seen, id(callee)}):
+                    yield Update(inner.act, call, inner.call, inner.optimizer, inner.in_sight)
+
+    def act(self, call: cst.Call) -> Act | None:
+        """Return the act that a call directly performs."""
+        func = call.func
+        if self.names.name(func) in _CLIPS:
+            return Act.CLIP
+        if not isinstance(func, cst.Attribute):
+            return None
+        method = func.attr.value
+        if method in ("backward", "manual_backward", "step"):
+            if not self.loops.is_step(call):
+                return None
+            return Act.STEP if method == "step" else Act.BACKWARD
+        if method == "zero_grad":
+            return Act.CLEAR
+        return Act.CLIP if method in _CLIP_METHODS and self.names.name(func) is None else None
+
+    def _optimizer(self, call: cst.Call, act: Act) -> cst.BaseExpression | None:
+        if act not in (Act.STEP, Act.CLEAR) or not isinstance(call.func, cst.Attribute):
+            return None
+        if self.kinds.kind(call.func.value) is Kind.SCALER:
+            return call.args[0].value if call.args else None
+        return call.func.value
+
+    def _trains_out_of_sight(self, call: cst.Call) -> bool:
+        """Return whether a function outside this file receives an optimizer to train with."""
+        func = call.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if not isinstance(last, cst.Name) or not says_training(last.value):
+            return False
+        return dotted(func) != "" and self._handed(call) is not None
+
+    def _handed(self, call: cst.Call) -> cst.BaseExpression | None:
+        for arg in call.args:
+            if not arg.star and self.kinds.kind(arg.value) is Kind.OPTIMIZER:
+                return arg.value
+        return None
+
+    def same_optimizer(
+        self, first: cst.BaseExpression | None, second: cst.BaseExpression | None
+    ) -> bool | None:
+        """Return whether two expressions are the same optimizer; None if unknown."""
+        if first is None or second is None:
+            return None
+        one, other = self.origins.of(first), self.origins.of(second)
+        made = [each for each in one.values if isinstance(each, cst.Call)]
+        also = [each for each in other.values if isinstance(each, cst.Call)]
+        if any(mine is theirs for mine in made for theirs in also):
+            return True
+        if made and also and one.complete and other.complete:
+            return False
+        near = self.scopes.function(first) is self.scopes.function(second)
+        path = dotted(first)
+        if path and path == dotted(second) and (near or path.startswith("self.")):
+            return True
+        return None

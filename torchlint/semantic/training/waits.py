@@ -1,0 +1,452 @@
+"""Waits: host syncs in each pass of a loop whose value the pass does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.loops import Loop
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.readings import Reading, Readings, Region
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["End", "Wait", "Waits"]
+
+
+class End(Enum):
+    """How a value that was read is finally used."""
+
+    KEPT = auto()
+    """Added to a sum, a list or a meter."""
+    RARE = auto()
+    """Used once in several passes."""
+    LAST = auto()
+    """Used after the loop, where only the last value counts, or never."""
+
+
+class Wait(NamedTuple):
+    """A reading in a loop, or in a function that its passes call, with its final uses."""
+
+    reading: Reading
+    loop: Loop
+    ends: frozenset[End]
+    target: cst.BaseExpression | None
+    """The first object that the value is added to or stored in."""
+
+
+class _Destination(NamedTuple):
+    """Where a value goes in one region; `returned` are tuple positions, -1 for the whole."""
+
+    ends: frozenset[End]
+    returned: frozenset[int]
+    target: cst.BaseExpression | None
+    statements: tuple[cst.CSTNode, ...]
+
+
+_WHOLE: Final = -1
+_DEPTH: Final = 3
+_LONG: Final = 12
+_NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
+_RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
+_LAST: Final = _NOTHING._replace(ends=frozenset({End.LAST}))
+_FILLS: Final = ("append", "extend", "update")
+_COMPUTING: Final = frozenset(
+    (
+        "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
+        "str format repr"
+    ).split()
+)
+_PURE: Final = frozenset(
+    (
+        "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
+        "tolist item round items values keys get format float int long double size numpy cpu "
+        "detach view eq ne any all nonzero join"
+    ).split()
+)
+_PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
+_EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
+_TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
+_PACKS: Final = (
+    cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
+    cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison,
+    cst.ComparisonTarget, cst.FormattedString, cst.FormattedStringExpression,
+    cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
+)  # fmt: skip
+_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
+
+
+class Waits:
+    """Follows values that every pass of a loop reads to their uses."""
+
+    def __init__(
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        frequencies: Frequencies,
+        readings: Readings,
+        accumulators: Accumulators,
+    ) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.frequencies = frequencies
+        self.readings = readings
+        self.accumulators = accumulators
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def of(self, loop: Loop) -> Iterator[Wait]:
+        """Yield the readings in a batch loop whose host sync no pass needs."""
+        for region, calls in self._regions(loop):
+            for reading in self.readings.within(region.body):
+                if self._is_rare(reading.node, region):
+                    continue
+                destination = self._destination(reading.node, region, _WHOLE, frozenset())
+                if destination is not None:
+                    destination = self._through(destination, region, calls)
+                if destination is None or not destination.ends:
+                    continue
+                if not self.readings.needed_in(region, reading, list(destination.statements)):
+                    yield Wait(reading, loop, destination.ends, destination.target)
+
+    # -- code that a pass runs -----------------------------------------------------
+
+    def _regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
+        """Yield the loop and the functions that its passes call, each with those calls."""
+        yield loop.node, ()
+        edge: list[Region] = [loop.node]
+        seen: set[int] = set()
+        for _ in range(_DEPTH - 1):
+            called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
+            for region in edge:
+                for call in self.functions.own(region.body, cst.Call):
+                    callee = self.functions.callee(call)
+                    if callee is None or id(callee) in seen or self._is_rare(call, region):
+                        continue
+                    called.setdefault(id(callee), (callee, []))[1].append(call)
+            seen |= called.keys()
+            edge = [callee for callee, _ in called.values()]
+            for callee, calls in called.values():
+                if self._returns_as_written(callee):
+                    yield callee, tuple(calls)
+
+    def _returns_as_written(self, function: cst.FunctionDef) -> bool:
+        """Return whether callers get what a function returns: no generator or decorator."""
+        marks = (each.decorator for each in function.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        return not self.functions.is_generator(function) and all(
+            (self.names.name(each) or "").startswith(_TRANSPARENT) for each in named
+        )
+
+    def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
+        """Return whether a node does not run in every pass, or is in an inner batch loop."""
+        nearest = self.frequencies.batch_loop(node)
+        if isinstance(region, cst.FunctionDef):
+            return (
+                nearest is not None
+                or self.frequencies.below(node, region) is not Frequency.EVERY_PASS
+            )
+        return (
+            nearest is None
+            or nearest.node is not region
+            or self.frequencies.frequency(node) is not Frequency.EVERY_PASS
+        )
+
+    def _home(self, node: cst.CSTNode) -> Region | None:
+        """Return the innermost batch loop around a call, else its function."""
+        loop = self.frequencies.batch_loop(node)
+        return loop.node if loop is not None else self.scopes.function(node)
+
+    def _through(
+        self, destination: _Destination, region: Region, calls: tuple[cst.Call, ...]
+    ) -> _Destination | None:
+        """Follow a function's return value to its callers."""
+        if not destination.returned:
+            return destination
+        for call in calls:
+            home = self._home(call)
+            if home is None:
+                return None
+            for position in destination.returned:
+                outer = self._destination(call, home, position, frozenset({id(region)}))
+                if outer is None or outer.returned:
+                    return None
+                destination = _joined(destination, outer)
+        return destination
+
+    # -- destinations of a value ----------------------------------------------
+
+    def _destination(
+        self, node: cst.CSTNode, region: Region, position: int, trail: frozenset[int]
+    ) -> _Destination | None:
+        """Return where a value goes, None if a pass needs it or nothing shows it.
+
+        `position` is its index in the tuple that the node evaluates to.
+        """
+        if id(node) in trail or len(trail) > _LONG:
+            return None
+        trail |= {id(node)}
+        child: cst.CSTNode = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.Call):
+                if self._adds(outer, child):
+                    return self._added(outer, region, trail)
+                if not self._passes_on(outer, child):
+                    return None
+            elif isinstance(outer, cst.BaseSmallStatement):
+                return self._destination_in_statement(outer, child, region, position, trail)
+            elif isinstance(outer, cst.For):
+                if child is not outer.iter:
+                    return None
+                target = _drawn(outer)
+                return self._destination_of_names(self._targets(target, _WHOLE), region, trail)
+            elif isinstance(outer, cst.Attribute):
+                if outer.attr.value not in _PURE:
+                    return None
+            elif isinstance(outer, cst.Subscript):
+                if child is not outer.value:
+                    return None
+            elif isinstance(outer, cst.IfExp):
+                if child is outer.test:
+                    return None
+            elif isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
+                if child is not outer.elt:
+                    return None
+            elif not isinstance(outer, _PACKS):
+                return None
+            if isinstance(outer, (cst.Tuple, cst.List)):
+                position = next(i for i, each in enumerate(outer.elements) if each is child)
+            elif not isinstance(outer, cst.Element):
+                position = _WHOLE
+            child = outer
+        return None
+
+    def _destination_in_statement(
+        self,
+        line: cst.BaseSmallStatement,
+        value: cst.CSTNode,
+        region: Region,
+        position: int,
+        trail: frozenset[int],
+    ) -> _Destination | None:
+        """Return where the value of a statement, or a part of it, goes."""
+        if isinstance(line, cst.Return):
+            return _Destination(frozenset(), frozenset({position}), None, (line,))
+        if isinstance(line, cst.Expr):
+            return _Destination(frozenset({End.LAST}), frozenset(), None, (line,))
+        if not isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
+            return None
+        if self._adds(line, value):
+            return self._added(line, region, trail)
+        if value is not line.value or isinstance(line, cst.AugAssign):
+            return None
+        target = line.target if isinstance(line, cst.AnnAssign) else line.targets[0].target
+        if isinstance(line, cst.Assign) and len(line.targets) != 1:
+            return None
+        names = self._entry(target) or self._targets(target, position)
+        destination = self._destination_of_names(names, region, trail)
+        return destination and destination._replace(statements=(line, *destination.statements))
+
+    def _targets(self, target: cst.BaseExpression, position: int) -> list[Binding]:
+        """Return the bindings of a target; of a tuple, those of one element if known."""
+        if isinstance(target, (cst.Tuple, cst.List)):
+            if position != _WHOLE and not any(
+                isinstance(each, cst.StarredElement) for each in target.elements
+            ):
+                return self._targets(target.elements[position].value, _WHOLE)
+            found = [self._targets(each.value, _WHOLE) for each in target.elements]
+            return [each for some in found for each in some] if all(found) else []
+        bound = self.scopes.stored(target) if isinstance(target, cst.Name) else None
+        return [bound] if bound is not None else []
+
+    def _entry(self, target: cst.BaseExpression) -> list[Binding]:
+        """Return the bindings of a dictionary of the same pass that stores a value."""
+        if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
+            return []
+        bindings = list(self.scopes.reaching(target.value))
+        if all(isinstance(each.value, (cst.Dict, cst.Call)) for each in bindings):
+            return bindings
+        return []
+
+    def _destination_of_names(
+        self, bindings: list[Binding], region: Region, trail: frozenset[int]
+    ) -> _Destination | None:
+        """Return where the value of names goes that a region binds."""
+        if not bindings:
+            return None
+        found = _NOTHING
+        for binding in bindings:
+            if binding.how not in _BOUND or not self.tree.inside(binding.node, region):
+                return None
+            if binding.name in self.scopes.scope(binding.node).outward:
+                return None
+            uses = [use for use in self.scopes.uses(binding, region) if not self._fills(use)]
+            for use in uses:
+                destination = self._destination_of_use(use, region, trail)
+                if destination is None:
+                    return None
+                found = _joined(found, destination)
+            if not uses:
+                found = _joined(found, _LAST)
+        return found
+
+    def _fills(self, use: cst.Name) -> bool:
+        """Return whether a use of a name only adds something to its container."""
+        holder = self.tree.parent(use)
+        outer = self.tree.parent(holder) if holder is not None else None
+        if isinstance(holder, cst.Subscript):
+            return isinstance(outer, cst.AssignTarget)
+        if not isinstance(holder, cst.Attribute) or holder.attr.value not in _FILLS:
+            return False
+        return isinstance(outer, cst.Call) and isinstance(self.tree.parent(outer), cst.Expr)
+
+    def _destination_of_use(
+        self, use: cst.CSTNode, region: Region, trail: frozenset[int]
+    ) -> _Destination | None:
+        if self.frequencies.of_one_process(use, region):
+            return None
+        rare = self._is_rare_use(use, region)
+        return _RARE if rare else self._destination(use, region, _WHOLE, trail)
+
+    def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
+        if isinstance(region, cst.FunctionDef):
+            return self.frequencies.below(use, region) is Frequency.RARE
+        return (
+            self.tree.inside(use, region.body) and self.frequencies.frequency(use) is Frequency.RARE
+        )
+
+    # -- sums, lists and meters ----------------------------------------------------
+
+    def _adds(self, node: cst.Call | cst.BaseSmallStatement, child: cst.CSTNode) -> bool:
+        """Return whether a statement adds the value of one of its parts to something."""
+        parts = self.accumulators.parts(node)
+        return parts is not None and any(self.tree.inside(value, child) for value in parts.values)
+
+    def _added(
+        self, node: cst.Call | cst.BaseSmallStatement, region: Region, trail: frozenset[int]
+    ) -> _Destination | None:
+        """Return where a value goes that a statement adds to a sum, a list or a meter."""
+        parts = self.accumulators.parts(node)
+        assert parts is not None
+        kept = _Destination(frozenset({End.KEPT}), frozenset(), parts.target, (node,))
+        if not isinstance(region, cst.FunctionDef):
+            known = self.accumulators.at(node)
+            if known is None:
+                return None
+            return None if self.accumulators.used_each_pass(known) else kept
+        target: cst.BaseExpression = parts.target
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        if not isinstance(target, cst.Name):
+            return kept if self._is_never_read(target, region) else None
+        bindings = list(self.scopes.reaching(target))
+        if not all(
+            each.how in _BOUND and self.tree.inside(each.node, region.body) for each in bindings
+        ):
+            return kept
+        found = kept._replace(ends=frozenset())
+        for use in self._reads(target, region):
+            destination = self._destination_of_use(use, region, trail)
+            if destination is None:
+                return None
+            found = _joined(found, destination)
+        return found
+
+    def _reads(self, target: cst.Name, region: cst.FunctionDef) -> Iterator[cst.Name]:
+        """Yield where a function reads a name, except additions to it."""
+        for name in self.tree.within(region.body, cst.Name):
+            if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
+                continue
+            if not any(
+                parts is not None and self.tree.code(parts.target) == target.value
+                for outer in self.tree.ancestors(name)
+                if isinstance(outer, (cst.Assign, cst.AugAssign))
+                for parts in (self.accumulators.parts(outer),)
+            ):
+                yield name
+
+    def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
+        """Return whether the function does not read an attribute that it adds to."""
+        path = dotted(target)
+        return bool(path) and not any(
+            dotted(each) == path and self.scopes.reads(each) and not self._is_addition(each)
+            for each in self.tree.within(region.body, cst.Attribute)
+        )
+
+    def _is_addition(self, node: cst.CSTNode) -> bool:
+        return any(
+            self.accumulators.parts(outer) is not None
+            for outer in self.tree.ancestors(node)
+            if isinstance(outer, (cst.Call, cst.BaseSmallStatement))
+        )
+
+    # -- calls that pass values on ------------------------------------------------
+
+    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = _DEPTH) -> bool:
+        """Return whether a call only computes another value from its arguments."""
+        if child is call.func:
+            return True
+        func = call.func
+        name = self.names.name(func) or ""
+        module, _, last = name.rpartition(".")
+        if module == "builtins":
+            return last in _COMPUTING
+        if name.startswith(_PURE_MODULES):
+            return not name.startswith(_EFFECTS)
+        if isinstance(func, cst.Attribute) and not name:
+            if func.attr.value in ("format", "join"):
+                return True
+        callee = self.functions.callee(call)
+        return callee is not None and self._is_pure(callee, depth - 1)
+
+    def _is_pure(self, function: cst.FunctionDef, depth: int) -> bool:
+        """Return whether a function only computes its return value."""
+        if not depth or self.functions.is_generator(function):
+            return False
+        if not self.functions.returns(function):
+            return False
+        for target in self.tree.within(function.body, cst.AssignTarget):
+            if isinstance(target.target, cst.Attribute):
+                return False
+        if any(True for _ in self.tree.within(function.body, cst.Global)):
+            return False
+        return all(
+            self._computes(call, depth) for call in self.tree.within(function.body, cst.Call)
+        )
+
+    def _computes(self, call: cst.Call, depth: int) -> bool:
+        func = call.func
+        name = self.names.name(func) or ""
+        if not name and isinstance(func, cst.Attribute):
+            return func.attr.value in _PURE or func.attr.value in _FILLS
+        if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
+            return True
+        return self._passes_on(call, call, depth)
+
+
+def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
+    """Return the target of a loop that gets the values, without a key or a counter."""
+    target, source = loop.target, loop.iter
+    if isinstance(source, cst.Call) and isinstance(target, cst.Tuple) and len(target.elements) == 2:
+        func = source.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        if isinstance(last, cst.Name) and last.value in ("items", "enumerate"):
+            value = target.elements[1].value
+            assert isinstance(value, cst.BaseAssignTargetExpression)
+            return value
+    return target
+
+
+def _joined(one: _Destination, other: _Destination) -> _Destination:
+    return _Destination(
+        one.ends | other.ends,
+        one.returned | other.returned,
+        one.target or other.target,
+        (*one.statements, *other.statements),
+    )

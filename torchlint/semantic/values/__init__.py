@@ -1,0 +1,1 @@
+"""What a value is: its kind, origin, type, device and gradient."""

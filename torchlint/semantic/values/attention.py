@@ -1,0 +1,594 @@
+"""Attention: hand-written attention, a softmax over scaled, masked products, times values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
+from torchlint.semantic.values.plain_numbers import PlainNumbers
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Attention", "Attentions", "ScoreMask"]
+
+_SOFTMAX: Final = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
+_METADATA: Final = ("dtype", "device", "size", "shape", "dim")
+_DROPOUT: Final = "torch.nn.functional.dropout"
+_PRODUCTS: Final = frozenset({"torch.matmul", "torch.bmm"})
+_LAST_TWO: Final = (frozenset({-2, -1}), frozenset({1, 2}), frozenset({2, 3}))
+_PERMUTED: Final = ((0, 2, 1), (0, 1, 3, 2))
+_TRANSPOSES: Final = ("transpose", "swapaxes", "swapdims")
+
+_Product = tuple[cst.BaseExpression, cst.BaseExpression]
+
+
+class ScoreMask(NamedTuple):
+    """A mask of the scores: filled where `condition` is true (kept there with `keeps`).
+
+    `fill` is None for a mask that is added to the scores; `test` is the `if` around the line.
+    """
+
+    condition: cst.BaseExpression
+    fill: cst.BaseExpression | None
+    keeps: bool
+    test: cst.BaseExpression | None
+
+
+@dataclass(eq=False)
+class Attention:
+    """One attention: its operands, and the statements that only compute it.
+
+    `factor` multiplies the products of queries and keys, or with `divides` divides them.
+    `heads_apart`: the positions are the second to last dimension of all three. `plain`: no
+    statement except `steps` takes part in it.
+    """
+
+    softmax: cst.Call
+    product: cst.BaseExpression
+    value: cst.BaseExpression
+    query: cst.BaseExpression
+    key: cst.BaseExpression
+    factor: cst.BaseExpression | None = None
+    divides: bool = False
+    heads_apart: bool = True
+    masks: list[ScoreMask] = field(default_factory=list)
+    dropout: cst.Call | None = None
+    steps: list[cst.BaseStatement] = field(default_factory=list)
+    plain: bool = True
+
+
+class Attentions:
+    """Finds attention that is written with products and a softmax."""
+
+    def __init__(self, functions: Functions, values: Values, numbers: PlainNumbers) -> None:
+        self.functions = functions
+        self.numbers = numbers
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def all(self) -> Iterator[Attention]:
+        """Yield every attention whose weights are only multiplied by the values."""
+        for call in self.tree.all(cst.Call):
+            scores = self._normalised(call)
+            if scores is not None:
+                found = _Reader(self, call).read(scores[0], scores[1])
+                if found is not None:
+                    yield found
+
+    def _normalised(self, call: cst.Call) -> tuple[cst.BaseExpression, int] | None:
+        """Return the input and the dimension of a softmax."""
+        func = call.func
+        last = _last(func.func if type(func) is cst.Call else func)
+        if "softmax" not in last.lower() and last not in self._layers:
+            return None
+        if any(arg.star for arg in call.args) or self.values.argument_node(call, "dtype", 3):
+            return None
+        if self.names.name(func) in _SOFTMAX:
+            dim = self.values.argument(call, "dim", 1)
+            given = self.values.argument_node(call, "input", 0)
+        elif type(func) is cst.Attribute and last == "softmax" and len(call.args) == 1:
+            made = self._softmax_layer(func)
+            dim = self.values.argument(made or call, "dim", 0)
+            given = call.args[0] if made is not None else None
+            if made is None:
+                return (func.value, dim.literal) if isinstance(dim.literal, int) else None
+        else:
+            made = self._softmax_layer(func)
+            if made is None or len(call.args) != 1:
+                return None
+            dim, given = self.values.argument(made, "dim", 0), call.args[0]
+        if given is None or not isinstance(dim.literal, int):
+            return None
+        return given.value, dim.literal
+
+    @cached_property
+    def _layers(self) -> frozenset[str]:
+        """The names that softmax layers are assigned to."""
+        made = [call for call in self.tree.all(cst.Call) if _last(call.func) == "Softmax"]
+        lines = [self.tree.parent(call) for call in made]
+        targets = [line.targets[0].target for line in lines if isinstance(line, cst.Assign)]
+        return frozenset(_last(target) for target in targets) - {""}
+
+    def _softmax_layer(self, func: cst.BaseExpression) -> cst.Call | None:
+        made = self.values.value_of(func).node
+        if isinstance(made, cst.Call) and self.names.name(made.func) == "torch.nn.Softmax":
+            return made
+        return None
+
+    def is_dropout(self, call: cst.Call) -> bool:
+        """Return whether a call applies dropout to its first argument."""
+        return self.names.name(call.func) == _DROPOUT or self.dropout_layer(call.func) is not None
+
+    def dropout_layer(self, func: cst.BaseExpression) -> cst.Call | None:
+        """Return the call that creates a dropout layer."""
+        made = self.values.value_of(func).node
+        if isinstance(made, cst.Call) and self.names.name(made.func) == "torch.nn.Dropout":
+            return made
+        return None
+
+
+class _Reader:
+    """Reads one attention from its softmax, both backwards and forwards."""
+
+    def __init__(self, attentions: Attentions, softmax: cst.Call) -> None:
+        self.all = attentions
+        self.tree = attentions.tree
+        self.scopes = attentions.scopes
+        self.names = attentions.names
+        self.softmax = softmax
+        self.masks: list[ScoreMask] = []
+        self.steps: list[cst.BaseStatement] = []
+        self.factors: list[tuple[cst.BaseExpression, bool]] = []
+        self.dropout: cst.Call | None = None
+        self.pair: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
+        self.rank = 0
+        self.heads_apart = True
+        self.plain = True
+        self.turned = False
+        self.region = attentions.scopes.function(softmax) or attentions.tree.module
+
+    def read(self, scores: cst.BaseExpression, dim: int) -> Attention | None:
+        """Return the attention, None if there is none or its weights have other uses."""
+        product = self._weighted(self.softmax)
+        if product is None or not self._scores(scores) or self.pair is None:
+            return None
+        if dim != -1 and dim != self.rank - 1:
+            return None
+        home = self.tree.parent(self.tree.statement(product[0]))
+        if any(self.tree.parent(step) is not home for step in self.steps):
+            return None
+        if len(self.factors) > 1:
+            return None
+        factor, divides = self.factors[0] if self.factors else (None, False)
+        return Attention(
+            self.softmax,
+            product[0],
+            product[1],
+            *self.pair,
+            factor=factor,
+            divides=divides,
+            heads_apart=self.heads_apart,
+            masks=self.masks,
+            dropout=self.dropout,
+            steps=sorted(self.steps, key=self.tree.order),
+            plain=self.plain,
+        )
+
+    # -- from the weights to the product with the values ----------------------
+
+    def _weighted(self, value: cst.BaseExpression) -> _Product | None:
+        """Return the product with the weights, and the values that they weight."""
+        for _ in range(6):
+            holder = self.tree.parent(value)
+            if isinstance(holder, cst.Assign):
+                use = self._only_use(holder)
+                if use is None:
+                    return None
+                self.steps.append(self.tree.statement(holder))
+                value = use
+            elif isinstance(holder, cst.BinaryOperation):
+                if not isinstance(holder.operator, cst.MatrixMultiply):
+                    return None
+                return self._sides(holder, holder.left, holder.right, value)
+            elif isinstance(holder, cst.Attribute):
+                call = self.tree.parent(holder)
+                if not isinstance(call, cst.Call) or call.func is not holder:
+                    return None
+                if not self.turned and self._untransposed(call) is value:
+                    self.turned, self.heads_apart, value = True, False, call
+                    continue
+                if holder.attr.value not in ("matmul", "bmm") or len(call.args) != 1:
+                    return None
+                return self._sides(call, value, call.args[0].value, value)
+            elif isinstance(holder, (cst.Arg, cst.Element)):
+                call = self._taker(holder)
+                if call is None or any(arg.star for arg in call.args):
+                    return None
+                if call.args[0] is holder and self.all.is_dropout(call) and self.dropout is None:
+                    self.dropout = value = call
+                    continue
+                return self._product_of(call, value)
+            else:
+                return None
+        return None
+
+    def _sides(
+        self,
+        product: cst.BaseExpression,
+        left: cst.BaseExpression,
+        right: cst.BaseExpression,
+        weights: cst.BaseExpression,
+    ) -> _Product | None:
+        """Return a product with the values: weights on the left, or transposed on the right."""
+        side, values = (right, left) if self.turned else (left, right)
+        return (product, values) if side is weights else None
+
+    def _taker(self, holder: cst.CSTNode) -> cst.Call | None:
+        """Return the call that receives an argument, also inside a list."""
+        if isinstance(holder, cst.Element):
+            outer = self.tree.parent(holder)
+            holder = (self.tree.parent(outer) if outer is not None else None) or holder
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return call if isinstance(call, cst.Call) else None
+
+    def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
+        if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
+            return self._sides(call, call.args[0].value, call.args[1].value, weights)
+        labels = self._einsum(call)
+        operands = self._operands(call)
+        if labels is None or operands[0] is not weights:
+            return None
+        a, b, out = labels
+        if len(a) < 3 or a[-2] in b or set(out) != set(a + b) - {a[-1]} or a[-1] not in b:
+            return None
+        self.heads_apart &= b[:-1] == a[:-2] + a[-1] and out == a[:-1] + b[-1]
+        return call, operands[1]
+
+    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
+        """Return the only read of the single name that an assignment binds."""
+        target = assign.targets[0].target
+        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
+            return None
+        binding = self.scopes.stored(target)
+        uses = list(self.scopes.uses(binding, self.region)) if binding is not None else []
+        return uses[0] if len(uses) == 1 and self.scopes.reaching(uses[0]) == (binding,) else None
+
+    # -- from the weights back to queries and keys ----------------------------
+
+    def _scores(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.Name):
+            return self._named(node)
+        if isinstance(node, cst.BinaryOperation):
+            return self._operation(node)
+        return isinstance(node, cst.Call) and self._call(node)
+
+    def _operation(self, node: cst.BinaryOperation) -> bool:
+        left, right = node.left, node.right
+        if isinstance(node.operator, cst.MatrixMultiply):
+            return self._pair(left, right)
+        if isinstance(node.operator, cst.Divide):
+            self.factors.append((right, True))
+            return self._scores(left)
+        masked = masked_by_product(node)
+        if masked is not None:
+            self.plain = False
+            return self._scores(masked)
+        if not isinstance(node.operator, (cst.Multiply, cst.Add)):
+            return False
+        if self._is_product(right) and not self._is_product(left):
+            left, right = right, left
+        if isinstance(node.operator, cst.Add):
+            self.masks.append(ScoreMask(right, None, False, None))
+        else:
+            self.factors.append((right, False))
+        return self._scores(left)
+
+    def _is_product(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.BinaryOperation):
+            return isinstance(node.operator, cst.MatrixMultiply)
+        return isinstance(node, cst.Call) and (
+            self.names.name(node.func) in _PRODUCTS or self._einsum(node) is not None
+        )
+
+    def _call(self, node: cst.Call) -> bool:
+        if any(arg.star for arg in node.args):
+            return False
+        name = self.names.name(node.func)
+        plain = [arg.value for arg in node.args]
+        if name in _PRODUCTS and len(plain) == 2:
+            self.rank = 3 if name == "torch.bmm" else 0
+            return self._pair(*plain)
+        labels = self._einsum(node)
+        if labels is not None:
+            return self._einsum_pair(labels, self._operands(node))
+        if name == "torch.masked_fill" and len(plain) == 3:
+            return self._filled(plain[0], plain[1], plain[2], keeps=False)
+        if name == "torch.where" and len(plain) == 3:
+            if self._is_product(plain[1]) or isinstance(plain[1], cst.Name):
+                return self._filled(plain[1], plain[0], plain[2], keeps=True)
+            return False
+        if not isinstance(node.func, cst.Attribute):
+            return False
+        method, base = node.func.attr.value, node.func.value
+        if method in ("masked_fill", "masked_fill_") and len(plain) == 2:
+            return self._filled(base, plain[0], plain[1], keeps=False)
+        if method in ("matmul", "bmm") and len(plain) == 1 and name is None:
+            self.rank = 3 if method == "bmm" else 0
+            return self._pair(base, plain[0])
+        return False
+
+    def _filled(
+        self,
+        base: cst.BaseExpression,
+        condition: cst.BaseExpression,
+        fill: cst.BaseExpression,
+        keeps: bool,
+    ) -> bool:
+        self.masks.append(ScoreMask(condition, fill, keeps, None))
+        return self._scores(base)
+
+    # -- names ----------------------------------------------------------------
+
+    def _named(self, name: cst.Name) -> bool:
+        bindings = sorted(self.scopes.reaching(name), key=lambda binding: binding.at)
+        if len(bindings) == 1:
+            return self._assigned(bindings[0], [name])
+        if len(bindings) != 2:
+            return False
+        first, last = bindings
+        reads = self._reads(last, [name])
+        if reads is None:
+            return False
+        if isinstance(last.node, cst.AugAssign):
+            return self._augmented(last.node, first, reads)
+        return self._guarded(last, first, reads)
+
+    def _reads(self, binding: Binding, known: list[cst.Name]) -> list[cst.Name] | None:
+        """Return the reads of a binding if those are the only ones, apart from in-place fills."""
+        found = list(known)
+        for use in self.scopes.uses(binding, self.region):
+            if use in known:
+                continue
+            holder = self.tree.parent(use)
+            asks = isinstance(holder, cst.Attribute) and holder.attr.value in _METADATA
+            if asks or self._is_masked_out_of_sight(use, known[0]):
+                self.plain = False
+            elif not self._fills_in_place(use, known[0]):
+                return None
+            found.append(use)
+        return found
+
+    def _assigned(self, binding: Binding, known: list[cst.Name]) -> bool:
+        """Continue behind `name = …`."""
+        node, value = binding.node, binding.value
+        if not isinstance(node, cst.Assign) or binding.how is not How.ASSIGN or value is None:
+            return False
+        if len(node.targets) != 1 or self._reads(binding, known) is None:
+            return False
+        self.steps.append(self.tree.statement(node))
+        return self._scores(value)
+
+    def _augmented(self, node: cst.AugAssign, first: Binding, reads: list[cst.Name]) -> bool:
+        """Read `scores /= scale`, `scores *= scale` and `scores += mask`."""
+        if isinstance(node.operator, (cst.DivideAssign, cst.MultiplyAssign)):
+            self.factors.append((node.value, isinstance(node.operator, cst.DivideAssign)))
+        elif isinstance(node.operator, cst.AddAssign):
+            self.masks.append(ScoreMask(node.value, None, False, None))
+        else:
+            return False
+        self.steps.append(self.tree.statement(node))
+        target = node.target
+        return isinstance(target, cst.Name) and self._assigned(first, [*reads, target])
+
+    def _guarded(self, last: Binding, first: Binding, reads: list[cst.Name]) -> bool:
+        """Read `if mask is not None: scores = scores.masked_fill(…)`."""
+        if last.value is None or not self._is_branched(last.node):
+            return False
+        inner = self._changed(last.value)
+        if inner is None or self.scopes.reaching(inner[0]) != (first,):
+            return False
+        base, mask = inner
+        self._masked(last.node, mask)
+        return self._assigned(first, [*reads, base])
+
+    def _masked(self, node: cst.CSTNode, mask: ScoreMask | None) -> None:
+        """Record a line that changes the scores, possibly under its own `if`."""
+        branch = self._sole_of_branch(node)
+        if mask is not None:
+            test = branch.test if branch is not None else None
+            self.masks.append(ScoreMask(mask.condition, mask.fill, mask.keeps, test))
+        if mask is not None and branch is not None:
+            self.steps.append(branch)
+        elif mask is not None and not self._is_branched(node):
+            self.steps.append(self.tree.statement(node))
+        else:
+            self.plain = False
+
+    def _is_branched(self, node: cst.CSTNode) -> bool:
+        """Return whether a line is under an `if` that does not enclose the softmax."""
+        around = self.scopes.blocks(node)
+        return bool(around) and around[0] not in self.scopes.blocks(self.softmax)
+
+    def _changed(self, value: cst.BaseExpression) -> tuple[cst.Name, ScoreMask | None] | None:
+        """Split `scores.masked_fill(mask, fill)`, `scores + mask` or `scores * scale`."""
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.left, cst.Name):
+            if isinstance(value.operator, cst.Add):
+                return value.left, ScoreMask(value.right, None, False, None)
+            scales = isinstance(value.operator, (cst.Multiply, cst.Divide))
+            return (value.left, None) if scales else None
+        if not isinstance(value, cst.Call) or any(arg.star for arg in value.args):
+            return None
+        plain = [arg.value for arg in value.args]
+        if isinstance(value.func, cst.Attribute) and len(plain) == 2:
+            base = value.func.value
+            if value.func.attr.value in ("masked_fill", "masked_fill_") and isinstance(
+                base, cst.Name
+            ):
+                return base, ScoreMask(plain[0], plain[1], False, None)
+        if self.names.name(value.func) == "torch.masked_fill" and len(plain) == 3:
+            if isinstance(plain[0], cst.Name):
+                return plain[0], ScoreMask(plain[1], plain[2], False, None)
+        return None
+
+    def _fills_in_place(self, use: cst.Name, end: cst.Name) -> bool:
+        """Read the statement `scores.masked_fill_(mask, fill)`, possibly under an `if`."""
+        attribute = self.tree.parent(use)
+        call = self.tree.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+        line = self.tree.parent(call) if isinstance(call, cst.Call) else None
+        if not isinstance(line, cst.Expr) or not isinstance(call, cst.Call):
+            return False
+        if self.tree.order(use) > self.tree.order(end) or not isinstance(attribute, cst.Attribute):
+            return False
+        changed = self._changed(call)
+        if changed is None or attribute.attr.value != "masked_fill_":
+            return False
+        self._masked(line, changed[1])
+        return True
+
+    def _is_masked_out_of_sight(self, use: cst.Name, end: cst.Name) -> bool:
+        """Return whether an unseen function masks the scores, `mask_(scores)`."""
+        holder = self.tree.parent(use)
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return (
+            isinstance(call, cst.Call)
+            and call.args[0] is holder
+            and isinstance(self.tree.parent(call), cst.Expr)
+            and "mask" in _last(call.func).lower()
+            and self.tree.order(use) < self.tree.order(end)
+        )
+
+    def _sole_of_branch(self, node: cst.CSTNode) -> cst.If | None:
+        """Return the `if` without `else` whose whole body is a statement."""
+        holder = self.tree.parent(node)
+        small = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+        if not isinstance(holder, small) or len(holder.body) != 1:
+            return None
+        block = holder if isinstance(holder, cst.SimpleStatementSuite) else self.tree.parent(holder)
+        branch = self.tree.parent(block) if block is not None else None
+        if not isinstance(branch, cst.If) or branch.body is not block or branch.orelse is not None:
+            return None
+        alone = not isinstance(block, cst.IndentedBlock) or len(block.body) == 1
+        return branch if alone and not isinstance(self.tree.parent(branch), cst.If) else None
+
+    # -- queries and keys -----------------------------------------------------
+
+    def _pair(self, query: cst.BaseExpression, key: cst.BaseExpression) -> bool:
+        plain = self._untransposed(key)
+        if plain is None and not self.turned:
+            treated = bool(self.factors or self.masks) or not self.plain
+            if not treated or not are_query_and_key(query, key):
+                return False
+            self.plain = False
+        self.pair = (self._unscaled(query), key if plain is None else plain)
+        return True
+
+    def _unscaled(self, query: cst.BaseExpression) -> cst.BaseExpression:
+        """Remove a factor from the queries: `q * scale`, or a line `q = q * scale`."""
+        value, line = query, None
+        if isinstance(query, cst.Name):
+            bindings = self.scopes.reaching(query)
+            node = bindings[0].node if len(bindings) == 1 else None
+            if isinstance(node, cst.Assign) and self._only_use(node) is query:
+                value, line = node.value, self.tree.statement(node)
+        if not isinstance(value, cst.BinaryOperation) or self.factors:
+            return query
+        if not isinstance(value.operator, (cst.Multiply, cst.Divide)):
+            return query
+        if not self.all.numbers.is_number(value.right):
+            return query
+        if line is not None and not (
+            isinstance(value.left, cst.Name)
+            and isinstance(query, cst.Name)
+            and value.left.value == query.value
+        ):
+            return query
+        self.factors.append((value.right, isinstance(value.operator, cst.Divide)))
+        if line is not None:
+            self.steps.append(line)
+        return value.left
+
+    def _untransposed(self, key: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the keys whose last two dimensions an expression transposes."""
+        if isinstance(key, cst.Name):
+            bindings = self.scopes.reaching(key)
+            node = bindings[0].node if len(bindings) == 1 else None
+            if not isinstance(node, cst.Assign) or self._only_use(node) is not key:
+                return None
+            if isinstance(node.value, cst.Name):
+                return None
+            found = self._untransposed(node.value)
+            if found is not None:
+                self.steps.append(self.tree.statement(node))
+            return found
+        if isinstance(key, cst.Attribute):
+            return key.value if key.attr.value == "mT" else None
+        if not isinstance(key, cst.Call) or any(arg.star for arg in key.args):
+            return None
+        numbers, base = [arg.value for arg in key.args], None
+        if isinstance(key.func, cst.Attribute) and self.names.name(key.func) is None:
+            base = key.func.value
+            if key.func.attr.value == "contiguous" and not numbers:
+                return self._untransposed(base)
+        elif numbers:
+            base = numbers.pop(0)
+        method = _last(key.func)
+        dims = tuple(self.all.values.value_of(each).literal for each in numbers)
+        if method in _TRANSPOSES and len(dims) == 2 and frozenset(dims) in _LAST_TWO:
+            positive = max(dims)
+            self.rank = self.rank or (positive + 1 if positive > 0 else 0)
+            return base
+        if method == "permute" and dims in _PERMUTED:
+            self.rank = len(dims)
+            return base
+        return None
+
+    # -- einsum ---------------------------------------------------------------
+
+    def _einsum(self, call: cst.Call) -> tuple[str, str, str] | None:
+        """Return the labels of the two operands and of the output."""
+        if self.names.name(call.func) != "torch.einsum" or len(call.args) not in (2, 3):
+            return None
+        text = self.all.values.value_of(call.args[0].value).literal
+        if not isinstance(text, str):
+            return None
+        operands, arrow, out = text.replace(" ", "").partition("->")
+        parts = operands.split(",")
+        if not arrow or len(parts) != 2 or "." in text or len(self._operands(call)) != 2:
+            return None
+        return parts[0], parts[1], out
+
+    def _operands(self, call: cst.Call) -> list[cst.BaseExpression]:
+        given = [arg.value for arg in call.args[1:]]
+        if len(given) == 1 and isinstance(given[0], (cst.List, cst.Tuple)):
+            return [element.value for element in given[0].elements]
+        return given
+
+    def _einsum_pair(
+        self, labels: tuple[str, str, str], operands: list[cst.BaseExpression]
+    ) -> bool:
+        a, b, out = labels
+        if len(out) < 3 or len(a) != len(out) or len(b) != len(out):
+            return False
+        (summed, *others) = sorted(set(a + b) - set(out)) or [""]
+        i, j, batch = out[-2], out[-1], set(out[:-2])
+        if others or set(a) != {*batch, i, summed} or set(b) != {*batch, j, summed}:
+            return False
+        self.rank = len(out)
+        self.heads_apart &= a == out[:-1] + summed and b == out[:-2] + j + summed
+        self.pair = (self._unscaled(operands[0]), operands[1])
+        return True
+
+
+def _last(node: cst.BaseExpression) -> str:
+    """Return the last word of a name or an attribute."""
+    if type(node) is cst.Attribute:
+        return node.attr.value
+    return node.value if type(node) is cst.Name else ""

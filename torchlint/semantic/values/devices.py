@@ -1,0 +1,193 @@
+"""Devices and frameworks: what a script can run on, and who owns its training loop."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.target import Target
+from torchlint.semantic.values.kind import Kind, conventional
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.values import State, Values
+
+__all__ = ["Devices"]
+
+_ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
+_ACCELERATOR_CALLS: Final = (
+    "torch.accelerator.",
+    "torch.xpu.",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.set_device",
+    "torch.cuda.current_device",
+    "torch.cuda.synchronize",
+    "torch.cuda.device",
+    "ignite.distributed.",
+)
+_INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
+_SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
+_CALLS: Final = frozenset("cuda xpu".split())
+_FRAMEWORKS: Final = {
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "accelerate": "accelerate",
+    "ignite": "ignite",
+    "fastai": "fastai",
+    "deepspeed": "deepspeed",
+}
+_PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
+"""Frameworks that move networks and batches to a device by themselves."""
+_TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
+
+
+class Devices:
+    """Finds whether a script can use an accelerator and which framework owns its loop."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, values: Values, target: Target) -> None:
+        self.functions = functions
+        self.kinds = kinds
+        self.values = values
+        self.target = target
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._named = Memo(False, self.names.trail, self._named_device)
+        self._can: bool | None = None
+        self._framework: str | None = None
+
+    @property
+    def can_use_accelerator(self) -> bool:
+        """Whether some run of the script can use a GPU or another accelerator."""
+        if self.target.device != "auto":
+            return self.target.device != "cpu"
+        if self._can is None:
+            self._can = self._looks_accelerated()
+        return self._can
+
+    def _looks_accelerated(self) -> bool:
+        if self.framework in _PLACING:
+            return True
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if type(func) is cst.Attribute:
+                if func.attr.value in _CALLS and self.names.name(func) is None:
+                    return True
+                if func.attr.value == "to" and any(
+                    self._may_be_accelerator(a.value) or _is_index(a.value) for a in call.args
+                ):
+                    return True
+            name = self.names.name(func)
+            if (
+                name == "torch.device"
+                and call.args
+                and self._may_be_accelerator(call.args[0].value)
+            ):
+                return True
+            if name is not None and name.startswith(_ACCELERATOR_CALLS):
+                if not self._only_seeds(call):
+                    return True
+        return self._mentions_accelerator()
+
+    def _only_seeds(self, call: cst.Call) -> bool:
+        """Return whether a call is the test of an `if` that only seeds generators."""
+        guard = self.tree.parent(call)
+        if not isinstance(guard, cst.If) or guard.orelse is not None:
+            return False
+        done = [self.names.name(each.func) for each in self.tree.within(guard.body, cst.Call)]
+        return bool(done) and all(name in _SEEDERS for name in done)
+
+    def _mentions_accelerator(self) -> bool:
+        """Return whether a string that names an accelerator is used as a device."""
+        for text in self.tree.all(cst.SimpleString):
+            if not _ACCELERATOR.fullmatch(text.value.strip("rbuRBU").strip("'\"")):
+                continue
+            holder = self.tree.parent(text)
+            if isinstance(holder, cst.Arg) and holder.keyword is not None:
+                if holder.keyword.value == "device":
+                    return True
+            if isinstance(holder, (cst.IfExp, cst.Assign)):
+                return True
+        return False
+
+    def _may_be_accelerator(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.IfExp):
+            return self._may_be_accelerator(node.body) or self._may_be_accelerator(node.orelse)
+        if isinstance(node, (cst.SimpleString, cst.FormattedString)):
+            text = self.tree.code(node).strip("rbfuRBFU").strip("'\"")
+            return _ACCELERATOR.match(text) is not None
+        if isinstance(node, cst.Call):
+            if self.names.name(node.func) == "torch.device" and node.args:
+                return self._may_be_accelerator(node.args[0].value)
+            return self.kinds.kind(node) is Kind.DEVICE
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            return self._named.answer(node)
+        return False
+
+    def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        shown = [b.value for b in bindings if b.how is How.ASSIGN and b.value is not None]
+        if shown and len(shown) == len(bindings):
+            if any(map(self._may_be_accelerator, shown)):
+                return True
+            if not any(self._is_made_of(value, node) for value in shown):
+                return False
+        else:
+            value = self.values.value_of(node)
+            if value.state is State.KNOWN and value.node is not None and value.node is not node:
+                return self._may_be_accelerator(value.node)
+        return self.kinds.kind(node) is Kind.DEVICE or self._configured(node)
+
+    def _is_made_of(self, value: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
+        """Return whether a value depends on an attribute, so that it had another value before."""
+        path = dotted(node)
+        return any(dotted(each) == path for each in self.tree.within(value, cst.Attribute))
+
+    def _configured(self, node: cst.Name | cst.Attribute) -> bool:
+        """Return whether a device comes from an imported configuration (`config.DEVICE`)."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        if not isinstance(root, cst.Name):
+            return False
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        return conventional(word.lower()) is Kind.DEVICE and any(
+            binding.how is How.IMPORT for binding in self.scopes.reaching(root)
+        )
+
+    @property
+    def framework(self) -> str:
+        """The framework that owns the training loop, `none` if the script owns it."""
+        if self._framework is None:
+            self._framework = self._find_framework()
+        return self._framework
+
+    def _find_framework(self) -> str:
+        modules = [
+            binding.qualified
+            for bindings in self.scopes.module.bindings.values()
+            for binding in bindings
+            if binding.how is How.IMPORT
+        ]
+        modules += [f"{module}.*" for module in self.scopes.star_imports]
+        for module in modules:
+            found = _FRAMEWORKS.get(module.partition(".")[0])
+            if found is not None:
+                return found
+            if _TRAINERS.fullmatch(module):
+                return "transformers"
+        return "none"
+
+
+def _is_index(node: cst.BaseExpression) -> bool:
+    """Return whether a name is a device index, which no CPU has (`x.to(local_rank)`)."""
+    word = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(word, cst.Name) and word.value.lower() in _INDICES

@@ -1,0 +1,209 @@
+"""Gradient mode: whether autograd records at a statement."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.values.values import State, Values
+
+__all__ = ["Grad", "Gradients"]
+
+
+class Grad(Enum):
+    """Whether autograd records; UNKNOWN if it depends on a flag or on the caller."""
+
+    ON = auto()
+    OFF = auto()
+    UNKNOWN = auto()
+
+
+_OFF: Final = frozenset({"torch.no_grad", "torch.inference_mode"})
+_WORD: Final = re.compile(r"no_?grad|inference_?mode|without_?grad", re.IGNORECASE)
+_MARKED: Final = ("no_grad", "inference_mode", "set_grad_enabled")
+
+
+class Gradients:
+    """Finds the gradient mode through `with`, decorators, callers and global switches."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.functions = functions
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._functions = Memo(Grad.ON, functions.names.trail, self._of_function)
+        self._aliases = Memo["cst.Name | cst.Attribute", "Grad | None"](
+            None, functions.names.trail, self._of_alias
+        )
+
+    def grad(self, node: cst.CSTNode) -> Grad:
+        """Return whether autograd records at a node."""
+        child: cst.CSTNode = node
+        for outer in self.tree.ancestors(node):
+            if type(outer) is cst.With and child is outer.body:
+                for item in reversed(outer.items):
+                    mode = self.mode(item.item)
+                    if mode is not None:
+                        # enable_grad() has no effect inside inference_mode().
+                        return Grad.OFF if self._inferring(outer) else mode
+            elif type(outer) is cst.FunctionDef and child is outer.body:
+                mode = self._switched(node, outer)
+                return mode if mode is not None else self._functions.answer(outer)
+            child = outer
+        mode = self._switched(node, self.tree.module)
+        return mode if mode is not None else Grad.ON
+
+    def mode(self, node: cst.BaseExpression) -> Grad | None:
+        """Return the mode that a context manager or a decorator sets, None if it sets none."""
+        if isinstance(node, cst.Call):
+            name = self.names.name(node.func)
+            if name in _OFF:
+                return (
+                    self._flag(node, inverted=True) if name.endswith("inference_mode") else Grad.OFF
+                )
+            if name == "torch.enable_grad":
+                return Grad.ON
+            if name == "torch.set_grad_enabled":
+                return self._flag(node, inverted=False)
+            manager = self._of_manager(node)
+            if manager is None and isinstance(node.func, (cst.Name, cst.Attribute)):
+                return self.mode(node.func) if name is None else self._by_word(node.func)
+            return manager
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            name = self.names.name(node)
+            if name in _OFF:
+                return Grad.OFF
+            if name == "torch.enable_grad":
+                return Grad.ON
+            found = self._aliases.answer(node)
+            return found if found is not None else self._by_word(node)
+        if isinstance(node, cst.IfExp):
+            modes = {self.mode(node.body), self.mode(node.orelse)}
+            return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
+        return None
+
+    def _inferring(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in inference mode, which nothing inside can undo."""
+        managers: list[cst.BaseExpression] = []
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.With):
+                managers += [item.item for item in outer.items]
+            elif isinstance(outer, cst.FunctionDef):
+                managers += [decorator.decorator for decorator in outer.decorators]
+                break
+        named = [m.func if isinstance(m, cst.Call) else m for m in managers]
+        return any(
+            self.names.name(name) == "torch.inference_mode" and self.mode(manager) is Grad.OFF
+            for name, manager in zip(named, managers, strict=True)
+        )
+
+    def _flag(self, call: cst.Call, inverted: bool) -> Grad:
+        value = self.values.argument(call, "mode", 0)
+        if value.state is State.ABSENT:
+            return Grad.OFF if inverted else Grad.UNKNOWN
+        if value.literal is True:
+            return Grad.OFF if inverted else Grad.ON
+        if value.literal is False:
+            return Grad.ON if inverted else Grad.OFF
+        return Grad.UNKNOWN
+
+    def _of_alias(self, node: cst.Name | cst.Attribute) -> Grad | None:
+        """Follow `context = torch.no_grad()`."""
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        modes = {
+            self.mode(binding.value)
+            for binding in bindings
+            if binding.how is How.ASSIGN and binding.value is not None
+        }
+        if not modes or modes == {None}:
+            return None
+        return modes.pop() if len(modes) == 1 else Grad.UNKNOWN
+
+    def _of_manager(self, call: cst.Call) -> Grad | None:
+        """Return the mode set by a context manager of this file that may disable gradients."""
+        function = self.functions.callee(call)
+        if function is None:
+            return None
+        marks = {self.names.name(inner.func) for inner in self.tree.within(function, cst.Call)} & {
+            f"torch.{word}" for word in _MARKED
+        }
+        if not marks:
+            return None
+        return Grad.OFF if marks <= _OFF else Grad.UNKNOWN
+
+    def _switched(self, node: cst.CSTNode, outer: cst.CSTNode) -> Grad | None:
+        """Return the mode left by a statement `torch.set_grad_enabled(False)` before a node."""
+        found: Grad | None = None
+        for call in self._switches:
+            if (
+                self.tree.order(call) < self.tree.order(node)
+                and self.tree.inside(call, outer)
+                and self.scopes.function(call) is self.scopes.function(node)
+            ):
+                # An exit stack may end outside this file.
+                entered = isinstance(call.func, cst.Attribute) and bool(
+                    call.func.attr.value == "enter_context"
+                )
+                found = Grad.UNKNOWN if entered else self._flag(call, inverted=False)
+        return found
+
+    @cached_property
+    def _switches(self) -> list[cst.Call]:
+        """The statements that set the gradient mode for the lines after them."""
+        return [
+            line.value
+            for line in self.tree.all(cst.Expr)
+            if isinstance(line.value, cst.Call) and self._is_switch(line.value)
+        ]
+
+    def _is_switch(self, call: cst.Call) -> bool:
+        if self.names.name(call.func) == "torch.set_grad_enabled":
+            return True
+        return (
+            isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "enter_context"
+            and bool(call.args)
+            and self.mode(call.args[0].value) is not None
+        )
+
+    def _of_function(self, function: cst.FunctionDef) -> Grad:
+        for decorator in function.decorators:
+            mode = self.mode(decorator.decorator)
+            if mode is not None:
+                return mode
+        callers = self.functions.callers(function)
+        if not callers:
+            return self._module_wide()
+        modes = {self.grad(call) for call in callers}
+        if len(modes) > 1:
+            return Grad.UNKNOWN
+        mode = modes.pop()
+        return Grad.UNKNOWN if mode is Grad.OFF and self.functions.escapes(function) else mode
+
+    def _module_wide(self) -> Grad:
+        """Return the mode that module-level code leaves for functions called elsewhere."""
+        for call in self._switches:
+            if self.scopes.function(call) is None and self.names.name(call.func) is not None:
+                return self._flag(call, inverted=False)
+        return Grad.ON
+
+    def _by_word(self, node: cst.Name | cst.Attribute) -> Grad | None:
+        """Return the mode that the name of an unseen context manager suggests."""
+        if self.functions.definition(node) is not None:
+            return None
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        if word in ("no_grad", "inference_mode"):
+            return Grad.OFF
+        return Grad.UNKNOWN if _WORD.search(word) else None

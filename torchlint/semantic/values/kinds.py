@@ -1,0 +1,595 @@
+"""Kinds: the kinds of expressions, through assignments, unpacking, returns and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.iteration import COUNTER, Iteration
+from torchlint.semantic.values.kind import (
+    Kind,
+    called,
+    combined,
+    conventional,
+    derived,
+    is_module_class,
+    joined,
+    method_result,
+)
+from torchlint.semantic.values.losses import Losses
+
+__all__ = ["Kinds"]
+
+# Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
+_UNKNOWN: Final = Kind.UNKNOWN
+_NOTHING: Final = Kind.NOTHING
+_TENSOR: Final = Kind.TENSOR
+_LOSS: Final = Kind.LOSS
+_MODULE: Final = Kind.MODULE
+_LOADER: Final = Kind.LOADER
+_SEQUENCE: Final = Kind.SEQUENCE
+_NDARRAY: Final = Kind.NDARRAY
+_NUMBER: Final = Kind.NUMBER
+_PARAMETER: Final = How.PARAMETER
+_ASSIGN: Final = How.ASSIGN
+_LOOP: Final = How.LOOP
+_AUGMENTED: Final = How.AUGMENTED
+_DEFINED: Final = (How.FUNCTION, How.CLASS)
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_ANNOTATIONS: Final = {
+    "torch.Tensor": Kind.TENSOR,
+    "torch.FloatTensor": Kind.TENSOR,
+    "torch.LongTensor": Kind.TENSOR,
+    "numpy.ndarray": Kind.NDARRAY,
+    "numpy.typing.NDArray": Kind.NDARRAY,
+    "torch.device": Kind.DEVICE,
+    "torch.optim.Optimizer": Kind.OPTIMIZER,
+    "torch.optim.lr_scheduler.LRScheduler": Kind.SCHEDULER,
+    "torch.optim.lr_scheduler._LRScheduler": Kind.SCHEDULER,
+    "builtins.int": Kind.NUMBER,
+    "builtins.float": Kind.NUMBER,
+    "builtins.bool": Kind.NUMBER,
+    "builtins.str": Kind.STRING,
+    "builtins.list": Kind.SEQUENCE,
+    "builtins.tuple": Kind.SEQUENCE,
+    "builtins.dict": Kind.MAPPING,
+    "typing.List": Kind.SEQUENCE,
+    "typing.Tuple": Kind.SEQUENCE,
+    "typing.Sequence": Kind.SEQUENCE,
+    "typing.Dict": Kind.MAPPING,
+}
+_PASSED_ON: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset",
+})  # fmt: skip
+_TENSOR_ONLY: Final = frozenset(
+    (
+        "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
+        "is_cuda data_ptr eq scatter_ index_select"
+    ).split()
+)
+
+
+class Kinds:
+    """Finds the kind of an expression, UNKNOWN if the file does not show it."""
+
+    def __init__(self, functions: Functions, iteration: Iteration) -> None:
+        self.functions = functions
+        self.iteration = iteration
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self.losses = Losses(functions)
+        trail = functions.names.trail
+        self.kind = Memo(_NOTHING, trail, self._kind).answer
+        """Return the kind of an expression, or of the value assigned to a target."""
+        self.kind_of_binding = Memo(_NOTHING, trail, self._kind_of_binding).answer
+        """Return the kind of the value that one binding assigns."""
+        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
+
+    # -- expressions ----------------------------------------------------------
+
+    def _kind(self, node: cst.CSTNode) -> Kind:
+        if type(node) is cst.Name:
+            return self._kind_of_name(node)
+        if type(node) is cst.Call:
+            return self._kind_of_call(node)
+        if type(node) is cst.Attribute:
+            return self._kind_of_attribute(node)
+        if type(node) is cst.Subscript:
+            return self._kind_of_item(node)
+        if type(node) is cst.BinaryOperation:
+            return combined(self.kind(node.left), self.kind(node.right))
+        if type(node) is cst.UnaryOperation:
+            return _UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
+        if type(node) is cst.Comparison:
+            return self._kind_of_comparison(node)
+        if type(node) is cst.IfExp:
+            return joined([self.kind(node.body), self.kind(node.orelse)])
+        if type(node) is cst.BooleanOperation:
+            return joined([self.kind(node.left), self.kind(node.right)])
+        if isinstance(node, (cst.Await, cst.NamedExpr)):
+            inner = node.expression if isinstance(node, cst.Await) else node.value
+            return self.kind(inner)
+        return _LITERALS.get(type(node), _UNKNOWN)
+
+    def _kind_of_name(self, node: cst.Name) -> Kind:
+        if node.value in ("True", "False"):
+            return _NUMBER
+        if node.value == "None":
+            return _NOTHING
+        target = self.scopes.stored(node)
+        if target is not None and self.scopes.reads(node) is False:
+            return self.kind_of_binding(target)
+        return self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
+
+    def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
+        """Return MODULE for an otherwise unknown object whose parameters are used somewhere."""
+        if found is not _UNKNOWN or not self._parametrised:
+            return found
+        path = node.value if isinstance(node, cst.Name) else dotted(node)
+        if path not in self._parametrised:
+            return found
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        return _MODULE if conventional(word) in (_UNKNOWN, _MODULE) else found
+
+    @cached_property
+    def _parametrised(self) -> frozenset[str]:
+        return frozenset(
+            dotted(asked.value)
+            for word in ("parameters", "named_parameters")
+            for asked in self.functions.attributes(word)
+            if type(call := self.tree.parent(asked)) is cst.Call and call.func is asked
+        ) - {""}
+
+    def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
+        target = self.scopes.stored(node)
+        if target is not None and self.scopes.reads(node) is False:
+            return self.kind_of_binding(target)
+        sent = self.losses.attributes(node)
+        if sent and dotted(node) in sent:
+            return _LOSS
+        base = self.kind(node.value)
+        attribute = node.attr.value
+        if base in _TENSORS:
+            if attribute in ("data", "T", "mT", "real", "imag"):
+                return base
+            return _TENSOR if attribute == "grad" else _UNKNOWN
+        if base is _LOADER:
+            return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
+        if base is _MODULE and attribute == "module":
+            return _MODULE
+        if base is _NDARRAY and attribute == "T":
+            return _NDARRAY
+        if attribute == "values" and self.names.name(node) is None and base is _UNKNOWN:
+            return _UNKNOWN
+        bindings = self.functions.attribute(node)
+        if bindings:
+            return self._or_network(self._kind_of_all(bindings, attribute), node)
+        if self.names.name(node) is not None:
+            return _UNKNOWN
+        return self._or_network(conventional(attribute), node)
+
+    def _kind_of_item(self, node: cst.Subscript) -> Kind:
+        base = self.kind(node.value)
+        if base in _TENSORS:
+            return _TENSOR
+        if base is _NDARRAY:
+            return _NDARRAY if _many(node) else _UNKNOWN
+        if base is _LOADER:
+            return base
+        if isinstance(node.value, cst.Name) and _index(node) is not None:
+            if self._is_batch(node.value):
+                return _TENSOR
+        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, cst.Name):
+            found = joined(
+                [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
+            )
+            by_name = conventional(node.value.value)
+            return by_name if found is _UNKNOWN and by_name is _LOADER else found
+        if isinstance(node.value, cst.Call):
+            index = _index(node)
+            if index is not None:
+                return self._element(node.value, (index,))
+        return _UNKNOWN
+
+    def _is_batch(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a whole batch of a loader, or an element of one."""
+        if isinstance(node, cst.Subscript):
+            return self._is_batch(node.value)
+        if not isinstance(node, cst.Name):
+            return False
+        reaching = self.scopes.reaching(node)
+        return bool(reaching) and all(
+            binding.how is _LOOP
+            and binding.value is not None
+            and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
+            and self.kind(source) is _LOADER
+            for binding in reaching
+        )
+
+    def _kind_of_members(self, binding: Binding) -> Kind:
+        """Return the one kind that all members of a list or a dictionary have."""
+        value = binding.value
+        if isinstance(value, cst.Dict):
+            elements = value.elements
+            return joined(
+                [
+                    self.kind(e.value) if isinstance(e, cst.DictElement) else _UNKNOWN
+                    for e in elements
+                ]
+            )
+        if isinstance(value, cst.DictComp):
+            return self.kind(value.value)
+        if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+            return self.kind(value.elt)
+        if isinstance(value, (cst.List, cst.Tuple)):
+            return joined([self.kind(element.value) for element in value.elements])
+        return _UNKNOWN
+
+    def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
+        if any(
+            isinstance(c.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)) for c in node.comparisons
+        ):
+            return _UNKNOWN
+        sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
+        return (
+            combined(sides[0], sides[-1])
+            if any(s in _TENSORS for s in sides)
+            else (_NDARRAY if _NDARRAY in sides else _UNKNOWN)
+        )
+
+    # -- calls ----------------------------------------------------------------
+
+    def _kind_of_call(self, node: cst.Call) -> Kind:
+        name = self.names.name(node.func)
+        if name is not None:
+            found = self._kind_of_named_call(name, node)
+            if found is not _UNKNOWN:
+                return found
+        definition = self.functions.definition(node.func)
+        if type(definition) is cst.ClassDef:
+            return derived(self.functions.bases(definition))
+        made_by = self.functions.partial(node)
+        if made_by is not None:
+            return called(made_by)
+        callee = self.functions.callee(node)
+        if callee is not None:
+            returned = self._returned(callee)
+            if returned is not _UNKNOWN:
+                return returned
+        kind = self.kind(node.func)
+        if kind is Kind.CRITERION:
+            return _LOSS
+        if kind is _MODULE and callee is None:
+            return _TENSOR
+        if type(node.func) is cst.Attribute and callee is None:
+            return self._kind_of_method(node.func, name)
+        return _UNKNOWN
+
+    def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
+        if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
+            return _UNKNOWN
+        if name in _PASSED_ON and node.args:
+            inner = self.kind(node.args[0].value)
+            return inner if inner is not _UNKNOWN else called(name)
+        if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
+            inner = self.kind(node.args[0].value)
+            return inner if inner in _TENSORS else _UNKNOWN
+        if name.startswith("numpy.") and any(
+            self.kind(arg.value) in _TENSORS for arg in node.args[:1]
+        ):
+            return _NDARRAY
+        if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
+            return _SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else _TENSOR
+        return called(name)
+
+    def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
+        method = func.attr.value
+        base = self.kind(func.value)
+        if base is _NOTHING:
+            # a method of the value in question: `model = model.to(device)` in a loop
+            return base
+        if base is _UNKNOWN:
+            moved = method in ("to", "cuda") and self._is_batch(func.value)
+            if (method in _TENSOR_ONLY or moved) and name is None:
+                return _TENSOR
+            return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
+        call = self.tree.parent(func)
+        if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
+            return _NUMBER if call.args else _UNKNOWN
+        if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
+            pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
+            return _SEQUENCE if pair else _TENSOR
+        return method_result(base, method)
+
+    def _returned(self, function: cst.FunctionDef) -> Kind:
+        if function.returns is not None:
+            found = self._annotated(function.returns.annotation)
+            if found is not _UNKNOWN:
+                return found
+        if self.functions.is_generator(function):
+            return _UNKNOWN
+        returned = self.functions.returns(function)
+        return joined([self.kind(value) for value in returned]) if returned else _UNKNOWN
+
+    # -- bindings -------------------------------------------------------------
+
+    def _kind_of_all(self, bindings: Sequence[Binding], name: str) -> Kind:
+        kinds = [self._kind_or_convention(binding, name) for binding in bindings]
+        if len(kinds) == 1:
+            found = kinds[0]
+        else:
+            found = joined(kinds, numbers_too=any(map(self._accumulates, bindings)))
+        if found in (_UNKNOWN, _TENSOR) and self.losses.sent_backward(bindings):
+            return _LOSS
+        shown = [kind for kind in kinds if kind not in (_UNKNOWN, _NOTHING)]
+        if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
+            if any(binding.how in _DEFINED for binding in bindings):
+                return _UNKNOWN
+            by_name = self._conventional(name, bindings)
+            if shown and by_name not in shown:
+                return found
+            return found if by_name is _UNKNOWN else by_name
+        return found
+
+    def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
+        found = self.kind_of_binding(binding)
+        if found is _UNKNOWN and binding.how is _PARAMETER:
+            return self._conventional(name, [binding])
+        return found
+
+    def _accumulates(self, binding: Binding) -> bool:
+        """Return whether a binding adds to the previous value of its name."""
+        if binding.how is _AUGMENTED:
+            return True
+        value = binding.value
+        return type(value) is cst.BinaryOperation and any(
+            name.value == binding.name for name in self.tree.within(value, cst.Name)
+        )
+
+    def _conventional(self, name: str, bindings: Sequence[Binding]) -> Kind:
+        """Return the kind by the name, unless the file shows where the value comes from."""
+        found = conventional(name)
+        if found is _UNKNOWN:
+            return found
+        for binding in bindings:
+            if isinstance(binding.node, cst.Param) and binding.node.annotation is not None:
+                annotated = self._annotated(binding.node.annotation.annotation)
+                if annotated not in (_UNKNOWN, found):
+                    return _UNKNOWN
+            if binding.how is How.IMPORT:
+                return _UNKNOWN
+            if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
+                return _UNKNOWN
+            if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
+                return _UNKNOWN
+        return found
+
+    @cached_property
+    def _keyed(self) -> dict[str, list[cst.Name]]:
+        """The names that are indexed by a string, as mappings are."""
+        found: dict[str, list[cst.Name]] = {}
+        for item in self.tree.all(cst.Subscript):
+            index = item.slice[0].slice
+            if type(item.value) is cst.Name and type(index) is cst.Index:
+                if type(index.value) is cst.SimpleString:
+                    found.setdefault(item.value.value, []).append(item.value)
+        return found
+
+    def _kind_of_binding(self, binding: Binding) -> Kind:
+        node = binding.node
+        if type(node) is cst.AnnAssign:
+            found = self._annotated(node.annotation.annotation)
+            if found is not _UNKNOWN or binding.value is None:
+                return found
+        if type(node) is cst.Param:
+            return self._kind_of_parameter(node)
+        if binding.value is None:
+            return _UNKNOWN
+        if binding.how is _LOOP:
+            return self._kind_of_loop_target(binding)
+        if type(node) is cst.AugAssign:
+            return combined(self._kind_before(node.target), self.kind(node.value))
+        if binding.how is How.UNPACKED:
+            return _SEQUENCE if binding.starred else self._element(binding.value, binding.path)
+        if binding.how is How.WITH:
+            return _LOADER if self.loader(binding.value) is not None else _UNKNOWN
+        return self.kind(binding.value)
+
+    def _kind_before(self, target: cst.CSTNode) -> Kind:
+        """Return the kind that the target of `+=` has before the addition."""
+        if not isinstance(target, cst.Name):
+            return self.kind(target)
+        reaching = self.scopes.reaching(target)
+        started = [b for b in reaching if b.how is not _AUGMENTED]
+        found = joined([self.kind_of_binding(binding) for binding in started])
+        if found is _NUMBER and len(started) < len(reaching):
+            grown = joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
+            return grown if grown in _TENSORS else found
+        return found
+
+    def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
+        if parameter.star in ("*", "**"):
+            return _SEQUENCE if parameter.star == "*" else Kind.MAPPING
+        if parameter.annotation is not None:
+            found = self._annotated(parameter.annotation.annotation)
+            if found is not _UNKNOWN:
+                return found
+        own = self.functions.owner_of_self(parameter)
+        if own is not None:
+            return derived(self.functions.bases(own))
+        given = [self.kind(value) for value in self.functions.given(parameter)]
+        found = joined(given) if given else _UNKNOWN
+        if found is not _UNKNOWN:
+            return found
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        if isinstance(function, cst.FunctionDef) and function.name.value == "forward":
+            owner = self.scopes.scope(function).node
+            first = function.params.params[1:2]
+            if isinstance(owner, cst.ClassDef) and first and first[0] is parameter:
+                module = derived(self.functions.bases(owner)) in (_MODULE, Kind.CRITERION)
+                return _TENSOR if module else _UNKNOWN
+        return _UNKNOWN
+
+    def _kind_of_loop_target(self, binding: Binding) -> Kind:
+        assert binding.value is not None
+        source, path = self.iteration.source(binding.value, binding.path)
+        if source is None:
+            return _NUMBER if path == (COUNTER,) else _UNKNOWN
+        if isinstance(source, (cst.List, cst.Tuple)):
+            return joined(
+                [
+                    self._element(each.value, path) if path else self.kind(each.value)
+                    for each in source.elements
+                ]
+            )
+        kind = self.kind(source)
+        if kind in _TENSORS or (kind is _LOADER and path):
+            return _TENSOR
+        if not path and self._is_batch(source) and binding.name not in self._indices:
+            return _TENSOR
+        if kind is _MODULE and not path:
+            return _MODULE
+        return _UNKNOWN
+
+    @cached_property
+    def _indices(self) -> frozenset[str]:
+        """The names that are used as an index."""
+        places = (item.slice[0].slice for item in self.tree.all(cst.Subscript))
+        return frozenset(dotted(at.value) for at in places if isinstance(at, cst.Index))
+
+    def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the loader that a loop over `value`, or `next(value)`, takes its batches from."""
+        for source in self.iteration.iterated(value):
+            if self.kind(source) is _LOADER:
+                return source
+        return None
+
+    def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
+        """Return the kind of an element of a value."""
+        memo = self._elements.get(path)
+        if memo is None:
+            find = partial(self._kind_of_element, path)
+            memo = self._elements[path] = Memo(_NOTHING, self.names.trail, find)
+        return memo.answer(value)
+
+    def _kind_of_element(self, path: tuple[int, ...], value: cst.BaseExpression) -> Kind:
+        if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
+            inner = value.elements[path[0]].value
+            return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
+        if isinstance(value, cst.IfExp):
+            return joined([self._element(value.body, path), self._element(value.orelse, path)])
+        if isinstance(value, cst.Name):
+            reaching = self.scopes.reaching(value)
+            given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
+            if given and len(given) == len(reaching):
+                return joined([self._element(one, path) for one in given])
+            if reaching and all(b.how is _LOOP for b in reaching):
+                batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
+                loaders = [b for b in batches if b is not None and self.kind(b) is _LOADER]
+                return _TENSOR if len(loaders) == len(batches) else _UNKNOWN
+            return _UNKNOWN
+        if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
+            return self.kind(value.elt)
+        return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN
+
+    def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
+        name = self.names.name(value.func)
+        if name == "builtins.next":
+            return _TENSOR if self.loader(value) is not None else _UNKNOWN
+        callee = self.functions.callee(value)
+        if callee is not None:
+            returned = self.functions.returns(callee)
+            return joined([self._element(one, path) for one in returned])
+        if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
+            plain = [arg.value for arg in value.args if arg.keyword is None]
+            return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
+        if name in ("builtins.list", "builtins.tuple") and value.args:
+            return self._element(value.args[0].value, path)
+        if name == "builtins.map":
+            made = self.names.name(value.args[0].value) if value.args else None
+            moved = len(value.args) == 2 and self._is_batch(value.args[1].value)
+            return _TENSOR if moved or made == "torch.autograd.Variable" else _UNKNOWN
+        if name == "torch.utils.data.random_split":
+            return Kind.DATASET
+        if self.kind(value) is _SEQUENCE and (
+            (name is not None and name.startswith("torch."))
+            or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
+        ):
+            return _TENSOR
+        if self.kind(value.func) is _MODULE or self.kind(value) in _TENSORS:
+            return _TENSOR
+        return _UNKNOWN
+
+    def _annotated(self, node: cst.BaseExpression) -> Kind:
+        if type(node) is cst.SimpleString:
+            return self._annotated_by_name(self.names.spelled(node.value.strip("'\"")))
+        if type(node) is cst.Subscript:
+            return self._annotated_generic(node)
+        if type(node) is cst.BinaryOperation:
+            return joined([self._annotated(node.left), self._annotated(node.right)])
+        if type(node) is cst.Name and node.value == "None":
+            return _NOTHING
+        name = self.names.name(node)
+        if name is None:
+            owner = self.functions.definition(node)
+            bases = self.functions.bases(owner) if type(owner) is cst.ClassDef else []
+            return derived(bases)
+        return self._annotated_by_name(name)
+
+    def _annotated_by_name(self, name: str | None) -> Kind:
+        if name is None:
+            return _UNKNOWN
+        if is_module_class(name):
+            return derived([name])
+        return _ANNOTATIONS.get(
+            name, derived([name]) if name.startswith("torch.") else called(name)
+        )
+
+    def _annotated_generic(self, node: cst.Subscript) -> Kind:
+        if self.names.name(node.value) in ("typing.Optional", "typing.Annotated"):
+            inner = node.slice[0].slice
+            return self._annotated(inner.value) if isinstance(inner, cst.Index) else _UNKNOWN
+        return self._annotated(node.value)
+
+
+_LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
+    cst.Integer: Kind.NUMBER,
+    cst.Float: Kind.NUMBER,
+    cst.SimpleString: Kind.STRING,
+    cst.FormattedString: Kind.STRING,
+    cst.ConcatenatedString: Kind.STRING,
+    cst.List: Kind.SEQUENCE,
+    cst.Tuple: Kind.SEQUENCE,
+    cst.ListComp: Kind.SEQUENCE,
+    cst.Dict: Kind.MAPPING,
+    cst.DictComp: Kind.MAPPING,
+}
+
+
+def _index(node: cst.Subscript) -> int | None:
+    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        return None
+    value = node.slice[0].slice.value
+    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
+
+
+def _many(node: cst.Subscript) -> bool:
+    """Return whether an index is a slice, so that an array stays an array."""
+    return any(isinstance(element.slice, cst.Slice) for element in node.slice)
+
+
+def _gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
+    """Return whether `max` and the like have a dimension, so return values and indices."""
+    if method in ("sort", "topk", "kthvalue"):
+        return True
+    own = call.args if bound else call.args[1:]
+    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
+    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))

@@ -1,0 +1,121 @@
+"""Losses: the values that a script calls `backward` on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import Binding, dotted
+
+__all__ = ["Losses", "sent"]
+
+_DEPTH: Final = 3
+_SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
+
+
+class Losses:
+    """Finds the names and attributes whose value `backward()` starts from."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+
+    def sent_backward(self, bindings: Iterable[Binding]) -> bool:
+        """Return whether `backward` is called on the value of any of these bindings."""
+        return not self._bindings.isdisjoint(bindings)
+
+    def feeds(self, place: cst.Name) -> bool:
+        """Return whether a name's value becomes part of a value that `backward` is called on."""
+        return (place.value, self._home(place)) in self._fed
+
+    @cached_property
+    def _fed(self) -> frozenset[tuple[str, int]]:
+        """The names, with their scopes, that become part of a value `backward` is called on."""
+        found: set[tuple[str, int]] = set()
+        seen: set[Binding] = set()
+        edge = list(self.values)
+        for _ in range(_DEPTH):
+            names = [name for value in edge for name in self.tree.within(value, cst.Name)]
+            found.update((name.value, self._home(name)) for name in names)
+            bindings = dict.fromkeys(each for name in names for each in self.scopes.reaching(name))
+            edge = [each.value for each in bindings if each.value is not None and each not in seen]
+            seen.update(bindings)
+        return frozenset(found)
+
+    def _home(self, name: cst.Name) -> int:
+        """Return the identity of the scope in which a name is bound."""
+        return id(self.scopes.lookup(name.value, self.scopes.scope(name)))
+
+    @cached_property
+    def _bindings(self) -> frozenset[Binding]:
+        return frozenset(
+            binding
+            for value in self.values
+            for name in _summands(value)
+            for binding in self.scopes.reaching(name)
+        )
+
+    def attributes(self, node: cst.CSTNode) -> frozenset[str]:
+        """Return the attributes (`output.loss`) that the enclosing function calls `backward` on."""
+        if not self._attributes:
+            return frozenset()
+        return frozenset(self._attributes.get(self.scopes.function(node), ()))
+
+    @cached_property
+    def _attributes(self) -> dict[cst.FunctionDef | None, set[str]]:
+        found: dict[cst.FunctionDef | None, set[str]] = {}
+        for value in self.values:
+            if isinstance(value, cst.Attribute) and dotted(value):
+                found.setdefault(self.scopes.function(value), set()).add(dotted(value))
+        return found
+
+    @cached_property
+    def values(self) -> tuple[cst.BaseExpression, ...]:
+        """Every expression that `backward` is called on."""
+        return tuple(self._find_values())
+
+    def _find_values(self) -> Iterator[cst.BaseExpression]:
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if type(func) is not cst.Attribute:
+                continue
+            if func.attr.value == "backward":
+                yield from sent(call)
+            elif func.attr.value == "manual_backward" and call.args:
+                yield call.args[0].value
+
+
+def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """Yield what a call of `backward` starts from: `loss`, `scaler.scale(loss)`, its argument."""
+    if not isinstance(call.func, cst.Attribute):
+        return
+    receiver = call.func.value
+    if (
+        isinstance(receiver, cst.Call)
+        and isinstance(receiver.func, cst.Attribute)
+        and receiver.func.attr.value == "scale"
+        and receiver.args
+    ):
+        yield receiver.args[0].value
+        return
+    if call.args and call.args[0].keyword is None:
+        # accelerator.backward(loss), and loss.backward(gradient)
+        yield call.args[0].value
+        if dotted(receiver).rpartition(".")[2] in _SENDERS:
+            return
+    yield receiver
+
+
+def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
+    if isinstance(value, cst.Name):
+        yield value
+    elif isinstance(value, cst.BinaryOperation):
+        if isinstance(value.operator, (cst.Divide, cst.Multiply)):
+            yield from _summands(value.left)
+        elif isinstance(value.operator, (cst.Add, cst.Subtract)):
+            yield from _summands(value.left)
+            yield from _summands(value.right)

@@ -1,0 +1,304 @@
+"""Origins: the expressions that a value can come from, through names and containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Origin", "Origins", "Steps"]
+
+Steps = tuple[int | str | None, ...]
+"""The path into a container: indices, keys, or None for any of its members."""
+
+_DEPTH: Final = 16
+_SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
+_SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
+_ADDING: Final = frozenset("append insert extend".split())
+
+
+class Origin(NamedTuple):
+    """The expressions that a value can be; incomplete if one of them is unknown."""
+
+    values: tuple[cst.BaseExpression, ...]
+    complete: bool
+
+
+class _Addition(NamedTuple):
+    """A value added to a container: at an index, at its end, or item by item."""
+
+    container: cst.BaseExpression
+    value: cst.BaseExpression
+    place: cst.Subscript | None = None
+    extends: bool = False
+
+
+class _Search:
+    """The results and the visited nodes of a search."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, cst.BaseExpression] = {}
+        self.seen: set[tuple[int, Steps]] = set()
+        self.lost = False
+
+
+class Origins:
+    """Follows values back to the expressions that create them."""
+
+    def __init__(self, functions: Functions, values: Values, iteration: Iteration) -> None:
+        self.functions = functions
+        self.values = values
+        self.iteration = iteration
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._known: dict[tuple[int, Steps], Origin] = {}
+
+    def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:
+        """Return every expression that `node`, or the element at `steps` in it, can be."""
+        found = self._known.get((id(node), steps))
+        if found is None:
+            search = _Search()
+            self._follow(node, steps, search)
+            found = Origin(tuple(search.found.values()), not search.lost)
+            self._known[id(node), steps] = found
+        return found
+
+    def _follow(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
+        if (id(node), steps) in search.seen:
+            return
+        search.seen.add((id(node), steps))
+        if len(steps) > _DEPTH:
+            search.lost = True
+        elif isinstance(node, cst.Name):
+            self._follow_name(node, steps, search)
+        elif isinstance(node, cst.Attribute):
+            self._follow_attribute(node, steps, search)
+        elif isinstance(node, cst.Subscript):
+            self._follow_item(node, steps, search)
+        elif isinstance(node, cst.IfExp):
+            self._follow(node.body, steps, search)
+            self._follow(node.orelse, steps, search)
+        elif isinstance(node, cst.BooleanOperation):
+            self._follow(node.left, steps, search)
+            self._follow(node.right, steps, search)
+        elif isinstance(node, cst.NamedExpr):
+            self._follow(node.value, steps, search)
+        elif isinstance(node, cst.Call):
+            self._follow_call(node, steps, search)
+        elif steps:
+            self._follow_into(node, steps, search)
+        else:
+            search.found[id(node)] = node
+
+    # -- names ----------------------------------------------------------------
+
+    def _follow_name(self, node: cst.Name, steps: Steps, search: _Search) -> None:
+        bindings = self.scopes.reaching(node)
+        ends = not bindings or any(b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings)
+        if ends and not steps:
+            search.found[id(node)] = node
+            return
+        self._follow_bindings(bindings, steps, search)
+        self._follow_additions(node, steps, search)
+
+    def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
+        bindings = self.functions.attribute(node)
+        if not bindings and not steps and self.names.name(node) is not None:
+            search.found[id(node)] = node
+            return
+        self._follow_bindings(bindings, steps, search)
+        self._follow_additions(node, steps, search)
+
+    def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, search: _Search) -> None:
+        if not bindings:
+            search.lost = True
+        for binding in bindings:
+            self._follow_binding(binding, steps, search)
+
+    def _follow_binding(self, binding: Binding, steps: Steps, search: _Search) -> None:
+        value = binding.value
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            search.lost = search.lost or not given
+            for one in given:
+                self._follow(one, steps, search)
+        elif value is None:
+            search.lost = search.lost or binding.how is not How.DECLARED
+        elif binding.how in (How.ASSIGN, How.DECLARED) or (binding.how is How.AUGMENTED and steps):
+            self._follow(value, steps, search)
+        elif binding.how is How.UNPACKED and not binding.starred:
+            self._follow(value, (*binding.path, *steps), search)
+        elif binding.how is How.LOOP:
+            source, path = self.iteration.source(value, binding.path)
+            if source is None:
+                search.lost = True
+            else:
+                self._follow(source, (None, *path, *steps), search)
+        else:
+            search.lost = True
+
+    def additions(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
+        """Return the values that the file adds to a container later."""
+        return [
+            each.value
+            for each in self._additions.get(dotted(node), ())
+            if self._is_same(each.container, node)
+        ]
+
+    def _follow_additions(
+        self, node: cst.Name | cst.Attribute, steps: Steps, search: _Search
+    ) -> None:
+        """Follow values added to a container later (`d["train"] = …`, `l.append(…)`)."""
+        for each in self._additions.get(dotted(node), ()) if steps else ():
+            if not self._is_same(each.container, node):
+                continue
+            if each.place is None:
+                self._follow(each.value, steps if each.extends else steps[1:], search)
+            elif _fits(self._step(each.place), steps[0]):
+                self._follow(each.value, steps[1:], search)
+
+    @cached_property
+    def _additions(self) -> dict[str, list[_Addition]]:
+        """The values added to containers, by container path: assigned items, then calls."""
+        found: dict[str, list[_Addition]] = {}
+        for each in (*self._assigned_items(), *self._adding_calls()):
+            found.setdefault(dotted(each.container), []).append(each)
+        found.pop("", None)
+        return found
+
+    def _assigned_items(self) -> Iterator[_Addition]:
+        for line in self.tree.all(cst.Assign):
+            for each in line.targets:
+                if isinstance(each.target, cst.Subscript):
+                    yield _Addition(each.target.value, line.value, place=each.target)
+
+    def _adding_calls(self) -> Iterator[_Addition]:
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value in _ADDING and call.args:
+                extends = func.attr.value == "extend"
+                yield _Addition(func.value, call.args[-1].value, extends=extends)
+
+    def _is_same(self, other: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
+        """Return whether two expressions with one path refer to the same variable."""
+        if not isinstance(node, cst.Name) or not isinstance(other, cst.Name):
+            return True
+        word = node.value
+        scopes = {self.scopes.lookup(word, self.scopes.scope(each)) for each in (node, other)}
+        return len(scopes) == 1
+
+    # -- containers -----------------------------------------------------------
+
+    def _step(self, node: cst.Subscript) -> int | str | None:
+        index = node.slice[0].slice
+        if len(node.slice) != 1 or not isinstance(index, cst.Index):
+            return None
+        literal = self.values.value_of(index.value).literal
+        return literal if type(literal) in (int, str) else None
+
+    def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
+        if isinstance(node.slice[0].slice, cst.Slice):
+            if steps:
+                self._follow(node.value, (None, *steps[1:]), search)
+            else:
+                search.found[id(node)] = node
+            return
+        self._follow(node.value, (self._step(node), *steps), search)
+
+    def _follow_into(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
+        first, rest = steps[0], steps[1:]
+        if isinstance(node, (cst.Tuple, cst.List)):
+            chosen = node.elements
+            if isinstance(first, int) and -len(chosen) <= first < len(chosen):
+                chosen = (chosen[first],)
+            for element in chosen:
+                starred = isinstance(element, cst.StarredElement)
+                self._follow(element.value, (None, *rest) if starred else rest, search)
+        elif isinstance(node, cst.Dict):
+            for entry in node.elements:
+                if isinstance(entry, cst.StarredDictElement):
+                    self._follow(entry.value, steps, search)
+                elif isinstance(entry, cst.DictElement):
+                    key = self.values.value_of(entry.key).literal
+                    if _fits(key if type(key) in (int, str) else None, first):
+                        self._follow(entry.value, rest, search)
+        elif isinstance(node, cst.DictComp):
+            self._follow(node.value, rest, search)
+        elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            self._follow(node.elt, rest, search)
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+            self._follow(node.left, (None, *rest), search)
+            self._follow(node.right, (None, *rest), search)
+        else:
+            search.lost = True
+
+    # -- calls ----------------------------------------------------------------
+
+    def _follow_call(self, node: cst.Call, steps: Steps, search: _Search) -> None:
+        name = self.names.name(node.func)
+        plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+        if name in _SAME and plain:
+            self._follow(plain[0], steps, search)
+            return
+        if steps and name in _SEQUENCES and plain:
+            self._follow(plain[0], (None, *steps[1:]), search)
+            return
+        if steps and name == "builtins.dict":
+            for arg in node.args:
+                if arg.keyword is None:
+                    self._follow(arg.value, steps, search)
+                elif _fits(arg.keyword.value, steps[0]):
+                    self._follow(arg.value, steps[1:], search)
+            return
+        function = self.functions.definition(node.func)
+        if isinstance(function, cst.FunctionDef):
+            if self.functions.is_generator(function):
+                search.lost = True
+                return
+            for returned in self.functions.returns(function):
+                self._follow(returned, steps, search)
+            return
+        if self._follow_method(node, plain, steps, search):
+            return
+        if steps and name != "torch.utils.data.random_split":
+            search.lost = True
+        else:
+            search.found[id(node)] = node
+
+    def _follow_method(
+        self,
+        node: cst.Call,
+        plain: Sequence[cst.BaseExpression],
+        steps: Steps,
+        search: _Search,
+    ) -> bool:
+        """Look through the methods of dictionaries and through `accelerator.prepare(…)`."""
+        if not isinstance(node.func, cst.Attribute) or self.names.name(node.func) is not None:
+            return False
+        owner, method = node.func.value, node.func.attr.value
+        if method == "values" and steps and not plain:
+            self._follow(owner, (None, *steps[1:]), search)
+        elif method == "items" and steps[1:2] == (1,) and not plain:
+            self._follow(owner, (None, *steps[2:]), search)
+        elif method == "prepare" and plain:
+            if len(plain) == 1:
+                self._follow(plain[0], steps, search)
+            elif steps and isinstance(steps[0], int) and steps[0] < len(plain):
+                self._follow(plain[steps[0]], steps[1:], search)
+            else:
+                search.lost = True
+        else:
+            return False
+        return True
+
+
+def _fits(key: int | str | None, wanted: int | str | None) -> bool:
+    return key is None or wanted is None or key == wanted

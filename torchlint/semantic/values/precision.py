@@ -1,0 +1,142 @@
+"""Precision: the use of mixed, low and high precision in a file."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.vocabulary import Vocabulary
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Precision"]
+
+_LOW: Final = re.compile(
+    r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
+    r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|quantiz",
+    re.MULTILINE,
+)
+"""Each alternative starts with a letter, so that the regex engine can skip other positions."""
+_WIDE: Final = re.compile(
+    r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
+    r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"
+)
+_AUTOCASTS: Final = frozenset({
+    "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast",
+})  # fmt: skip
+_DEPTH: Final = 4
+
+
+class Precision:
+    """Finds what a file does about the precision of its arithmetic."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.functions = functions
+        self.kinds = kinds
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    @cached_property
+    def mentions_low_precision(self) -> bool:
+        """Whether code mentions mixed or low precision, of any library."""
+        return self.vocabulary.has_lowered(_LOW)
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether code needs complex numbers, float64, or what low precision lacks.
+
+        Summing losses in float64 does not count.
+        """
+        if self.vocabulary.has(_WIDE):
+            return True
+        mentioned = any(word in self.tree.source.text for word in ("float64", "double"))
+        return mentioned and any(self._widens(call) for call in self.tree.all(cst.Call))
+
+    def _widens(self, call: cst.Call) -> bool:
+        name = self.names.name(call.func)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "double":
+            inner = call.func.value
+            cut = isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute)
+            if cut and inner.func.attr.value in ("detach", "sum", "mean"):  # type: ignore[attr-defined]
+                return False
+            return self.kinds.kind(inner) is not Kind.LOSS and not self._is_added_up(call)
+        wide = [
+            arg.value
+            for arg in call.args
+            if self.names.name(arg.value) in ("torch.float64", "torch.double")
+        ]
+        return bool(wide) and not (name == "torch.zeros" or _is_sum(call.func))
+
+    def _is_added_up(self, call: cst.Call) -> bool:
+        """Return whether a value is only added to a variable (`total = total + x.double()`)."""
+        top: cst.CSTNode = call
+        parent = self.tree.parent(top)
+        while isinstance(parent, cst.BinaryOperation):
+            top, parent = parent, self.tree.parent(parent)
+        if isinstance(parent, cst.AugAssign):
+            return isinstance(parent.operator, cst.AddAssign)
+        return (
+            isinstance(parent, cst.Assign)
+            and isinstance(top, cst.BinaryOperation)
+            and isinstance(top.operator, cst.Add)
+            and parent.targets[0].target.deep_equals(top.left)
+        )
+
+    # -- autocast -------------------------------------------------------------
+
+    def autocast(self, manager: cst.BaseExpression) -> cst.Call | None:
+        """Return the `autocast` call that a context manager is, through names and choices."""
+        return self._autocast(manager, _DEPTH)
+
+    def dtype(self, autocast: cst.Call) -> str | None:
+        """Return the qualified name of the dtype passed to a call of `autocast`."""
+        for arg in autocast.args:
+            if arg.keyword is not None and arg.keyword.value == "dtype":
+                return self.names.name(arg.value)
+        return None
+
+    def _autocast(self, node: cst.BaseExpression, depth: int) -> cst.Call | None:
+        if not depth:
+            return None
+        if isinstance(node, cst.Call):
+            if self.names.name(node.func) in _AUTOCASTS:
+                return node
+            return self._made_by(node, depth)
+        if isinstance(node, cst.IfExp):
+            return self._autocast(node.body, depth - 1) or self._autocast(node.orelse, depth - 1)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            found = [
+                self._autocast(binding.value, depth - 1)
+                for binding in self._bindings(node)
+                if binding.how is How.ASSIGN and binding.value is not None
+            ]
+            return next((call for call in found if call is not None), None)
+        return None
+
+    def _made_by(self, call: cst.Call, depth: int) -> cst.Call | None:
+        """Follow `amp = partial(torch.autocast, "cuda")` and results of methods of this file."""
+        if self.functions.partial(call) in _AUTOCASTS and isinstance(call.func, cst.Name):
+            made = self.scopes.reaching(call.func)[0].value
+            return made if isinstance(made, cst.Call) else None
+        definition = self.functions.definition(call.func)
+        if isinstance(definition, cst.FunctionDef):
+            returned = self.functions.returns(definition)
+            if len(returned) == 1:
+                return self._autocast(returned[0], depth - 1)
+        return None
+
+    def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:
+        if isinstance(node, cst.Name):
+            return self.scopes.reaching(node)
+        return self.functions.attribute(node)
+
+
+def _is_sum(func: cst.BaseExpression) -> bool:
+    return isinstance(func, cst.Attribute) and func.attr.value in ("sum", "mean", "cumsum")

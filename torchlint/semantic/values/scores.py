@@ -1,0 +1,203 @@
+"""Scores: the scale and the masks of an attention, and the causal triangle."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.attention import Attention, ScoreMask
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Scores"]
+
+_INFINITE: Final = frozenset({"torch.inf", "math.inf", "numpy.inf", "numpy.Inf"})
+_PADDING: Final = -1e4
+_SHAPED: Final = frozenset(
+    "view reshape unsqueeze bool to cuda byte type expand repeat contiguous float long int".split()
+)
+_BOUNDED: Final = ("tril", "triu")
+
+
+class Scores:
+    """Interprets the scale and the masks of an attention."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.values = values
+        self.tree = functions.tree
+        self.names = functions.names
+        self.scopes = functions.scopes
+
+    # -- scale ----------------------------------------------------------------
+
+    def is_usual(self, attention: Attention) -> bool:
+        """Return whether products are divided by the square root of the head dimension."""
+        factor, divides = attention.factor, attention.divides
+        if factor is None:
+            return False
+        if not divides and isinstance(factor, cst.BinaryOperation):
+            if isinstance(factor.operator, cst.Divide) and self._is_one(factor.left):
+                factor, divides = factor.right, True
+        root = 0.5 if divides else -0.5
+        width: cst.BaseExpression | None = None
+        if isinstance(factor, cst.Call) and divides and len(factor.args) == 1:
+            if self.names.name(factor.func) in ("math.sqrt", "numpy.sqrt"):
+                width = factor.args[0].value
+        elif isinstance(factor, cst.BinaryOperation) and isinstance(factor.operator, cst.Power):
+            exponent = self.values.value_of(factor.right).literal
+            width = factor.left if exponent == root else None
+        return width is not None and self._is_width(width, attention)
+
+    def _is_one(self, node: cst.BaseExpression) -> bool:
+        return self.values.value_of(node).literal in (1, 1.0)
+
+    def _is_width(self, node: cst.BaseExpression, attention: Attention) -> bool:
+        found = self.values.value_of(node).node or node
+        whose: cst.BaseExpression | None = None
+        index: object = None
+        if isinstance(found, cst.Call) and isinstance(found.func, cst.Attribute):
+            if found.func.attr.value == "size" and len(found.args) == 1:
+                whose, index = found.func.value, self.values.value_of(found.args[0].value).literal
+        elif isinstance(found, cst.Subscript) and isinstance(found.value, cst.Attribute):
+            inner = found.slice[0].slice
+            if found.value.attr.value == "shape" and isinstance(inner, cst.Index):
+                whose, index = found.value.value, self.values.value_of(inner.value).literal
+        sides = {self.tree.code(attention.query), self.tree.code(attention.key)}
+        return whose is not None and index == -1 and self.tree.code(whose) in sides
+
+    # -- masks ----------------------------------------------------------------
+
+    def lowest(self, mask: ScoreMask) -> float | None:
+        """Return the fill value of a mask if it reduces scores to zero, else None."""
+        found = self._number(mask.fill) if mask.fill is not None else None
+        return found if found is not None and found <= _PADDING else None
+
+    def _number(self, node: cst.BaseExpression) -> float | None:
+        value = self.values.value_of(node)
+        literal = value.literal
+        if isinstance(literal, (int, float)) and not isinstance(literal, bool):
+            return float(literal)
+        found = value.node if value.node is not None else node
+        if isinstance(found, cst.UnaryOperation) and isinstance(found.operator, cst.Minus):
+            inner = self._number(found.expression)
+            return -inner if inner is not None else None
+        if isinstance(found, (cst.Name, cst.Attribute)):
+            if self.names.name(found) in _INFINITE:
+                return float("inf")
+            return self._bound_of_dtype(found)
+        if isinstance(found, cst.Call) and self.names.name(found.func) == "builtins.float":
+            text = self.values.value_of(found.args[0].value).literal if found.args else None
+            try:
+                return float(text) if isinstance(text, (str, int, float)) else None
+            except ValueError:
+                return None
+        return None
+
+    def _bound_of_dtype(self, node: cst.Name | cst.Attribute) -> float | None:
+        """Read `torch.finfo(scores.dtype).min`."""
+        if not isinstance(node, cst.Attribute) or not isinstance(node.value, cst.Call):
+            return None
+        if self.names.name(node.value.func) != "torch.finfo":
+            return None
+        return {"min": -3e38, "max": 3e38}.get(node.attr.value)
+
+    def leaves_past(self, mask: ScoreMask) -> bool:
+        """Return whether a mask is causal: it keeps exactly the lower triangle."""
+        node, keeps = mask.condition, mask.keeps
+        if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+            part = node.comparisons[0]
+            right = self.values.value_of(part.comparator).literal
+            equal = isinstance(part.operator, cst.Equal)
+            if not equal and not isinstance(part.operator, cst.NotEqual):
+                return False
+            if right not in (0, 1):
+                return False
+            node, keeps = node.left, keeps == (equal == (right == 1))
+        elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+            node, keeps = node.expression, not keeps
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value == "logical_not":
+                node, keeps = node.func.value, not keeps
+        return self._triangle(node, 0) == ("tril" if keeps else "triu")
+
+    def _triangle(self, node: cst.BaseExpression, depth: int) -> str:
+        """Return which triangle of ones a matrix is: `tril`, or `triu` without its diagonal."""
+        if depth > 8:
+            return ""
+        if isinstance(node, cst.Subscript):
+            return self._triangle(node.value, depth + 1) if self._keeps_square(node) else ""
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            made = self._made(node)
+            return self._triangle(made, depth + 1) if made is not None else ""
+        if not isinstance(node, cst.Call):
+            return ""
+        name = (self.names.name(node.func) or "").rpartition(".")[2]
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        if isinstance(node.func, cst.Attribute) and self.names.name(node.func) is None:
+            if method in _BOUNDED:
+                given = self.values.argument(node, "diagonal", 0)
+                return self._bounded(method, node.func.value, given.literal, given.node is not None)
+            return self._triangle(node.func.value, depth + 1) if method in _SHAPED else ""
+        if self.names.name(node.func) in ("torch.tril", "torch.triu") and node.args:
+            given = self.values.argument(node, "diagonal", 1)
+            return self._bounded(name, node.args[0].value, given.literal, given.node is not None)
+        return ""
+
+    def _bounded(self, which: str, ones: cst.BaseExpression, diagonal: object, given: bool) -> str:
+        wanted = diagonal in ((1,) if which == "triu" else (0,)) if given else which == "tril"
+        return which if wanted and self._square_of_ones(ones) else ""
+
+    def _square_of_ones(self, node: cst.BaseExpression) -> bool:
+        while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if self.names.name(node.func) is not None or node.func.attr.value not in _SHAPED:
+                break
+            node = node.func.value
+        if not isinstance(node, cst.Call) or self.names.name(node.func) != "torch.ones":
+            return False
+        sizes = [arg.value for arg in node.args if arg.keyword is None]
+        if len(sizes) == 1 and isinstance(sizes[0], (cst.Tuple, cst.List)):
+            sizes = [element.value for element in sizes[0].elements]
+        texts = [self.tree.code(size) for size in sizes]
+        return len(texts) >= 2 and texts[-1] == texts[-2] and set(texts[:-2]) <= {"1"}
+
+    def _keeps_square(self, node: cst.Subscript) -> bool:
+        """Return whether an index crops the last two dimensions equally, from the start."""
+        ends = []
+        for element in node.slice:
+            part = element.slice
+            if isinstance(part, cst.Slice):
+                zero = part.lower is None or self.values.value_of(part.lower).literal == 0
+                if not zero or part.step is not None:
+                    return False
+                ends.append(self.tree.code(part.upper) if part.upper is not None else "")
+            elif isinstance(part, cst.Index) and self.tree.code(part.value) in ("...", "None"):
+                ends.append("")
+            else:
+                return False
+        if len(ends) < 2:
+            return False
+        return ends[-1] == ends[-2] and not any(ends[:-2])
+
+    def _made(self, node: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
+        """Return the value of a name or a registered buffer."""
+        found = self.values.value_of(node).node
+        if found is not None and found is not node:
+            return found
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return bindings[0].value if len(bindings) == 1 else None
+        owner = self.scopes.class_of(node)
+        path = dotted(node)
+        if owner is None or not path.startswith("self."):
+            return None
+        made = [
+            call.args[1].value
+            for call in self.tree.within(owner, cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "register_buffer"
+            and len(call.args) >= 2
+            and self.values.value_of(call.args[0].value).literal == path.removeprefix("self.")
+        ]
+        return made[0] if len(made) == 1 else None

@@ -1,0 +1,333 @@
+"""Values: the one expression that a name or an argument can be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+
+__all__ = ["State", "Value", "Values"]
+
+
+class State(Enum):
+    """What is known of a value."""
+
+    KNOWN = auto()
+    DECIDED = auto()
+    ABSENT = auto()
+    UNKNOWN = auto()
+
+
+class Value(NamedTuple):
+    """An expression or an argument: one expression, a decision made elsewhere, or nothing.
+
+    DECIDED: it is set deliberately, but this file shows no single expression (argparse, a
+    configuration, several call sites). ABSENT: the argument is certainly not passed.
+    UNKNOWN: it may or may not be passed.
+    """
+
+    state: State
+    node: cst.BaseExpression | None = None
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the value is one literal."""
+        return self.literal is not _NOTHING
+
+    @property
+    def literal(self) -> Any:
+        """The Python value of a literal number, string, boolean, None or a tuple of these."""
+        node = self.node
+        if type(node) not in _LITERALS or self.state is not State.KNOWN:
+            return _NOTHING
+        if type(node) is cst.Name:
+            return _CONSTANTS.get(node.value, _NOTHING)
+        if type(node) is cst.Integer and node.value.isdigit():
+            return int(node.value)
+        if type(node) is cst.SimpleString and _PLAIN.fullmatch(node.value):
+            return node.value[1:-1]
+        try:
+            if isinstance(node, (cst.SimpleString, cst.Integer, cst.Float)):
+                return ast.literal_eval(node.value)
+            assert node is not None
+            return ast.literal_eval(cst.Module([]).code_for_node(node).strip())
+        except (ValueError, SyntaxError):
+            return _NOTHING
+
+    def equals(self, value: object) -> bool:
+        """Return whether the value is this literal (`1` is not `True`)."""
+        found = self.literal
+        return type(found) is type(value) and found == value
+
+
+_PLAIN: Final = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
+_LITERALS: Final = frozenset({
+    cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple,
+})  # fmt: skip
+_NOTHING: Final = object()
+_SPELLED_OUT: Final = (How.ASSIGN, How.DECLARED)
+_ABSENT: Final = Value(State.ABSENT)
+_DECIDED: Final = Value(State.DECIDED)
+_UNKNOWN: Final = Value(State.UNKNOWN)
+_CONSTANTS: Final = {"True": True, "False": False, "None": None}
+
+
+class Values:
+    """Follows names, attributes, parameters and dictionaries to their values."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
+        self._made: list[cst.Dict] = []
+        self._entries = Memo(_UNKNOWN, functions.names.trail, self._entry)
+
+    def value_of(self, node: cst.BaseExpression) -> Value:
+        """Return the one expression that `node` can be."""
+        return self._values.answer(node)
+
+    def _value_of(self, node: cst.BaseExpression) -> Value:
+        if type(node) is cst.Name:
+            if node.value in _CONSTANTS:
+                return Value(State.KNOWN, node)
+            bindings = self.scopes.reaching(node)
+            return self._joint(bindings) if bindings else Value(State.KNOWN, node)
+        if type(node) is cst.Attribute:
+            bindings = self.functions.attribute(node)
+            return self._joint(bindings) if bindings else _DECIDED
+        if type(node) is cst.Subscript:
+            return _DECIDED
+        return Value(State.KNOWN, node)
+
+    def _joint(self, bindings: Iterable[Binding]) -> Value:
+        found = [self._bound(binding) for binding in bindings]
+        return _agree(found)
+
+    def _bound(self, binding: Binding) -> Value:
+        if binding.how in _SPELLED_OUT and binding.value is not None:
+            return self.value_of(binding.value)
+        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            return _agree([self.value_of(one) for one in given]) if given else _DECIDED
+        return _DECIDED
+
+    # -- arguments ------------------------------------------------------------
+
+    def argument(self, call: cst.Call, name: str, position: int | None = None) -> Value:
+        """Return the value that a call passes for a parameter, also through `**` dictionaries.
+
+        `position` is the parameter's place among positional arguments, None if keyword-only.
+        """
+        found = self.argument_node(call, name, position)
+        if found is not None:
+            return self.value_of(found.value)
+        if position is not None:
+            plain = [arg for arg in call.args if arg.keyword is None and arg.star != "**"]
+            if any(arg.star == "*" for arg in plain[: position + 1]):
+                return _UNKNOWN
+        splats = [self.entry(arg.value, name) for arg in call.args if arg.star == "**"]
+        present = [value for value in splats if value.state is not State.ABSENT]
+        return present[0] if present else _ABSENT
+
+    def argument_node(
+        self, call: cst.Call, name: str, position: int | None = None
+    ) -> cst.Arg | None:
+        """Return the argument node if the call spells it out."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg
+        if position is None:
+            return None
+        plain = [arg for arg in call.args if arg.keyword is None and arg.star != "**"]
+        if position < len(plain) and not any(arg.star for arg in plain[: position + 1]):
+            return plain[position]
+        return None
+
+    def entry(self, node: cst.BaseExpression, key: str) -> Value:
+        """Return the value of a dictionary at a key, ABSENT if it certainly lacks the key."""
+        return self._entries.answer((node, key))
+
+    def _entry(self, place: tuple[cst.BaseExpression, str]) -> Value:
+        node, key = place
+        if isinstance(node, cst.Dict):
+            return self._entry_of_literal(node, key)
+        if isinstance(node, cst.Call):
+            return self._entry_of_call(node, key)
+        if isinstance(node, cst.IfExp):
+            return _either([self.entry(node.body, key), self.entry(node.orelse, key)])
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitOr):
+            right = self.entry(node.right, key)
+            return self.entry(node.left, key) if right.state is State.ABSENT else right
+        if isinstance(node, cst.BooleanOperation):
+            return _either([self.entry(node.left, key), self.entry(node.right, key)])
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            return self._entry_of_name(node, key)
+        return _UNKNOWN
+
+    def _entry_of_literal(self, node: cst.Dict, key: str) -> Value:
+        found = _ABSENT
+        for element in node.elements:
+            if isinstance(element, cst.StarredDictElement):
+                inner = self.entry(element.value, key)
+                found = found if inner.state is State.ABSENT else inner
+            elif isinstance(element, cst.DictElement):
+                name = self.value_of(element.key).literal
+                if name == key:
+                    found = self.value_of(element.value)
+                elif name is _NOTHING and found.state is State.ABSENT:
+                    found = _UNKNOWN
+        return found
+
+    def _entry_of_call(self, node: cst.Call, key: str) -> Value:
+        if self.names.name(node.func) == "builtins.dict":
+            found = self.argument(node, key)
+            if found.state is not State.ABSENT:
+                return found
+            first = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+            return self.entry(first[0], key) if first else _ABSENT
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "copy":
+            return self.entry(node.func.value, key)
+        function = self.functions.definition(node.func)
+        if isinstance(function, cst.FunctionDef):
+            returned = self.functions.returns(function)
+            if returned:
+                return _either([self.entry(one, key) for one in returned])
+        return _UNKNOWN
+
+    def _entry_of_name(self, node: cst.Name | cst.Attribute, key: str) -> Value:
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        if not bindings:
+            return _UNKNOWN
+        found = _either([self._entry_of_binding(binding, key) for binding in bindings])
+        around = {id(block) for block in self.scopes.blocks(node)}
+        for place, value in self._changes(node, key):
+            if value.state is State.ABSENT:
+                continue
+            always = id(self.scopes.blocks(place)[0]) in around
+            found = value if always else _either([found, value])
+        return found
+
+    def _entry_of_binding(self, binding: Binding, key: str) -> Value:
+        if binding.how in _SPELLED_OUT and binding.value is not None:
+            return self.entry(binding.value, key)
+        if isinstance(binding.node, cst.Param) and binding.node.star == "**":
+            function = self.tree.parent(self.tree.parent(binding.node) or binding.node)
+            if isinstance(function, cst.FunctionDef):
+                calls = self.functions.callers(function)
+                if calls:
+                    return _either([self.argument(call, key) for call in calls])
+        if isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            if given:
+                return _either([self.entry(one, key) for one in given])
+        return _UNKNOWN
+
+    def _changes(
+        self, node: cst.Name | cst.Attribute, key: str
+    ) -> Iterator[tuple[cst.CSTNode, Value]]:
+        """Yield the later lines that change an entry of a dictionary, in source order."""
+        path, use = dotted(node), self.tree.order(node)
+        here = self.scopes.function(node)
+        for line in self._touching.get(path, ()):
+            if self.tree.order(line) > use:
+                return
+            if self.scopes.function(line) is not here or self.tree.inside(node, line):
+                continue
+            change = (
+                self._assigned_entry(line, path, key)
+                if isinstance(line, cst.Assign)
+                else self._entry_of_change(line, path, key)
+            )
+            if change is not None:
+                yield line, change
+
+    @cached_property
+    def _touching(self) -> dict[str, list[cst.Assign | cst.Call]]:
+        """The nodes that may change the entries of a dictionary, by the dictionary's path."""
+        found: dict[str, dict[int, cst.Assign | cst.Call]] = {}
+        lines: list[cst.Assign | cst.Call] = [*self.tree.all(cst.Assign), *self.tree.all(cst.Call)]
+        for line in sorted(lines, key=self.tree.order):
+            touched = [arg.value for arg in line.args] if isinstance(line, cst.Call) else []
+            owner = line.func if isinstance(line, cst.Call) else line.targets[0].target
+            if isinstance(owner, (cst.Attribute, cst.Subscript)):
+                touched.append(owner.value)
+            for node in touched:
+                path = dotted(node)
+                if path:
+                    found.setdefault(path, {})[id(line)] = line
+        return {path: list(lines.values()) for path, lines in found.items()}
+
+    def _assigned_entry(self, line: cst.Assign, path: str, key: str) -> Value | None:
+        """Read `node["key"] = value`."""
+        target = line.targets[0].target
+        if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
+            return None
+        index = target.slice[0].slice
+        if isinstance(index, cst.Index) and self.value_of(index.value).equals(key):
+            return self.value_of(line.value)
+        return None
+
+    def _entry_of_change(self, call: cst.Call, path: str, key: str) -> Value | None:
+        """Return the entry set by `node.update(...)`; UNKNOWN after other calls with it."""
+        func = call.func
+        if isinstance(func, cst.Attribute) and dotted(func.value) == path:
+            if func.attr.value != "update":
+                return None
+            inner = [arg.value for arg in call.args if arg.keyword is None]
+            inner += [self._single(a.keyword.value, a.value) for a in call.args if a.keyword]
+            entries = [self.entry(one, key) for one in inner]
+            present = [entry for entry in entries if entry.state is not State.ABSENT]
+            return present[-1] if present else _ABSENT
+        if isinstance(func, cst.Attribute) and func.attr.value in ("update", "append"):
+            return None
+        name = self.names.name(func) or ""
+        handed = any(not arg.star and dotted(arg.value) == path for arg in call.args)
+        return _UNKNOWN if handed and not name.startswith("builtins.") else None
+
+    def _single(self, key: str, value: cst.BaseExpression) -> cst.Dict:
+        """Return a dictionary node with one entry, cached because facts are keyed by identity."""
+        made = cst.Dict([cst.DictElement(cst.SimpleString(repr(key)), value)])
+        self._made.append(made)
+        return made
+
+
+def _all_absent(values: Iterable[Value]) -> bool:
+    return all(value.state is State.ABSENT for value in values)
+
+
+def _either(values: list[Value]) -> Value:
+    """Combine the values of an entry on several paths."""
+    if not values or any(value.state is State.UNKNOWN for value in values):
+        return _UNKNOWN
+    if _all_absent(values):
+        return _ABSENT
+    return _agree(values)
+
+
+def _agree(values: list[Value]) -> Value:
+    """Return the value if all are the same literal or expression, else DECIDED."""
+    first = values[0] if values else _UNKNOWN
+    if len(values) == 1:
+        return first
+    if any(value.state is State.UNKNOWN for value in values):
+        return _UNKNOWN
+    if first.is_literal and all(value.equals(first.literal) for value in values):
+        return first
+    if first.node is not None and all(value.node is first.node for value in values):
+        return first
+    return _DECIDED

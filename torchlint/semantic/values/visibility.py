@@ -1,0 +1,255 @@
+"""Visibility: whether this file, or a well-known library, shows what code runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["Visibility"]
+
+_LIBRARIES: Final = sys.stdlib_module_names | frozenset(
+    (
+        "builtins torch torchvision torchaudio torchtext torchmetrics torchinfo numpy scipy "
+        "sklearn pandas matplotlib seaborn tqdm PIL cv2 skimage imageio einops wandb mlflow "
+        "tensorboardX tensorboard visdom rich yaml h5py transformers timm datasets evaluate "
+        "sacrebleu nltk tabulate termcolor colorama kornia albumentations "
+        "segmentation_models_pytorch "
+        "efficientnet_pytorch torch_geometric accelerate loguru absl"
+    ).split()
+)
+_SHOWN_KINDS: Final = frozenset({
+    Kind.TENSOR, Kind.LOSS, Kind.NDARRAY, Kind.NUMBER, Kind.STRING, Kind.SEQUENCE, Kind.MAPPING,
+    Kind.LOADER, Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER, Kind.DEVICE, Kind.SAMPLER,
+})  # fmt: skip
+_OF_NETWORKS: Final = frozenset(
+    (
+        "train eval to cuda cpu half float double parameters named_parameters modules "
+        "named_modules children buffers state_dict load_state_dict zero_grad requires_grad_"
+    ).split()
+)
+_OF_VALUES: Final = frozenset(
+    (
+        "item to cuda cpu detach data numpy tolist size dim numel view reshape permute transpose t "
+        "squeeze unsqueeze flatten expand expand_as repeat contiguous clone float double half long "
+        "int bool byte type type_as argmax argmin max min sum mean std var eq ne gt ge lt le add "
+        "sub mul div pow abs sqrt exp log softmax log_softmax sigmoid tanh relu topk sort gather "
+        "index_select masked_fill masked_select scatter_ fill_ zero_ add_ sub_ mul_ div_ copy_ "
+        "norm cumsum prod any all where round clamp clamp_ chunk split unbind matmul mm bmm "
+        "nonzero astype find rfind decode encode append extend insert pop items keys "
+        "values get setdefault format join strip "
+        "startswith endswith replace lower upper copy index count"
+    ).split()
+)
+"""Methods of tensors and Python containers that run no code of their arguments."""
+_SHOWING: Final = frozenset(
+    (
+        "info debug warning error set_postfix set_postfix_str set_description add_scalar "
+        "add_scalars add_image write flush"
+    ).split()
+)
+_RUNNING: Final = frozenset({
+    "builtins.map", "builtins.filter", "functools.reduce", "itertools.starmap",
+    "torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential",
+})  # fmt: skip
+"""Library functions that call their first argument."""
+_MARKS: Final = ("builtins.", "torch.", "functools.", "abc.", "typing.", "contextlib.")
+
+
+class Visibility:
+    """Finds the calls that run code outside this file and the known libraries."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, origins: Origins, iteration: Iteration
+    ) -> None:
+        self.functions = functions
+        self.iteration = iteration
+        self.kinds = kinds
+        self.origins = origins
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def unseen_call(self, region: cst.CSTNode) -> cst.Call | None:
+        """Return the first call of a region that runs unseen code, directly or indirectly."""
+        return next(self.unseen_calls(region), None)
+
+    def unseen_calls(self, region: cst.CSTNode) -> Iterator[cst.Call]:
+        """Yield the calls of a region that run unseen code, directly or indirectly."""
+        for call in self.functions.own(region, cst.Call):
+            if not self._is_shown(call, set()):
+                yield call
+
+    def receiver(self, region: cst.CSTNode, *paths: str) -> cst.Call | None:
+        """Return the first call of a region that passes one of some objects to unseen code."""
+        for call in self.unseen_calls(region):
+            func = call.func
+            handed = [arg.value for arg in call.args]
+            handed += [func.value] if isinstance(func, cst.Attribute) else []
+            if any(dotted(each) in paths for each in handed if dotted(each)):
+                return call
+        return None
+
+    def is_of_library(self, node: cst.CSTNode) -> bool:
+        """Return whether an expression names something of a known library."""
+        name = self.names.name(node)
+        return name is not None and self._is_library(name)
+
+    def shows(self, runnable: cst.BaseExpression) -> bool:
+        """Return whether all code is visible that calling a function or a network runs."""
+        return self._runs_shown(runnable, set())
+
+    def _unseen(self, region: cst.CSTNode, seen: set[int]) -> cst.Call | None:
+        for call in self.functions.own(region, cst.Call):
+            if not self._is_shown(call, seen):
+                return call
+        return None
+
+    def _is_shown(self, call: cst.Call, seen: set[int]) -> bool:
+        func = call.func
+        if isinstance(func, cst.Attribute) and self.names.name(func) is None:
+            method = func.attr.value
+            kind = self.kinds.kind(func.value)
+            if kind in _SHOWN_KINDS or method in _SHOWING:
+                return True
+            if kind is Kind.MODULE and method in _OF_NETWORKS:
+                return True
+            if kind not in (Kind.MODULE, Kind.CRITERION) and method in _OF_VALUES:
+                return True
+            if method == "forward" and self.functions.callee(call) is None:
+                return self._runs_shown(func.value, seen)
+        return self._runs_shown(func, seen)
+
+    def _runs_shown(self, func: cst.BaseExpression, seen: set[int]) -> bool:
+        """Return whether all code is visible that calling an expression runs."""
+        if id(func) in seen:
+            return True
+        seen.add(id(func))
+        name = self.names.name(func)
+        if name is not None and self._is_library(name):
+            holder = self.tree.parent(func)
+            if name not in _RUNNING or not isinstance(holder, cst.Call) or not holder.args:
+                return True
+            return self._runs_shown(holder.args[0].value, seen)
+        found = self.functions.definition(func)
+        if isinstance(found, cst.FunctionDef):
+            return self._is_shown_function(found, seen)
+        if isinstance(found, cst.ClassDef):
+            return self._is_shown_class(found, seen)
+        if isinstance(func, cst.Lambda):
+            return self._unseen(func, seen) is None
+        if isinstance(func, cst.Call):
+            return self._makes_shown(func, seen)
+        if isinstance(func, cst.Attribute) and not self.functions.attribute(func):
+            if self._holds_shown(func.value, seen):
+                return True
+        return self._holds_shown(func, seen)
+
+    def _is_library(self, name: str) -> bool:
+        return name.partition(".")[0] in _LIBRARIES
+
+    def _is_shown_function(self, function: cst.FunctionDef, seen: set[int]) -> bool:
+        if id(function) in seen:
+            return True
+        seen.add(id(function))
+        marks = (each.decorator for each in function.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        if not all((self.names.name(each) or "").startswith(_MARKS) for each in named):
+            return False
+        return self._unseen(function.body, seen) is None
+
+    def _is_shown_class(self, owner: cst.ClassDef, seen: set[int]) -> bool:
+        """Return whether the bases of a class are known and its methods run visible code."""
+        if id(owner) in seen:
+            return True
+        seen.add(id(owner))
+        for line in self.functions.lineage(owner):
+            for base in line.bases:
+                known = self._is_library(self.names.name(base.value) or "")
+                if not known and not isinstance(
+                    self.functions.definition(base.value), cst.ClassDef
+                ):
+                    return False
+            for method in self.tree.within(line, cst.FunctionDef):
+                if not self._is_shown_function(method, seen):
+                    return False
+        return True
+
+    def _holds_shown(self, node: cst.BaseExpression, seen: set[int]) -> bool:
+        """Return whether every value of an expression was created by visible code."""
+        if -id(node) in seen:
+            return True
+        seen.add(-id(node))
+        if isinstance(node, cst.Name) and any(
+            binding.how is How.IMPORT for binding in self.scopes.reaching(node)
+        ):
+            return self._is_library(self.names.name(node) or "")
+        if dotted(node) == "self":
+            owner = self.scopes.class_of(node)
+            return owner is not None and self._has_known_bases(owner)
+        container = self._container(node)
+        if container is not None:
+            return self._holds_shown(container, seen)
+        origin = self.origins.of(node)
+        return (
+            origin.complete
+            and bool(origin.values)
+            and all(
+                not isinstance(each, (cst.Name, cst.Attribute)) and self._makes_shown(each, seen)
+                for each in origin.values
+            )
+        )
+
+    def _container(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the container of a member (`self.blocks[i]`, `for block in self.blocks:`)."""
+        if isinstance(node, cst.Subscript):
+            return node.value
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        value = bindings[0].value if len(bindings) == 1 else None
+        if value is None or bindings[0].how is not How.LOOP:
+            return None
+        return self.iteration.source(value, bindings[0].path)[0]
+
+    def _has_known_bases(self, owner: cst.ClassDef) -> bool:
+        return all(
+            self._is_library(self.names.name(base.value) or "")
+            or isinstance(self.functions.definition(base.value), cst.ClassDef)
+            for line in self.functions.lineage(owner)
+            for base in line.bases
+        )
+
+    def _makes_shown(self, value: cst.BaseExpression, seen: set[int]) -> bool:
+        """Return whether a created object (`nn.Sequential(Block(), …)`) runs visible code."""
+        if isinstance(value, cst.Lambda):
+            return self._unseen(value, seen) is None
+        for call in self.tree.within(value, cst.Call):
+            if not self._is_shown(call, seen):
+                return False
+        for arg in self.tree.within(value, cst.Arg):
+            given, maker = arg.value, self.tree.parent(arg)
+            if isinstance(maker, cst.Call) and self.kinds.kind(maker) is Kind.CRITERION:
+                continue  # A loss of torch stores weights, and calls none of its arguments.
+            if isinstance(given, (cst.Name, cst.Attribute)) and self._may_run(given):
+                if not self._runs_shown(given, seen):
+                    return False
+        return True
+
+    def _may_run(self, node: cst.BaseExpression) -> bool:
+        """Return whether an argument of a factory may be something that the result calls later."""
+        if self.kinds.kind(node) in (Kind.MODULE, Kind.CRITERION):
+            return True
+        name = self.names.name(node)
+        return name is not None and not self._is_library(name) and self._is_callable(name)
+
+    def _is_callable(self, name: str) -> bool:
+        """Return whether an imported name may be a function or a class, not a constant."""
+        return not name.rpartition(".")[2].isupper()
