@@ -1,0 +1,58 @@
+"""View: the definitions of other modules with which a file is analyzed, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+__all__ = ["ALONE", "Excerpt", "LinkedModule", "Symbol", "View"]
+
+NO_SYMBOLS: Final[Mapping[str, "Symbol"]] = MappingProxyType({})
+
+
+class Symbol(NamedTuple):
+    """A name at the top level of a module of the project."""
+
+    path: str
+    name: str
+
+
+class Excerpt(NamedTuple):
+    """The whole lines of one top-level statement, and the row of its first line in its file."""
+
+    row: int
+    text: str
+
+
+class LinkedModule(NamedTuple):
+    """The excerpts of another module, in source order and with the imports that they need.
+
+    `names` are the symbols behind what its imports spell: the key is the qualified name as written
+    there (`data.loaders`, `.engine.run`). `stars` are the symbols that its star imports bind.
+    """
+
+    path: str
+    excerpts: tuple[Excerpt, ...]
+    names: Mapping[str, Symbol] = NO_SYMBOLS
+    stars: Mapping[str, Symbol] = NO_SYMBOLS
+
+
+class View(NamedTuple):
+    """The other modules with which the file at `path` is analyzed.
+
+    `names` and `stars` are those of the file's own imports. `unseen` are the qualified names of its
+    imports, as written, that belong to the project but are in no linked module. `called_unseen` are
+    the symbols in view, own ones included, that code outside the view may call.
+    """
+
+    path: str = ""
+    modules: tuple[LinkedModule, ...] = ()
+    names: Mapping[str, Symbol] = NO_SYMBOLS
+    stars: Mapping[str, Symbol] = NO_SYMBOLS
+    unseen: frozenset[str] = frozenset()
+    called_unseen: frozenset[Symbol] = frozenset()
+
+
+ALONE: Final = View()
+"""The view of a file that is analyzed without any other."""
