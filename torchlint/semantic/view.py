@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["ALONE", "Excerpt", "LinkedModule", "Symbol", "View"]
 
-NO_SYMBOLS: Final[Mapping[str, "Symbol"]] = MappingProxyType({})
+NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 
 
 class Symbol(NamedTuple):
