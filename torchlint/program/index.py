@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -171,10 +170,11 @@ class Index:
 
     def _graph(self) -> Graph:
         """Return the graph of the whole project if all outlines are known, else one by search."""
+        if self._whole is not None:
+            return self._whole
         if self._outlines.keys() >= self._walk.files.keys():
-            if self._whole is None:
-                outlines = {**self._outlines, **self._changed_outlines}
-                self._whole = WholeGraph(self._imports, outlines, self._scripts)
+            outlines = {**self._outlines, **self._changed_outlines}
+            self._whole = WholeGraph(self._imports, outlines, self._scripts)
             return self._whole
         if self._searched is None:
             self._searched = SearchedGraph(
@@ -224,6 +224,8 @@ def outline_at(root: Path, path: str) -> Outline | None:
 
 def digest(view: View) -> bytes:
     """Return a digest of all that a view shows."""
+    from hashlib import blake2b
+
     modules = [
         (each.path, each.excerpts, sorted(each.names.items()), sorted(each.stars.items()))
         for each in view.modules
