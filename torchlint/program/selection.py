@@ -121,10 +121,9 @@ class _Selection:
         definition = self.graph.definition(place)
         if definition.size > min(_MOST_OF_ONE, self._room):
             return False
-        new = {
-            each: size for each, size in self._needed(place, definition) if each not in self.heads
-        }
-        size = definition.size + sum(new.values())
+        heads = dict(self._needed(place, definition))
+        new = heads.keys() - self.heads
+        size = definition.size + sum(heads[each] for each in new)
         if size > self._room:
             return False
         self._room -= size
