@@ -111,6 +111,13 @@ def test_callers_are_followed_two_steps_up_and_callees_two_steps_down(tmp_path: 
     assert found["four.py"].called_unseen == {Symbol("two.py", "f")}
 
 
+def test_what_top_level_code_makes_of_a_function_is_followed_in_its_module(tmp_path: Path) -> None:
+    train = "from net import Net\nnet = Net()\nfor x in DataLoader(1):\n    net(x).backward()\n"
+    other = "from train import net\n\nnet.eval()\n"
+    found = views(tmp_path, {"net.py": "class Net: pass\n", "train.py": train, "other.py": other})
+    assert linked(found["net.py"]) == {"train.py": [1, 2, 3]}
+
+
 def test_a_view_has_a_limit_and_what_is_cut_is_told(tmp_path: Path) -> None:
     body = "    x = 1\n" * 500
     names = [f"f{number}" for number in range(6)]

@@ -61,7 +61,10 @@ class _Selection:
         return self.own.trains or any(each.trains for each in self.taken.values())
 
     def add_callers(self) -> None:
-        """Take the definitions that use those of the file, and those that use these."""
+        """Take the definitions that use those of the file, and those that use these.
+
+        What top-level code binds is followed inside its own module: `net = Net()`, then `net(x)`.
+        """
         bound = (name for each in self.own.definitions for name in _given(each))
         edge = [Symbol(self.path, name) for name in dict.fromkeys(bound)]
         seen = set(edge)
@@ -72,8 +75,7 @@ class _Selection:
                 self.callers.add(place)
                 self._calling.add(place.path)
                 self._take(place)
-                definition = self.graph.definition(place)
-                names = definition.binds if definition.kind in _CALLABLE else ()
+                names = _given(self.graph.definition(place))
                 edge += (Symbol(place.path, name) for name in names)
             edge = [symbol for symbol in dict.fromkeys(edge) if symbol not in seen]
             seen.update(edge)
@@ -95,6 +97,9 @@ class _Selection:
         """Yield the definitions of other modules that use a symbol and may be linked."""
         if symbol.path != self.path:
             yield from _users_at_home(self.graph, symbol)
+            places = self.graph.definitions(symbol)
+            if all(self.graph.definition(place).kind not in _CALLABLE for place in places):
+                return
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
