@@ -146,6 +146,19 @@ def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> No
     assert linked(found["train.py"]) == {"evaluate.py": [1, 3]}
 
 
+def test_what_a_program_sets_for_its_process_is_linked(tmp_path: Path) -> None:
+    files = {
+        "net.py": "import torch\nclass Net: pass\n",
+        "settings.py": "import torch\ntorch.backends.cudnn.benchmark = True\nSIZE = 3\n",
+        "train.py": "import settings, torch\nfrom net import Net\ntorch.manual_seed(1)\n"
+        "def main():\n    Net()(DataLoader).backward()\nmain()\n",
+        "other.py": "import torch\ntorch.manual_seed(2)\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["net.py"]) == {"settings.py": [1, 2], "train.py": [1, 2, 3, 4, 6]}
+    assert linked(found["train.py"]) == {"net.py": [2], "settings.py": [1, 2]}
+
+
 def test_what_the_project_lacks_is_unseen_and_other_packages_are_not(tmp_path: Path) -> None:
     main = (
         "import numpy as np\nfrom . import gone\nfrom lib import made_at_run_time\n"
