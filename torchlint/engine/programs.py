@@ -1,0 +1,107 @@
+"""The programs of a run: which definitions of other modules each file is judged with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from torchlint.config import Settings
+from torchlint.engine.failures import internal_error
+from torchlint.program import Index, digest, root_of
+from torchlint.semantic.view import ALONE, View
+from torchlint.source import Source
+
+__all__ = ["STDIN", "Link", "Linked", "Programs", "alone"]
+
+STDIN: Final = "-"
+"""The path of a text that is no file."""
+
+
+class Linked:
+    """What one text is judged with, found out on first use."""
+
+    def __init__(self, path: str, find: Callable[[], View]) -> None:
+        self._path = path
+        self._find = find
+        self.problem = ""
+        """Why the text is judged alone, if an internal error is the reason."""
+
+    @cached_property
+    def view(self) -> View:
+        """The definitions of other modules; none if they cannot be found out."""
+        try:
+            return self._find()
+        except Exception as error:
+            who, rest = "the search for other modules", "the file was judged alone"
+            self.problem = internal_error(who, self._path, error, rest)
+            return ALONE
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the view."""
+        return digest(self.view)
+
+    @property
+    def asked_digest(self) -> str:
+        """The digest of the view, empty if nothing has depended on the view so far."""
+        return self.digest if "view" in vars(self) else ""
+
+
+Link = Callable[[Source, Settings], Linked]
+"""A function that returns what a text is judged with under some settings."""
+
+
+def alone(source: Source, settings: Settings) -> Linked:
+    """Return that a text is judged without any other."""
+    return Linked(source.path, lambda: ALONE)
+
+
+class Programs:
+    """The indexes of the projects of a run, each made on first use.
+
+    `cache_dir` is the folder in which they keep what they know, None to keep nothing.
+    """
+
+    def __init__(self, cache_dir: Path | None = None) -> None:
+        self._cache_dir = cache_dir
+        self._roots: dict[str, str] = {}
+        self._indexes: dict[str, Index] = {}
+
+    def link(self, source: Source, settings: Settings) -> Linked:
+        """Return what a text is judged with: the other modules are as they are on the disk."""
+        if not settings.program or source.path == STDIN:
+            return alone(source, settings)
+        index, path, text = self.index(source.path), source.path, source.text
+        return Linked(path, lambda: index.view(path, text))
+
+    def index(self, path: str) -> Index:
+        """Return the index of the project that a file belongs to."""
+        folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+        if folder not in self._roots:
+            self._roots[folder] = root_of(path)
+        root = self._roots[folder]
+        if root not in self._indexes:
+            self._indexes[root] = Index(root, self._cache_dir)
+        return self._indexes[root]
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes in use, by their roots."""
+        return tuple(index for _, index in sorted(self._indexes.items()))
+
+    def build(self, paths: Iterable[str]) -> None:
+        """Read the projects of files now, so that processes that are forked later know them."""
+        for index in dict.fromkeys(map(self.index, paths)):
+            index.build()
+
+    def change(self, path: str, text: str | None) -> None:
+        """Take the text of a file for that on the disk; None takes that back."""
+        self.index(path).change(path, text)
+
+    def refresh(self) -> None:
+        """Look at the disk again on the next question."""
+        for index in self._indexes.values():
+            index.refresh()
