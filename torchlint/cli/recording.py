@@ -11,7 +11,7 @@ from typing import Final
 from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
 from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.store import keep, sources_below
-from torchlint.engine.usedelsewhere import project_of
+from torchlint.program.folder import project_of
 from torchlint.registry import Registry, pack_metadata
 
 __all__ = ["Recording", "inputs_of"]
