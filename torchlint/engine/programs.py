@@ -10,7 +10,11 @@ from typing import Final
 
 from torchlint.config import Settings
 from torchlint.engine.failures import internal_error
-from torchlint.program import Index, digest, root_of
+from torchlint.engine.processes import Died, can_fork, processors
+from torchlint.engine.workers import Workers
+from torchlint.program.folder import project_of
+from torchlint.program.index import Index, digest, outline_at
+from torchlint.program.outline import Outline
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
@@ -18,6 +22,8 @@ __all__ = ["STDIN", "Link", "Linked", "Programs", "alone"]
 
 STDIN: Final = "-"
 """The path of a text that is no file."""
+WORTH_A_PROCESS: Final = 50
+"""How many files make another process pay that reads them."""
 
 
 class Linked:
@@ -42,7 +48,7 @@ class Linked:
     @cached_property
     def digest(self) -> str:
         """The digest of the view."""
-        return digest(self.view)
+        return digest(self.view).hex()
 
     @property
     def asked_digest(self) -> str:
@@ -60,13 +66,9 @@ def alone(source: Source, settings: Settings) -> Linked:
 
 
 class Programs:
-    """The indexes of the projects of a run, each made on first use.
+    """The indexes of the projects of a run, each made on first use."""
 
-    `cache_dir` is the folder in which they keep what they know, None to keep nothing.
-    """
-
-    def __init__(self, cache_dir: Path | None = None) -> None:
-        self._cache_dir = cache_dir
+    def __init__(self) -> None:
         self._roots: dict[str, str] = {}
         self._indexes: dict[str, Index] = {}
 
@@ -74,17 +76,16 @@ class Programs:
         """Return what a text is judged with: the other modules are as they are on the disk."""
         if not settings.program or source.path == STDIN:
             return alone(source, settings)
-        index, path, text = self.index(source.path), source.path, source.text
-        return Linked(path, lambda: index.view(path, text))
+        return Linked(source.path, lambda: self.index(source.path).view(Path(source.path), source))
 
     def index(self, path: str) -> Index:
         """Return the index of the project that a file belongs to."""
         folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
         if folder not in self._roots:
-            self._roots[folder] = root_of(path)
+            self._roots[folder] = project_of(path)
         root = self._roots[folder]
         if root not in self._indexes:
-            self._indexes[root] = Index(root, self._cache_dir)
+            self._indexes[root] = Index(root)
         return self._indexes[root]
 
     @property
@@ -92,16 +93,30 @@ class Programs:
         """The indexes in use, by their roots."""
         return tuple(index for _, index in sorted(self._indexes.items()))
 
-    def build(self, paths: Iterable[str]) -> None:
+    def build(self, paths: Iterable[str], processes: int | None) -> None:
         """Read the projects of files now, so that processes that are forked later know them."""
-        for index in dict.fromkeys(map(self.index, paths)):
-            index.build()
+        first = {self.index(path): path for path in paths}
+        for index, path in first.items():
+            index.learn(_outlined(index, processes))
+            index.view(Path(path))
 
-    def change(self, path: str, text: str | None) -> None:
-        """Take the text of a file for that on the disk; None takes that back."""
-        self.index(path).change(path, text)
+    def change(self, path: str, source: Source | None) -> None:
+        """Take a text of a file for that on the disk; None takes that back."""
+        self.index(path).change(Path(path), source)
 
     def refresh(self) -> None:
-        """Look at the disk again on the next question."""
+        """Look at the disk again."""
         for index in self._indexes.values():
             index.refresh()
+
+
+def _outlined(index: Index, processes: int | None) -> list[tuple[str, Outline | None]]:
+    """Return the missing outlines of an index, made in worker processes if there are many."""
+    missing = index.missing()
+    processes = min(processes or processors(), len(missing) // WORTH_A_PROCESS)
+    if processes < 2 or not can_fork():
+        return []
+    workers = Workers(lambda at: outline_at(index.root, missing[at]), [1] * len(missing), processes)
+    return [
+        (missing[at], outline) for at, outline in workers.results() if not isinstance(outline, Died)
+    ]

@@ -68,7 +68,7 @@ class _Rounds:
             known = self.texts.get(result.path, result.before)
             if result.changed and result.after.text != known.text:
                 self.texts[result.path] = result.after
-                self.programs.change(result.path, result.after.text)
+                self.programs.change(result.path, result.after)
                 is_new = True
         return is_new
 

@@ -52,7 +52,7 @@ def check_paths(
     than `file_timeout` CPU seconds is given up with a warning; 0 is no limit. `cache_dir` is the
     folder of the cache, None for no cache. `programs` are the indexes to use, if there are some.
     """
-    task = CheckTask(Projects().used_elsewhere, programs or Programs(cache_dir))
+    task = CheckTask(Projects().used_elsewhere, programs or Programs())
     return _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
 
 
@@ -74,7 +74,7 @@ def fix_paths(
     `one_by_one`: then with `jobs=1` each is fixed when its result is consumed. `accept` is passed
     on to `fix_source`; the other arguments are those of `check_paths`.
     """
-    programs = programs or Programs(cache_dir)
+    programs = programs or Programs()
     task = FixTask(Projects().used_elsewhere, programs, accept)
     first = _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
     if one_by_one:

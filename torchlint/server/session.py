@@ -23,6 +23,7 @@ from torchlint.server.diagnostics import NAME, diagnostics
 from torchlint.server.positions import Positions
 from torchlint.server.preferences import Preferences
 from torchlint.server.protocol import Protocol
+from torchlint.source import Source
 
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
@@ -156,7 +157,7 @@ class Session(LanguageServer):
         """Show the text of a document to the others, and publish those that it changes."""
         document, path = self._document(uri), to_fs_path(uri)
         if document is not None and path is not None:
-            await self.off_the_loop(self.programs.change, path, document.source)
+            await self.off_the_loop(self.programs.change, path, Source(path, document.source))
             self._refresh_stale(uri)
 
     def _refresh_stale(self, besides: str = "") -> None:
