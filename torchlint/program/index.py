@@ -13,7 +13,9 @@ from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, files_below
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports
 from torchlint.program.outline import Outline, outline_of
+from torchlint.program.search import SearchedGraph
 from torchlint.program.selection import select
+from torchlint.program.texts import Texts
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source, SourceError
 
@@ -30,7 +32,10 @@ class Index:
         self.root = Path(root).resolve()
         self._outlines: dict[str, Outline | None] = {}
         self._stamps: dict[str, Stamp] = {}
-        self._graph: Graph | None = None
+        self._graph: WholeGraph | None = None
+        self._texts: Texts | None = None
+        self._imports = Imports(())
+        self._scripts = frozenset[str]()
         self._sources: dict[str, Source] = {}
         self.left_out = ""
         """A line on why files of the project are analyzed alone, "" if they are not."""
@@ -48,15 +53,27 @@ class Index:
             if stamps.get(path) == self._stamps[path]
         }
         self._stamps = stamps
-        self._graph = None
+        self._graph = self._texts = None
+        self._imports = Imports(stamps)
+        self._scripts = _scripts(self.root, self._imports)
         self._sources.clear()
 
     def view(self, path: Path, source: Source | None = None) -> View:
-        """Return the view of a file, whose text may be given."""
+        """Return the view of a file, whose text may be given.
+
+        If outlines are missing, only those that the view needs are made: call `build` first if the
+        views of many files are wanted.
+        """
         name = self.name(path)
         if name is None or name not in self._stamps:
             return ALONE
-        return select(self._whole(), name, self._lines)
+        if source is not None and source.text != self._source(name).text:
+            return select(self._with(name, source), name, self._lines)
+        return select(self._searched() if self.missing() else self._whole(), name, self._lines)
+
+    def build(self) -> None:
+        """Make the outlines of all files."""
+        self.learn((path, outline_at(self.root, path)) for path in self.missing())
 
     def name(self, path: Path) -> str | None:
         """Return the path of a file relative to the root, None if it is not below it."""
@@ -74,27 +91,53 @@ class Index:
 
     def _whole(self) -> Graph:
         if self._graph is None:
-            missing = self.missing()
-            self._outlines.update((path, outline_at(self.root, path)) for path in missing)
-            imports = Imports(self._stamps)
-            self._graph = WholeGraph(imports, self._outlines, self._scripts(imports))
+            self._graph = WholeGraph(self._imports, self._outlines, self._scripts)
         return self._graph
 
-    def _scripts(self, imports: Imports) -> frozenset[str]:
-        """Return the modules that `pyproject.toml` names as scripts."""
-        try:
-            text = (self.root / "pyproject.toml").read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            return frozenset()
-        homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(text))
-        return frozenset(home.path for home in homes if home is not None)
+    def _searched(self) -> Graph:
+        return SearchedGraph(self._imports, self._read(), self._outline, self._scripts)
 
-    def _lines(self, path: str, first: int, last: int) -> str:
+    def _with(self, name: str, source: Source) -> Graph:
+        """Return the graph with another text for a file."""
+        own = outline_of(source)
+        text = source.text.encode("utf-8", "surrogatepass")
+        return SearchedGraph(
+            self._imports,
+            self._read().with_text(name, text),
+            lambda path: own if path == name else self._outline(path),
+            self._scripts,
+        )
+
+    def _outline(self, path: str) -> Outline | None:
+        if path not in self._outlines:
+            self._outlines[path] = outline_at(self.root, path)
+        return self._outlines[path]
+
+    def _read(self) -> Texts:
+        """Return the bytes of all files."""
+        if self._texts is None:
+            self._texts = Texts({path: _bytes_at(self.root, path) for path in self._stamps})
+        return self._texts
+
+    def _source(self, path: str) -> Source:
         if path not in self._sources:
             self._sources[path] = _source_at(self.root, path) or Source(path, "")
-        source = self._sources[path]
+        return self._sources[path]
+
+    def _lines(self, path: str, first: int, last: int) -> str:
+        source = self._source(path)
         starts = [*source.line_starts, len(source.text)]
         return source.text[starts[first - 1] : starts[last]]
+
+
+def _scripts(root: Path, imports: Imports) -> frozenset[str]:
+    """Return the modules that `pyproject.toml` names as scripts."""
+    try:
+        text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+    homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(text))
+    return frozenset(home.path for home in homes if home is not None)
 
 
 def outline_at(root: Path, path: str) -> Outline | None:
@@ -128,8 +171,15 @@ def _left_out(stamps: dict[str, Stamp]) -> str:
     return ""
 
 
+def _bytes_at(root: Path, path: str) -> bytes:
+    try:
+        return (root / path).read_bytes()
+    except OSError:
+        return b""
+
+
 def _source_at(root: Path, path: str) -> Source | None:
     try:
-        return read_source((root / path).read_bytes(), path)
-    except (OSError, SourceError):
+        return read_source(_bytes_at(root, path), path)
+    except SourceError:
         return None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from torchlint.source import Source
 
-__all__ = ["Definition", "Import", "Kind", "Outline", "Star", "outline_of"]
+__all__ = ["MARKS", "Definition", "Import", "Kind", "Outline", "Star", "outline_of"]
 
 
 class Kind(Enum):
@@ -95,7 +95,7 @@ class Outline(NamedTuple):
     trains: bool = False
 
 
-_MARKS: Final = (".backward(", "DataLoader")
+MARKS: Final = (".backward(", "DataLoader")
 """A text that trains a network or loads batches contains one of these."""
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
@@ -215,7 +215,7 @@ class _Reader:
 
 
 def _trains(text: str) -> bool:
-    return any(mark in text for mark in _MARKS)
+    return any(mark in text for mark in MARKS)
 
 
 def _is_text(node: ast.stmt) -> bool:

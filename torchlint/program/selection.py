@@ -37,17 +37,19 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     selection = _Selection(graph, path, own)
     selection.add_callers()
     selection.add_callees()
-    return _View(graph, path, own, selection.taken, lines).build() if selection.trains else ALONE
+    return _View(selection, lines).build() if selection.trains else ALONE
 
 
 class _Selection:
-    """The definitions taken so far, and the characters that are left."""
+    """The definitions taken so far, and how many characters there is room for."""
 
     def __init__(self, graph: Graph, path: str, own: Outline) -> None:
         self.graph = graph
         self.path = path
         self.own = own
         self.taken: dict[Place, Definition] = {}
+        self.heads: set[Place] = set()
+        """The import statements that the taken definitions need."""
         self._room = MOST_CHARACTERS
         self._callers: set[str] = set()
 
@@ -114,9 +116,12 @@ class _Selection:
         if place.path == self.path or place in self.taken:
             return False
         definition = self.graph.definition(place)
-        if definition.size > min(_MOST_OF_ONE, self._room):
+        heads = dict(_heads(self.graph, place.path, definition))
+        new = sum(heads[each] for each in heads.keys() - self.heads)
+        if definition.size > _MOST_OF_ONE or definition.size + new > self._room:
             return False
-        self._room -= definition.size
+        self._room -= definition.size + new
+        self.heads |= heads.keys()
         self.taken[place] = definition
         return True
 
@@ -124,21 +129,15 @@ class _Selection:
 class _View:
     """Makes the view of a file from the definitions that were taken."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        path: str,
-        own: Outline,
-        taken: Mapping[Place, Definition],
-        lines: Lines,
-    ) -> None:
-        self.graph = graph
-        self.path = path
-        self.own = own
-        self.taken = taken
+    def __init__(self, selection: _Selection, lines: Lines) -> None:
+        self.graph = selection.graph
+        self.path = selection.path
+        self.own = selection.own
+        self.taken = selection.taken
+        self.heads = selection.heads
         self.lines = lines
         self.seen = frozenset(
-            Symbol(place.path, name) for place, each in taken.items() for name in each.binds
+            Symbol(place.path, name) for place, each in self.taken.items() for name in each.binds
         )
         """The symbols in view, without those of the file itself."""
 
@@ -172,12 +171,7 @@ class _View:
         """Return the excerpts of one module, with the imports that they need."""
         names, stars = _merged(self.graph.links(Place(path, number)) for number in numbers)
         definitions = (self.graph.outline(path) or Outline()).definitions
-        words = frozenset[str]().union(*(definitions[number].uses for number in numbers))
-        needed = (
-            number
-            for number, each in enumerate(definitions)
-            if each.kind is Kind.IMPORT and (not words.isdisjoint(each.binds) or not each.binds)
-        )
+        needed = (place.number for place in self.heads if place.path == path)
         excerpts = (
             Excerpt(each.first, self.lines(path, each.first, each.last))
             for each in (definitions[number] for number in sorted({*numbers, *needed}))
@@ -209,6 +203,14 @@ class _View:
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
+
+
+def _heads(graph: Graph, path: str, definition: Definition) -> Iterator[tuple[Place, int]]:
+    """Yield the import statements that a definition needs, and their sizes."""
+    for number, each in enumerate((graph.outline(path) or Outline()).definitions):
+        is_import = each.kind is Kind.IMPORT and each is not definition
+        if is_import and (not each.binds or not definition.uses.isdisjoint(each.binds)):
+            yield Place(path, number), each.size
 
 
 def _given(definition: Definition) -> tuple[str, ...]:
