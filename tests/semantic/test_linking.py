@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 import pytest
+from linked_modules import parse, view
 
-from tests.linked_modules import parse, view
 from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
 from torchlint.semantic.values.gradient import Grad
