@@ -46,7 +46,8 @@ def _excerpts(text: str) -> Iterator[Excerpt]:
 
 
 def _first_row(node: ast.stmt) -> int:
-    return min(each.lineno for each in [node, *getattr(node, "decorator_list", ())])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _links(
