@@ -48,7 +48,7 @@ def _may_be_cuda(script: Script) -> bool:
         return False
     if script.target.device == "cuda":
         return True
-    text = script.source.text
+    text = script.text
     elsewhere = "mps" in text or "xpu" in text
     if elsewhere and not any(word in text for word in ("cuda", "accelerator", "gpu")):
         return False
@@ -59,8 +59,7 @@ def imported(script: Script) -> list[str]:
     """Return the qualified names that the module imports."""
     return [
         binding.qualified
-        for bindings in script.scopes.module.bindings.values()
-        for binding in bindings
+        for binding in script.scopes.module_bindings()
         if binding.how is How.IMPORT
     ]
 

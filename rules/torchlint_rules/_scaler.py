@@ -47,7 +47,7 @@ def _shown(title: str, edits: object) -> Fix:
 
 
 def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    return script.function(node) or script.tree.module
+    return script.home(node)
 
 
 def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -455,7 +455,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaling = script.scaling
     if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
         return
-    if scaling.of("state_dict") or "scaler.state_dict" in script.source.text:
+    if scaling.of("state_dict") or "scaler.state_dict" in script.text:
         return
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     for call in script.method_calls("state_dict"):

@@ -144,7 +144,7 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
         return False
     uses = [
         use
-        for use in script.within(home or script.tree.module, cst.Name)
+        for use in script.within(script.home(call), cst.Name)
         if use.value == root.value
         and use is not root
         and script.scopes.stored(use) is None

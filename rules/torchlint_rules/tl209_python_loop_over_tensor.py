@@ -36,7 +36,7 @@ class PythonLoopOverTensor(Rule):
         """Flag every loop and every built-in that iterates over a tensor."""
         for call in script.calls(*_REDUCTIONS):
             yield from self._of_builtin(script, call.node)
-        recurrent = any(word in script.source.text for word in ("RNN", "LSTM", "GRU"))
+        recurrent = any(word in script.text for word in ("RNN", "LSTM", "GRU"))
         filled: cst.For | None = None
         for loop in script.all(cst.For):
             finding = self._of_line(script, loop)
@@ -231,7 +231,7 @@ def _appended(line: cst.BaseSmallStatement) -> cst.BaseExpression | None:
 def _read_elsewhere(script: Script, loop: cst.For, found: Walk) -> bool:
     """Return whether code after a loop reads the last value of its target."""
     binding = script.scopes.stored(found.target)
-    region = script.function(loop) or script.tree.module
+    region = script.home(loop)
     uses = script.scopes.uses(binding, region) if binding is not None else iter(())
     return any(not script.tree.inside(use, loop) for use in uses)
 

@@ -158,7 +158,7 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
-    home = script.function(whole) or script.tree.module
+    home = script.home(whole)
     grown: list[cst.CSTNode] = [
         each.value
         for each in script.within(home, cst.Assign)

@@ -67,7 +67,7 @@ class GradientsNeverCleared(Rule):
 def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
     """Return whether the caller of `step` clears everything that it steps, by the same name."""
     function, loop = script.function(step), next(script.loops_around(step), None)
-    region = loop.node.body if loop is not None else function or script.tree.module
+    region = loop.node.body if loop is not None else script.home(step)
     return any(
         script.function(clear) is function
         and script.tree.inside(clear, region)

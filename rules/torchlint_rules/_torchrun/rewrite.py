@@ -283,7 +283,7 @@ class _Rewriter(Writer):
         last = loader.args[-1]
         start = script.span(last).start
         line = script.rewrite.line_start(start)
-        head = script.source.text[line:start]
+        head = script.text[line:start]
         inside = script.span(loader.args[0]).start
         added = len(f" // WORLD_SIZE, sampler={sampler}")
         added += len(f"{sampler} is ") if self.shape.shuffled else 0

@@ -53,6 +53,9 @@ class Functions:
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if type(node) is cst.Name:
             return self._joint(self.scopes.reaching(node))
+        linked = self.names.linked(node) if type(node) is cst.Attribute else ()
+        if linked:
+            return self._joint(linked)
         if type(node) is cst.Attribute and node.attr.value in self._function_names:
             owner = self.instance_of(node.value)
             if owner is None:
@@ -204,7 +207,10 @@ class Functions:
         return self.instance_of(call.args[position].value)
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
-        """Return the bindings of an attribute of an object whose class is in this file."""
+        """Return the bindings of an attribute of a module or of an instance of a class in view."""
+        linked = self.names.linked(node)
+        if linked:
+            return linked
         owner = self.instance_of(node.value)
         if owner is None:
             named = self.definition(node.value)
@@ -226,8 +232,12 @@ class Functions:
     # -- callers --------------------------------------------------------------
 
     def mentions(self, name: str) -> list[cst.CSTNode]:
-        """Return the names with this spelling, then the attributes with it."""
-        return [*self.tree.spelled(name), *self.attributes(name)]
+        """Return the names that can refer to something of this name, then the attributes."""
+        words = (name, *self.scopes.aliases(name))
+        return [
+            *(each for word in words for each in self.tree.spelled(word)),
+            *self.attributes(name),
+        ]
 
     def attributes(self, word: str) -> Sequence[cst.Attribute]:
         """Return the attributes with this name, on whatever object, in source order."""
@@ -250,7 +260,8 @@ class Functions:
             for mention in self.mentions(owner.name.value):
                 call = self.tree.parent(mention)
                 if isinstance(call, cst.Call) and call.func is mention:
-                    yield call
+                    if self._may_name(mention, owner):
+                        yield call
             return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for called in self._called_values.with_answer(owner):
@@ -263,6 +274,11 @@ class Functions:
             run = self._run_by(mention)
             if run is not None:
                 yield run
+
+    def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
+        """Return whether a name may be that of a class: in another module it must be imported."""
+        near = self.tree.module_of(mention) is self.tree.module_of(owner)
+        return near or self.definition(mention) is owner
 
     def _run_by(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call that runs what a name refers to, or the `functools.partial` around it."""
@@ -373,11 +389,11 @@ class Functions:
         The roots are the module, or the functions that nothing in this file calls.
         """
         outermost: list[cst.CSTNode] = []
-        edge: list[cst.CSTNode] = [self.scopes.function(node) or self.tree.module]
+        edge: list[cst.CSTNode] = [self.scopes.home(node)]
         seen = set(edge)
         for body in edge:
             around = [
-                self.scopes.function(call) or self.tree.module
+                self.scopes.home(call)
                 for call in (self.callers(body) if isinstance(body, cst.FunctionDef) else ())
             ]
             if not around:

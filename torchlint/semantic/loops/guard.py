@@ -27,14 +27,15 @@ class Guard:
         self._known: dict[int, bool] = {}
 
     def guards(self) -> list[cst.If]:
-        """Return the `if __name__ == "__main__":` statements of the module."""
+        """Return the `if __name__ == "__main__":` statements in view."""
         return self._guards
 
     @cached_property
     def _guards(self) -> list[cst.If]:
         return [
             line
-            for line in self.tree.module.body
+            for module in self.tree.modules
+            for line in module.body
             if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
         ]
 

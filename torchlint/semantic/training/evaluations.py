@@ -130,8 +130,7 @@ class Evaluations:
     def _is_test_file(self) -> bool:
         return any(
             binding.qualified.partition(".")[0] in _TESTS
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
+            for binding in self.scopes.module_bindings()
         )
 
     # -- loops --------------------------------------------------------------------

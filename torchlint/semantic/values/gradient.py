@@ -58,7 +58,7 @@ class Gradients:
                 mode = self._switched(node, outer)
                 return mode if mode is not None else self._functions.answer(outer)
             child = outer
-        mode = self._switched(node, self.tree.module)
+        mode = self._switched(node, self.tree.module_of(node))
         return mode if mode is not None else Grad.ON
 
     def mode(self, node: cst.BaseExpression) -> Grad | None:
