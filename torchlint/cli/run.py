@@ -278,7 +278,7 @@ class Run:
         with refused():
             asking = [file for file in self.found.files if self.project.settings(file).program]
         for index in dict.fromkeys(self.programs.index(str(file)) for file in asking):
-            yield from (*getattr(index,"folders",()), *getattr(index,"files",()))
+            yield from (*getattr(index, "folders", ()), *getattr(index, "files", ()))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""

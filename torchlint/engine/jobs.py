@@ -212,7 +212,6 @@ class Work(Generic[R]):
         from torchlint.engine.workers import Workers
 
         self._import_common(processes)
-        self.task.programs.build((job.path for job in self.jobs if job.settings.program), processes)
         return Workers(self._done_apart, weights, processes)
 
     def _done(self, number: int) -> Done[R]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,8 @@ STDIN: Final = "-"
 """The path of a text that is no file."""
 WORTH_A_PROCESS: Final = 50
 """How many files make another process pay that reads them."""
+MOST_FOR_A_FILE: Final = 10
+"""How many files of a project are read for each file to check, so that no search is needed."""
 
 
 class Linked:
@@ -94,11 +97,15 @@ class Programs:
         return tuple(index for _, index in sorted(self._indexes.items()))
 
     def build(self, paths: Iterable[str], processes: int | None) -> None:
-        """Read the projects of files now, so that processes that are forked later know them."""
-        first = {self.index(path): path for path in paths}
-        for index, path in first.items():
-            index.learn(_outlined(index, processes))
-            index.view(Path(path))
+        """Read the projects of many files now, for processes that are forked later, too.
+
+        In a project of far more files each view is found by a search.
+        """
+        counts = Counter(map(self.index, paths))
+        for index, count in counts.items():
+            if len(index.missing()) <= MOST_FOR_A_FILE * count:
+                index.learn(_outlined(index, processes))
+                index.build()
 
     def change(self, path: str, source: Source | None) -> None:
         """Take a text of a file for that on the disk; None takes that back."""

@@ -113,6 +113,9 @@ class _Batch(Generic[R]):
 
     def start(self, processes: int | None) -> Iterator[R]:
         """Start the work and return the results in order."""
+        if len(self.files) > 1:
+            linked = (str(path) for path in self.files if self._about(path)[0].program)
+            self.task.programs.build(linked, processes)
         self.plan += map(self._planned, self.files)
         return self._in_order(self.work.results(processes))
 
