@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from torchlint.program.gitignore import Ignored
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "Stamp", "files_below", "project_of"]
+__all__ = ["MOST_BYTES", "MOST_FILES", "Stamp", "Walk", "is_foreign", "project_of", "walk"]
 
 MOST_FILES: Final = 5_000
 MOST_BYTES: Final = 50_000_000
@@ -42,13 +43,21 @@ def project_of(path: str) -> str:
     return str(here if here in parents else parents[0])
 
 
-def files_below(root: str) -> dict[str, Stamp]:
-    """Return the stamps of the scripts and notebooks below a folder, by path relative to it.
+class Walk(NamedTuple):
+    """The scripts and notebooks below a folder, by path relative to it, and the folders walked."""
 
-    Links, hidden folders, virtual environments and folders that git ignores are left out. The
-    search ends after `MOST_FILES` files.
+    files: dict[str, Stamp]
+    folders: tuple[str, ...]
+
+
+def walk(root: str) -> Walk:
+    """Find the scripts and notebooks below a folder.
+
+    Links, hidden folders, virtual environments, folders that git ignores and a copy of torch are
+    left out. The search ends after `MOST_FILES` files.
     """
     found: dict[str, Stamp] = {}
+    walked: list[str] = []
     folders = [(root, "", Ignored.above(root))]
     while folders and len(found) <= MOST_FILES:
         folder, prefix, ignored = folders.pop()
@@ -58,10 +67,11 @@ def files_below(root: str) -> dict[str, Stamp]:
         except OSError:
             continue
         names = {entry.name for entry in entries}
-        if "pyvenv.cfg" in names and prefix:
+        if prefix and ("pyvenv.cfg" in names or is_foreign(prefix, names)):
             continue
-        if ".gitignore" in names and prefix:
+        if prefix and ".gitignore" in names:
             ignored = ignored.below(folder)
+        walked.append(folder)
         for entry in entries:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -71,4 +81,12 @@ def files_below(root: str) -> dict[str, Stamp]:
             elif name.endswith((".py", ".ipynb")) and entry.is_file(follow_symlinks=False):
                 state = entry.stat(follow_symlinks=False)
                 found[prefix + name] = Stamp(state.st_mtime_ns, state.st_size)
-    return dict(sorted(found.items()))
+    return Walk(dict(sorted(found.items())), tuple(sorted(walked)))
+
+
+def is_foreign(prefix: str, names: Iterable[str]) -> bool:
+    """Return whether a folder with these files is the package torch in its own repository.
+
+    Its names keep the meaning that they have for other projects.
+    """
+    return prefix in ("torch/", "src/torch/") and "__init__.py" in names

@@ -336,13 +336,12 @@ class Graph(ABC):
         if found is None:
             seen = {path}
             edge = [path]
-            found = False
+            found = self.trains(path)
             while edge and not found:
-                at = edge.pop()
-                found = self._trains_below.get(at, self.trains(at))
-                following = sorted(self.edges(at) - seen) if not found else ()
+                following = sorted(self.edges(edge.pop(0)) - seen)
+                found = any(self._trains_below.get(each) or self.trains(each) for each in following)
                 seen.update(following)
-                edge += following
+                edge += (each for each in following if each not in self._trains_below)
             if not found:
                 self._trains_below.update(dict.fromkeys(seen, False))
             self._trains_below[path] = found

@@ -48,7 +48,7 @@ class Imports:
                 return None
             folder = folder_of(folder)
         found = self._below(folder, name) if name else self._package(folder)
-        return Module(found) if found is not None and found != importer else None
+        return Module(found) if found is not None else None
 
     def submodule(self, package: str, name: str) -> str | None:
         """Return a module directly inside a package, None for the child of a plain module."""

@@ -51,7 +51,9 @@ class _Selection:
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
         self._room = MOST_CHARACTERS
-        self._callers: set[str] = set()
+        self.callers: set[Place] = set()
+        """The definitions of other modules that use those of the file, directly or not."""
+        self._calling: set[str] = set()
 
     @property
     def trains(self) -> bool:
@@ -67,7 +69,8 @@ class _Selection:
             users = dict.fromkeys(place for symbol in edge for place in self._users(symbol))
             edge = []
             for place in users:
-                self._callers.add(place.path)
+                self.callers.add(place)
+                self._calling.add(place.path)
                 self._take(place)
                 definition = self.graph.definition(place)
                 names = definition.binds if definition.kind in _CALLABLE else ()
@@ -109,7 +112,7 @@ class _Selection:
         Other programs that import a module do not run its code.
         """
         is_code = self.graph.definition(place).kind in _CODE
-        return place.path in self._callers if is_code else True
+        return place.path in self._calling if is_code else True
 
     def _take(self, place: Place) -> bool:
         """Take a definition if it is new and there is room; return whether it was taken."""
@@ -135,6 +138,7 @@ class _View:
         self.own = selection.own
         self.taken = selection.taken
         self.heads = selection.heads
+        self.callers = selection.callers
         self.lines = lines
         self.seen = frozenset(
             Symbol(place.path, name) for place, each in self.taken.items() for name in each.binds
@@ -179,11 +183,11 @@ class _View:
         return LinkedModule(path, tuple(excerpts), _known(names), stars)
 
     def _called_unseen(self) -> Iterator[Symbol]:
-        """Yield the functions and classes in view that code outside the view may call."""
+        """Yield the functions and classes, own and calling ones, that code outside may call."""
         for number, each in enumerate(self.own.definitions):
             yield from self._escaping(Place(self.path, number), each)
-        for place, each in self.taken.items():
-            yield from self._escaping(place, each)
+        for place in self.callers & self.taken.keys():
+            yield from self._escaping(place, self.taken[place])
 
     def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
         if definition.kind in _CALLABLE:

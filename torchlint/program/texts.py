@@ -26,19 +26,22 @@ class Texts:
     All answers hold too much rather than too little: comments and strings are searched as well.
     """
 
-    def __init__(
-        self, texts: Mapping[str, bytes], words: Mapping[str, frozenset[bytes]] | None = None
-    ) -> None:
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
         self.texts = texts
         self._searched = sorted(path for path in texts if not is_test(path))
-        self._words = dict(words or {})
+        self._words: dict[str, frozenset[bytes]] = {}
+        """The words of the import statements of files, shared with copies that change others."""
+        self._own_words: dict[str, frozenset[bytes]] = {}
+        self._changed = frozenset[str]()
         self._importing: dict[str, list[str]] = {}
         self._dotted: dict[str, list[str]] = {}
 
-    def with_text(self, path: str, text: bytes) -> Texts:
-        """Return the texts with another one for a file."""
-        words = {each: found for each, found in self._words.items() if each != path}
-        return Texts({**self.texts, path: text}, words)
+    def with_texts(self, texts: Mapping[str, bytes]) -> Texts:
+        """Return the texts with others for some files."""
+        changed = Texts({**self.texts, **texts})
+        changed._words = self._words
+        changed._changed = self._changed.union(texts)
+        return changed
 
     def importing(self, path: str) -> list[str]:
         """Return the files whose import statements may name a module."""
@@ -78,10 +81,10 @@ class Texts:
 
         `.` stands for an import from a package itself (`from . import x`).
         """
-        found = self._words.get(path)
-        if found is None:
-            found = self._words[path] = frozenset(_words_of_imports(self.texts[path]))
-        return found
+        known = self._own_words if path in self._changed else self._words
+        if path not in known:
+            known[path] = frozenset(_words_of_imports(self.texts[path]))
+        return known[path]
 
 
 def _words_of_imports(text: bytes) -> Iterator[bytes]:
