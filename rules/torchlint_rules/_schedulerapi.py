@@ -114,7 +114,7 @@ def sets_rates(script: Script, call: cst.Call) -> bool:
     home = script.home(call)
     return any(_is_rate(script, each) for each in script.within(home, cst.Subscript)) or any(
         step.call.args
-        and script.function(step.call) is script.function(call)
+        and script.home(step.call) is script.home(call)
         and script.code(step.scheduler) == script.code(scheduler)
         for step in script.schedulers.steps
     )

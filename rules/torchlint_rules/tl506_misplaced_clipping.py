@@ -173,7 +173,7 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
     method = value.func.attr.value if isinstance(value.func, cst.Attribute) else ""
     if method != "parameters" and script.name(value.func) != "builtins.filter":
         return None
-    if script.function(line) is not script.function(call):
+    if script.home(line) is not script.home(call):
         return None
     if any(not script.tree.inside(line, loop.node) for loop in script.loops_around(call)):
         return given, line

@@ -256,7 +256,7 @@ class Modes:
         texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
         if len(texts) == 1 or "" in texts:
             return True
-        if self.scopes.function(first) is not self.scopes.function(second):
+        if self.scopes.home(first) is not self.scopes.home(second):
             return True
         return not all(self._is_own(network) for network in (first, second))
 

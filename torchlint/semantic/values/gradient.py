@@ -150,7 +150,7 @@ class Gradients:
             if (
                 self.tree.order(call) < self.tree.order(node)
                 and self.tree.inside(call, outer)
-                and self.scopes.function(call) is self.scopes.function(node)
+                and self.scopes.home(call) is self.scopes.home(node)
             ):
                 # An exit stack may end outside this file.
                 entered = isinstance(call.func, cst.Attribute) and bool(
