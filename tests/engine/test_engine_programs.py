@@ -121,7 +121,8 @@ def test_a_fix_that_needs_that_of_another_file_is_made_in_the_same_run(tmp_path:
     data, _, train = fix_paths(files, using)
     assert "pin_memory=torch.cuda.is_available()" in data.after.text
     assert train.after.text.count("non_blocking=True") == 2
-    assert not data.left and not train.left
+    assert not data.left
+    assert not train.left
     assert train.before.text == TRAIN
 
 

@@ -182,7 +182,7 @@ class Run:
     @cached_property
     def programs(self) -> Programs:
         """The indexes of the projects of the run."""
-        return Programs()
+        return Programs(self.cache_dir)
 
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; show progress on a terminal if it takes long."""
@@ -278,7 +278,7 @@ class Run:
         with refused():
             asking = [file for file in self.found.files if self.project.settings(file).program]
         for index in dict.fromkeys(self.programs.index(str(file)) for file in asking):
-            yield from (*getattr(index, "folders", ()), *getattr(index, "files", ()))
+            yield from (*index.folders, *index.files)
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from importlib.util import source_hash
 from pathlib import Path
 from typing import Final
 
+from torchlint import __version__
 from torchlint.config import Settings
 from torchlint.engine.failures import internal_error
 from torchlint.engine.processes import Died, can_fork, processors
+from torchlint.engine.store import keep, read_kept
 from torchlint.engine.workers import Workers
 from torchlint.program.folder import project_of
 from torchlint.program.index import Index, digest, outline_at
@@ -69,11 +73,17 @@ def alone(source: Source, settings: Settings) -> Linked:
 
 
 class Programs:
-    """The indexes of the projects of a run, each made on first use."""
+    """The indexes of the projects of a run, each made on first use.
 
-    def __init__(self) -> None:
+    `cache_dir` is the folder in which they keep what they know of files, None to keep nothing.
+    """
+
+    def __init__(self, cache_dir: Path | None = None) -> None:
+        self._cache_dir = cache_dir
         self._roots: dict[str, str] = {}
         self._indexes: dict[str, Index] = {}
+        self._missing: dict[str, int] = {}
+        """How many files of a project were not known when its index was made."""
 
     def link(self, source: Source, settings: Settings) -> Linked:
         """Return what a text is judged with: the other modules are as they are on the disk."""
@@ -88,8 +98,22 @@ class Programs:
             self._roots[folder] = project_of(path)
         root = self._roots[folder]
         if root not in self._indexes:
-            self._indexes[root] = Index(root)
+            self._indexes[root] = self._opened(root)
         return self._indexes[root]
+
+    def _opened(self, root: str) -> Index:
+        index = Index(root)
+        if self._cache_dir is not None:
+            index.load(read_kept(self._cache_dir, _file(root)))
+            self._missing[root] = len(index.missing())
+        return index
+
+    def save(self) -> None:
+        """Keep what is known of files for the next run."""
+        for root, before in self._missing.items():
+            index = self._indexes[root]
+            if self._cache_dir is not None and len(index.missing()) < before:
+                keep(self._cache_dir, _file(root), index.dump())
 
     @property
     def indexes(self) -> tuple[Index, ...]:
@@ -115,6 +139,12 @@ class Programs:
         """Look at the disk again."""
         for index in self._indexes.values():
             index.refresh()
+
+
+def _file(root: str) -> str:
+    """Return the name of the file in which the index of a project is kept."""
+    about = (__version__, sys.version_info[:2], root)
+    return f"{source_hash(repr(about).encode('utf-8', 'surrogateescape')).hex()}.outlines"
 
 
 def _outlined(index: Index, processes: int | None) -> list[tuple[str, Outline | None]]:

@@ -52,7 +52,7 @@ def check_paths(
     than `file_timeout` CPU seconds is given up with a warning; 0 is no limit. `cache_dir` is the
     folder of the cache, None for no cache. `programs` are the indexes to use, if there are some.
     """
-    task = CheckTask(Projects().used_elsewhere, programs or Programs())
+    task = CheckTask(Projects().used_elsewhere, programs or Programs(cache_dir))
     return _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
 
 
@@ -74,7 +74,7 @@ def fix_paths(
     `one_by_one`: then with `jobs=1` each is fixed when its result is consumed. `accept` is passed
     on to `fix_source`; the other arguments are those of `check_paths`.
     """
-    programs = programs or Programs()
+    programs = programs or Programs(cache_dir)
     task = FixTask(Projects().used_elsewhere, programs, accept)
     first = _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
     if one_by_one:
@@ -206,8 +206,10 @@ class _Batch(Generic[R]):
                 come[number] = done.result
                 self._keep(done)
             yield self._without_repeats(come.pop(planned))
-        if self.work.jobs and self.cache is not None:
+        if self.cache is not None and self.work.jobs:
             self.cache.save()
+        if self.cache_dir is not None:
+            self.task.programs.save()
 
     def _keep(self, done: Done[R]) -> None:
         check = self.task.to_check(done.result)
