@@ -9,19 +9,20 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.util import source_hash
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torchlint import __version__
 from torchlint.config import Settings
 from torchlint.engine.failures import internal_error
 from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.store import keep, read_kept
-from torchlint.engine.workers import Workers
 from torchlint.program.folder import project_of
-from torchlint.program.index import Index, digest, outline_at
-from torchlint.program.outline import Outline
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
+
+if TYPE_CHECKING:
+    from torchlint.program.index import Index
+    from torchlint.program.outline import Outline
 
 __all__ = ["STDIN", "Link", "Linked", "Programs", "alone"]
 
@@ -55,6 +56,8 @@ class Linked:
     @cached_property
     def digest(self) -> str:
         """The digest of the view."""
+        from torchlint.program.index import digest
+
         return digest(self.view).hex()
 
     @property
@@ -102,6 +105,8 @@ class Programs:
         return self._indexes[root]
 
     def _opened(self, root: str) -> Index:
+        from torchlint.program.index import Index
+
         index = Index(root)
         if self._cache_dir is not None:
             index.load(read_kept(self._cache_dir, _file(root)))
@@ -153,6 +158,9 @@ def _outlined(index: Index, processes: int | None) -> list[tuple[str, Outline | 
     processes = min(processes or processors(), len(missing) // WORTH_A_PROCESS)
     if processes < 2 or not can_fork():
         return []
+    from torchlint.engine.workers import Workers
+    from torchlint.program.index import outline_at
+
     workers = Workers(lambda at: outline_at(index.root, missing[at]), [1] * len(missing), processes)
     return [
         (missing[at], outline) for at, outline in workers.results() if not isinstance(outline, Died)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -224,6 +223,8 @@ def outline_at(root: Path, path: str) -> Outline | None:
 
 def digest(view: View) -> bytes:
     """Return a digest of all that a view shows."""
+    from hashlib import blake2b
+
     modules = [
         (each.path, each.excerpts, sorted(each.names.items()), sorted(each.stars.items()))
         for each in view.modules
