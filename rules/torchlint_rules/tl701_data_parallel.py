@@ -87,9 +87,7 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     runs = [
         run
         for run in script.all(cst.Call)
-        if isinstance(run.func, cst.Name)
-        and run.func.value == name
-        and script.home(run) is home
+        if isinstance(run.func, cst.Name) and run.func.value == name and script.home(run) is home
     ]
     handed_on = any(
         isinstance(use.value, cst.Name) and use.value.value == name for use in script.all(cst.Arg)

@@ -29,6 +29,8 @@ class Origin(NamedTuple):
 
     values: tuple[cst.BaseExpression, ...]
     complete: bool
+    given: cst.Param | None = None
+    """The parameter behind the value that code which is not in view may pass too."""
 
 
 class _Addition(NamedTuple):
@@ -47,6 +49,7 @@ class _Search:
         self.found: dict[int, cst.BaseExpression] = {}
         self.seen: set[tuple[int, Steps]] = set()
         self.lost = False
+        self.given: cst.Param | None = None
 
 
 class Origins:
@@ -67,7 +70,7 @@ class Origins:
         if found is None:
             search = _Search()
             self._follow(node, steps, search)
-            found = Origin(tuple(search.found.values()), not search.lost)
+            found = Origin(tuple(search.found.values()), not search.lost, search.given)
             self._known[id(node), steps] = found
         return found
 
@@ -127,6 +130,8 @@ class Origins:
         value = binding.value
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             given = self.functions.given(binding.node)
+            if self.functions.given_unseen(binding.node):
+                search.given = binding.node
             search.lost = search.lost or not given
             for one in given:
                 self._follow(one, steps, search)
