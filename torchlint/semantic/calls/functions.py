@@ -68,6 +68,17 @@ class Functions:
             return self.definition(node.args[0].value) if node.args else None
         return None
 
+    def definitions(self, region: cst.CSTNode) -> Iterator[Definition]:
+        """Yield the functions and classes in view that names in some code refer to."""
+        names = (each for each in self.tree.within(region, cst.Name) if self.scopes.reads(each))
+        parts = (
+            each for each in self.tree.within(region, cst.Attribute) if self.names.linked(each)
+        )
+        for each in (*names, *parts):
+            found = self.definition(each)
+            if found is not None:
+                yield found
+
     @cached_property
     def _called_words(self) -> frozenset[str]:
         """The names, and last words of attributes, that can refer to a definition of this file."""

@@ -441,6 +441,9 @@ class UnseenSearch:
     def _attribute(self, node: cst.Attribute) -> cst.CSTNode | None:
         if self.names.name(node) is not None and not isinstance(node.value, cst.Call):
             return None if self._is_public(node) else node
+        linked = self.names.linked(node)
+        if linked:
+            return _first(self._bound(binding, node) for binding in linked)
         owner = self.functions.instance_of(node.value)
         if owner is None:
             return self._value(node.value)

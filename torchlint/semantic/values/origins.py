@@ -19,6 +19,7 @@ Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
 
 _DEPTH: Final = 16
+_ENDS: Final = (How.FUNCTION, How.CLASS, How.IMPORT)
 _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
 _ADDING: Final = frozenset("append insert extend".split())
@@ -105,7 +106,7 @@ class Origins:
 
     def _follow_name(self, node: cst.Name, steps: Steps, search: _Search) -> None:
         bindings = self.scopes.reaching(node)
-        ends = not bindings or any(b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings)
+        ends = not bindings or any(b.how in _ENDS for b in bindings)
         if ends and not steps:
             search.found[id(node)] = node
             return
@@ -114,7 +115,8 @@ class Origins:
 
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
         bindings = self.functions.attribute(node)
-        if not bindings and not steps and self.names.name(node) is not None:
+        known = self.names.name(node) is not None if not bindings else False
+        if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, search)
