@@ -23,6 +23,7 @@ print(json.dumps([(each.__code__.co_filename, each.__name__) for each in found])
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
     """Write the files of a project, and a mark of its root."""
+    root.mkdir(parents=True, exist_ok=True)
     (root / "setup.cfg").touch()
     for name, text in files.items():
         path = root / name

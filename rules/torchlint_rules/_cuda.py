@@ -173,9 +173,8 @@ def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
     """Return the code that builds a network: the call itself and the code of this file it runs."""
     found: list[cst.CSTNode] = [made]
     for region in found:
-        for named in script.within(region, cst.Name):
-            inner = script.definition(named) if script.scopes.reads(named) else None
-            if inner is not None and inner not in found:
+        for inner in script.functions.definitions(region):
+            if inner not in found:
                 found.append(inner)
     return found
 

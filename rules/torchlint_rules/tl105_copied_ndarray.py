@@ -30,6 +30,7 @@ class CopiedNdarray(Rule):
             because = _shared(script, site.node, given, array)
             if because is None:
                 continue
+            because = because or script.provenance.called_elsewhere(given.value)
             plain = len(site.node.args) == 1 and given.keyword is None and array.sure
             maker = "from_numpy" if plain else "as_tensor"
             word, code = script.code(site.node.func), script.code(given.value)

@@ -10,7 +10,7 @@ from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.view import LinkedModule, Place
+from torchlint.semantic.view import LinkedModule, Place, Symbol
 from torchlint.source import Source
 
 DATA = """\
@@ -177,3 +177,78 @@ def test_an_empty_module_is_left_out() -> None:
     seen = view({"train.py": TRAIN}, "train.py")._replace(modules=(LinkedModule("a.py", ()),))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen)
     assert len(script.modules) == 1
+
+
+STEPS = """\
+from torch.utils.data import DataLoader
+
+
+def load(images):
+    return DataLoader(images)
+
+
+def train(loader, device):
+    for batch in loader:
+        move(batch.to(device))
+"""
+RUN = """\
+import torch
+from torch.utils.data import TensorDataset
+from steps import load, train
+
+train(load(TensorDataset(torch.ones(9))), torch.device("cuda"))
+"""
+
+
+def _steps(*called: str) -> Script:
+    texts = {"steps.py": STEPS, "run.py": RUN}
+    return parse(texts, "steps.py", None, frozenset(Symbol("steps.py", name) for name in called))
+
+
+def test_a_dataset_is_known_if_all_callers_are_in_view() -> None:
+    script = _steps()
+    assert script.provenance.unseen_tensors(_expression(script, "images")) == ""
+
+
+def test_a_dataset_that_unseen_callers_may_pass_is_not_known() -> None:
+    script = _steps("load")
+    unseen = script.provenance.unseen_tensors(_expression(script, "images"))
+    assert unseen == "what other modules pass as `images`"
+
+
+@pytest.mark.parametrize("called", ["", "train"])
+def test_a_device_is_sure_only_if_all_callers_are_in_view(called: str) -> None:
+    script = _steps(called)
+    (call,) = (call for call in script.method_calls("to") if script.is_own(call))
+    move = script.moves.move(call)
+    assert move is not None
+    assert script.moves.is_never_mps(move) is (not called)
+    expected = "`train` may be called from other modules" if called else ""
+    assert script.provenance.called_elsewhere(move.moved) == expected
+
+
+def test_methods_are_called_unseen_with_their_class() -> None:
+    texts = {"net.py": "class Net:\n    def forward(self, x):\n        return x\n"}
+    script = parse(texts, "net.py", None, frozenset({Symbol("net.py", "Net")}))
+    (forward,) = script.all(cst.FunctionDef)
+    assert script.functions.escapes(forward)
+
+
+def test_a_function_that_only_view_code_calls_does_not_escape() -> None:
+    script = _steps("load")
+    assert {
+        each.name.value for each in script.all(cst.FunctionDef) if script.functions.escapes(each)
+    } == {"load"}
+
+
+@pytest.mark.parametrize("called", [(), ("load",)])
+def test_a_main_guard_protects_what_only_its_module_runs(called: tuple[str, ...]) -> None:
+    texts = {
+        "data.py": "def load():\n    return start()\n",
+        "run.py": "from data import load\n\nif __name__ == '__main__':\n    load()\n",
+    }
+    symbols = frozenset(Symbol("data.py", name) for name in called)
+    script = parse(texts, "data.py", None, symbols)
+    (call,) = (each for each in script.all(cst.Call) if script.code(each) == "start()")
+    assert script.guard.protects(call) is (not called)
+    assert not script.guard.at_import(call)

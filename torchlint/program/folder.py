@@ -69,7 +69,7 @@ def walk(root: str) -> Walk:
         names = {entry.name for entry in entries}
         if prefix and ("pyvenv.cfg" in names or is_foreign(prefix, names)):
             continue
-        if prefix and ".gitignore" in names:
+        if ".gitignore" in names:
             ignored = ignored.below(folder)
         walked.append(folder)
         for entry in entries:

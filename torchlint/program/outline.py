@@ -193,11 +193,11 @@ class _Reader:
         )
 
     def _lines(self, body: list[ast.stmt]) -> Iterator[_Lines]:
-        """Yield the statements, grouped where they share a line; no documentation strings."""
+        """Yield the statements, grouped where they share a line; no plain strings, no `__all__`."""
         group: list[ast.stmt] = []
         first = last = 0
         for node in body:
-            if _is_text(node):
+            if _is_text(node) or _is_list_of_names(node):
                 continue
             begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
             if group and begin > last:
@@ -220,6 +220,16 @@ def _trains(text: str) -> bool:
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_list_of_names(node: ast.AST) -> bool:
+    """Return whether a statement is an assignment to `__all__`."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+        targets = [node.target]
+    return any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets)
 
 
 def _is_guard(node: ast.stmt) -> bool:
@@ -335,12 +345,7 @@ def _exports(tree: ast.Module) -> frozenset[str] | None:
     found: set[str] = set()
     is_known = False
     for node in tree.body:
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            targets = [node.target]
-        if not any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+        if not _is_list_of_names(node):
             continue
         value = getattr(node, "value", None)
         if not isinstance(value, ast.List | ast.Tuple):

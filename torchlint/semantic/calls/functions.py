@@ -13,6 +13,7 @@ from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.view import Symbol
 
 __all__ = ["Functions"]
 
@@ -66,6 +67,17 @@ class Functions:
         if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
         return None
+
+    def definitions(self, region: cst.CSTNode) -> Iterator[Definition]:
+        """Yield the functions and classes in view that names in some code refer to."""
+        names = (each for each in self.tree.within(region, cst.Name) if self.scopes.reads(each))
+        parts = (
+            each for each in self.tree.within(region, cst.Attribute) if self.names.linked(each)
+        )
+        for each in (*names, *parts):
+            found = self.definition(each)
+            if found is not None:
+                yield found
 
     @cached_property
     def _called_words(self) -> frozenset[str]:
@@ -296,8 +308,19 @@ class Functions:
         called = (call.func for call in self.tree.all(cst.Call))
         return AnswerIndex(self._instances, filter(self._holding.may_be, called))
 
+    def called_unseen(self, function: cst.FunctionDef) -> bool:
+        """Return whether code of the project that is not in view may call a function."""
+        called = self.tree.view.called_unseen
+        if not called:
+            return False
+        line = [function, *self.tree.ancestors(function)]
+        named = [each for each in line if isinstance(each, cst.FunctionDef | cst.ClassDef)]
+        return Symbol(self.tree.path_of(function), named[-1].name.value) in called
+
     def escapes(self, function: cst.FunctionDef) -> bool:
-        """Return whether a function may be called from places that this file does not show."""
+        """Return whether a function may be called from places that are not in view."""
+        if self.called_unseen(function):
+            return True
         name = function.name.value
         if name not in self._handed:
             mentions = (each for each in self.mentions(name) if not self._is_called(each))
@@ -308,8 +331,15 @@ class Functions:
         holder = self.tree.parent(mention)
         return isinstance(holder, cst.Call) and holder.func is mention
 
+    def given_unseen(self, parameter: cst.Param) -> bool:
+        """Return whether code of the project that is not in view may pass a parameter."""
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
+            return False
+        return self.owner_of_self(parameter) is None
+
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
-        """Return the expressions that calls of this file pass to a parameter, and its default."""
+        """Return the expressions that calls in view pass to a parameter, and its default."""
         parameters = self.tree.parent(parameter)
         function = self.tree.parent(parameters) if parameters is not None else None
         starred = isinstance(parameter.star, str) and parameter.star != ""

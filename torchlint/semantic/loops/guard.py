@@ -52,6 +52,19 @@ class Guard:
             )
         return found
 
+    def protects(self, node: cst.CSTNode) -> bool:
+        """Return whether a main guard is in view and no unseen code may run a node."""
+        if not self._guards:
+            return False
+        edge = [self.scopes.home(node)]
+        for home in edge:
+            if isinstance(home, cst.FunctionDef):
+                if self.functions.called_unseen(home):
+                    return False
+                callers = map(self.scopes.home, self.functions.callers(home))
+                edge += [each for each in dict.fromkeys(callers) if each not in edge]
+        return True
+
     def in_daemon(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a process that may not have child processes."""
         return any(

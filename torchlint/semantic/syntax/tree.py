@@ -174,6 +174,12 @@ class Tree:
         rank = self._order.get(node, 0)
         return self.modules[bisect_right(self.modules, rank, key=self.order) - 1]
 
+    def path_of(self, node: cst.CSTNode) -> str:
+        """Return the path of the module that contains a node, as the view has it."""
+        module = self.module_of(node)
+        linked = (text.linked.path for text in self.texts if text.module is module)
+        return next(linked, self.view.path)
+
     def is_own(self, node: cst.CSTNode) -> bool:
         """Return whether a node is in the file itself, not in a linked module."""
         return not self.texts or self.module_of(node) is self.module
