@@ -52,6 +52,8 @@ class Graph(ABC):
         self.imports = imports
         self._scripts = scripts
         """The modules that `pyproject.toml` names as scripts."""
+        self._definitions: dict[Symbol, list[Place]] = {}
+        self._heads: dict[str, list[Place]] = {}
         self._numbers: dict[str, dict[str, tuple[int, ...]]] = {}
         self._by_name: dict[str, dict[str, list[Import]]] = {}
         self._exported: dict[tuple[str, str, int], Symbol | None] = {}
@@ -85,19 +87,31 @@ class Graph(ABC):
 
     def definitions(self, symbol: Symbol) -> list[Place]:
         """Return the statements that bind a symbol; imports only if there is nothing else."""
-        outline = self.outline(symbol.path)
-        if outline is None:
-            return []
-        numbers = self.numbers(symbol.path).get(symbol.name, ())
-        kinds = [outline.definitions[number].kind for number in numbers]
-        rest = [n for n, kind in zip(numbers, kinds, strict=True) if kind is not Kind.IMPORT]
-        return [Place(symbol.path, number) for number in rest or numbers]
+        found = self._definitions.get(symbol)
+        if found is None:
+            numbers = self.numbers(symbol.path).get(symbol.name, ())
+            places = [Place(symbol.path, number) for number in numbers]
+            rest = [each for each in places if self.definition(each).kind is not Kind.IMPORT]
+            found = self._definitions[symbol] = rest or places
+        return found
 
     def definition(self, place: Place) -> Definition:
         """Return the definition at a place."""
         outline = self.outline(place.path)
         assert outline is not None
         return outline.definitions[place.number]
+
+    def heads(self, path: str) -> list[Place]:
+        """Return the import statements at the top level of a module."""
+        found = self._heads.get(path)
+        if found is None:
+            outline = self.outline(path) or Outline()
+            found = self._heads[path] = [
+                Place(path, number)
+                for number, each in enumerate(outline.definitions)
+                if each.kind is Kind.IMPORT
+            ]
+        return found
 
     def numbers(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the numbers of the definitions that bind each name of a module."""

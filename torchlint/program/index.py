@@ -170,10 +170,11 @@ class Index:
 
     def _graph(self) -> Graph:
         """Return the graph of the whole project if all outlines are known, else one by search."""
+        if self._whole is not None:
+            return self._whole
         if self._outlines.keys() >= self._walk.files.keys():
-            if self._whole is None:
-                outlines = {**self._outlines, **self._changed_outlines}
-                self._whole = WholeGraph(self._imports, outlines, self._scripts)
+            outlines = {**self._outlines, **self._changed_outlines}
+            self._whole = WholeGraph(self._imports, outlines, self._scripts)
             return self._whole
         if self._searched is None:
             self._searched = SearchedGraph(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -100,6 +101,8 @@ MARKS: Final = (".backward(", "DataLoader")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
 """How many parts of a dotted name are kept."""
+_INSIDE: Final = re.compile(r"(?:^[ \t]+|[:;][ \t]*)(?:from|import)\b", re.M)
+"""An import that is not at the beginning of its line."""
 _BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FRAMES: Final = (*_FUNCTIONS, ast.ClassDef)
@@ -164,11 +167,12 @@ class _Reader:
         for each, binds, nested, outer in zip(lines, bound, inside, here, strict=True):
             kind = _kind(each.nodes, bool(outer))
             tokens = set(each.text.translate(_GAPS).split())
-            words = {token.partition(".")[0] for token in tokens}
+            dotted = [(token.partition(".")[0], token) for token in tokens if "." in token]
+            words = tokens.union(head for head, _ in dotted)
             chains = {
                 ".".join(token.split(".")[:_MOST_LINKS]).rstrip(".")
-                for token in tokens
-                if "." in token and token.partition(".")[0] in imported
+                for head, token in dotted
+                if head in imported
             }
             definitions.append(
                 Definition(
@@ -177,7 +181,7 @@ class _Reader:
                     each.first,
                     each.last,
                     len(each.text),
-                    frozenset(words if stars and kind is not Kind.IMPORT else words & known),
+                    frozenset(words if stars and kind is not Kind.IMPORT else known & words),
                     tuple(sorted(chains)),
                     nested,
                     _trains(each.text),
@@ -273,27 +277,34 @@ def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
                     blocks.append(node)
 
 
-def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    return chain.from_iterable(map(_bound, nodes))
-
-
 def _bound(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement binds at the top level."""
     if isinstance(node, _FRAMES):
         yield node.name
     elif isinstance(node, _IMPORTS):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.Name):
-        if isinstance(node.ctx, ast.Store):
-            yield node.id
     elif isinstance(node, ast.Assign):
-        yield from _names(node.targets)
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-        yield from _bound(node.target)
-    elif not isinstance(node, ast.Expr):
-        yield from _names(ast.iter_child_nodes(node))
-    if isinstance(node, ast.ExceptHandler) and node.name is not None:
+        yield from chain.from_iterable(map(_stored, node.targets))
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
+        yield from _stored(node.target)
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        targets = (item.optional_vars for item in node.items)
+        yield from chain.from_iterable(_stored(each) for each in targets if each is not None)
+    elif isinstance(node, ast.ExceptHandler) and node.name is not None:
         yield node.name
+    if not isinstance(node, _FRAMES):
+        for name in _BLOCKS:
+            yield from chain.from_iterable(map(_bound, getattr(node, name, ())))
+
+
+def _stored(target: ast.expr) -> Iterator[str]:
+    """Yield the names in the target of an assignment."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        yield from chain.from_iterable(map(_stored, target.elts))
+    elif isinstance(target, ast.Starred):
+        yield from _stored(target.value)
 
 
 def _imports(
@@ -310,7 +321,7 @@ def _imports(
 
 def _nested(lines: _Lines) -> tuple[Import, ...]:
     """Return the imports inside the functions and classes of statements."""
-    if "import" not in lines.text:
+    if "import" not in lines.text or _INSIDE.search(lines.text) is None:
         return ()
     frames = [node for node in _all(lines.nodes) if isinstance(node, _FRAMES)]
     found = chain.from_iterable(_imports(frame.body, _FRAMES) for frame in frames)

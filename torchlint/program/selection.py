@@ -119,14 +119,24 @@ class _Selection:
         if place.path == self.path or place in self.taken:
             return False
         definition = self.graph.definition(place)
-        heads = dict(_heads(self.graph, place.path, definition))
-        new = sum(heads[each] for each in heads.keys() - self.heads)
-        if definition.size > _MOST_OF_ONE or definition.size + new > self._room:
+        if definition.size > min(_MOST_OF_ONE, self._room):
             return False
-        self._room -= definition.size + new
-        self.heads |= heads.keys()
+        heads = dict(self._needed(place, definition))
+        new = heads.keys() - self.heads
+        size = definition.size + sum(heads[each] for each in new)
+        if size > self._room:
+            return False
+        self._room -= size
+        self.heads |= new
         self.taken[place] = definition
         return True
+
+    def _needed(self, place: Place, definition: Definition) -> Iterator[tuple[Place, int]]:
+        """Yield the import statements that a definition needs, and their sizes."""
+        for head in self.graph.heads(place.path):
+            each = self.graph.definition(head)
+            if head != place and (not each.binds or not definition.uses.isdisjoint(each.binds)):
+                yield head, each.size
 
 
 class _View:
@@ -207,14 +217,6 @@ class _View:
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
-
-
-def _heads(graph: Graph, path: str, definition: Definition) -> Iterator[tuple[Place, int]]:
-    """Yield the import statements that a definition needs, and their sizes."""
-    for number, each in enumerate((graph.outline(path) or Outline()).definitions):
-        is_import = each.kind is Kind.IMPORT and each is not definition
-        if is_import and (not each.binds or not definition.uses.isdisjoint(each.binds)):
-            yield Place(path, number), each.size
 
 
 def _given(definition: Definition) -> tuple[str, ...]:
