@@ -72,7 +72,12 @@ class Repetition:
         There is none if a loop of the node's own module runs it.
         """
         loop = self._loop_elsewhere(node, _MOST_CALLS)
-        return () if loop is None else (Note(self.functions.tree.span(loop), _REPEATED),)
+        return () if loop is None else self.notes_on(loop)
+
+    def notes_on(self, loop: LoopNode) -> tuple[Note, ...]:
+        """Return a note about a loop that runs a finding in every step if it is elsewhere."""
+        tree = self.functions.tree
+        return () if tree.is_own(loop) else (Note(tree.span(loop), _REPEATED),)
 
     def _loop_elsewhere(self, node: cst.CSTNode, most: int) -> LoopNode | None:
         around = next(self.loops.around(node), None)
