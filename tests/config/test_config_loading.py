@@ -33,6 +33,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         target-device = "cuda"
         unsafe-fixes = true
         ignore-suppressions = true
+        program = false
         respect-gitignore = false
         force-exclude = true
         output-format = "json-lines"
@@ -69,6 +70,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         target_device="cuda",
         unsafe_fixes=True,
         ignore_suppressions=True,
+        program=False,
         respect_gitignore=False,
         force_exclude=True,
         output_format="json-lines",

@@ -32,11 +32,11 @@ from torchlint.engine import (
     check_paths,
     fix_bytes,
 )
-from torchlint.engine.gitignore import IgnoreFile
 from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
+from torchlint.program.gitignore import IgnoreFile
 from torchlint.registry import Registry, load_registry
 from torchlint.report.baseline import Baseline, BaselineError
 from torchlint.report.card import brief_card

@@ -45,6 +45,11 @@ __all__ = ["check"]
 @click.option(
     "--add-ignore", is_flag=True, help="Add a suppression comment to the line of every finding."
 )
+@click.option(
+    "--show-links",
+    is_flag=True,
+    help="Print the definitions of other modules that each file is judged with.",
+)
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
@@ -72,6 +77,10 @@ def _check(
             raise click.UsageError(f"`--{name}` writes to files, not to standard input")
     if options["show_files"]:
         return show_files(run, paths)
+    if options["show_links"]:
+        from torchlint.cli.showlinks import show_links
+
+        return show_links(run, paths)
     if options["add_ignore"]:
         from torchlint.cli.addignore import add_ignores
 
@@ -114,7 +123,8 @@ def _stdin_result(run: Run) -> list[FileResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        work = partial(check_bytes, data, path, rules, settings, Projects().used_elsewhere)
+        others = (Projects().used_elsewhere, run.programs.link)
+        work = partial(check_bytes, data, path, rules, settings, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 
@@ -154,6 +164,7 @@ def _report(
     report = Report(
         tuple(entries), files, run.failed, run.quiet, tuple(hidden), told, tuple(run.unfinished)
     )
+    run.warn_left_out()
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
     text = run.render(report) if writer is None else writer.text(report)

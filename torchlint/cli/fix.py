@@ -118,6 +118,8 @@ def _results(
             file_timeout=0 if asks else settings.file_timeout,
             cache_dir=run.cache_dir,
             accept=accept,
+            one_by_one=asks,
+            programs=run.programs,
         )
         yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 
@@ -131,7 +133,8 @@ def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        work = partial(fix_bytes, data, path, rules, settings, accept, Projects().used_elsewhere)
+        others = (Projects().used_elsewhere, run.programs.link)
+        work = partial(fix_bytes, data, path, rules, settings, accept, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "file_timeout_option",
     "overrides",
     "paths_argument",
+    "program_option",
     "report_options",
     "run_options",
     "target_options",
@@ -37,6 +38,7 @@ _LISTS: Final = {
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude"})
 _FLAGS: Final = {
     "unsafe_fixes": "Also apply fixes that may change results.",
+    "program": "Judge files together with the definitions of other modules.",
     "respect_gitignore": "Skip files that .gitignore lists.",
     "force_exclude": "Skip excluded files even if they are given as PATHS.",
 }
@@ -96,6 +98,11 @@ def color_option(command: Command) -> Command:
         type=OneOf(COLORS),
         help="Color the output; NO_COLOR and FORCE_COLOR work, too.",
     )(command)
+
+
+def program_option(command: Command) -> Command:
+    """Add `--program` and `--no-program`."""
+    return click.option("--program/--no-program", default=None, help=_FLAGS["program"])(command)
 
 
 def file_timeout_option(command: Command) -> Command:

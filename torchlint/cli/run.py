@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, warn
+from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.options import overrides
 from torchlint.cli.recording import Recording, inputs_of
 from torchlint.cli.replay import CACHE, Command, Output
@@ -19,6 +19,7 @@ from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine import Discovery, FileResult, FixResult, Project, check_paths, discover
+from torchlint.engine.programs import Programs
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
@@ -148,6 +149,13 @@ class Run:
             raise click.UsageError("`-` (standard input) cannot be combined with other paths")
         return True
 
+    def warn_left_out(self) -> None:
+        """Print what the search for other modules left out, if the user wants to know."""
+        if self.settings.verbose:
+            for index in self.programs.indexes:
+                if index.left_out:
+                    remark(index.left_out)
+
     def stdin(self) -> tuple[bytes, str, Selection, Settings]:
         """Return standard input with its path, and the rules and settings for it.
 
@@ -171,6 +179,11 @@ class Run:
         usual = Path(CACHE)
         return None if usual.is_symlink() else usual
 
+    @cached_property
+    def programs(self) -> Programs:
+        """The indexes of the projects of the run."""
+        return Programs(self.cache_dir)
+
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; show progress on a terminal if it takes long."""
         if not files:
@@ -183,6 +196,7 @@ class Run:
                 jobs=self.settings.jobs,
                 file_timeout=self.settings.file_timeout,
                 cache_dir=self.cache_dir,
+                programs=self.programs,
             )
         return with_progress(results, len(files), wanted=not self.quiet)
 
@@ -253,10 +267,18 @@ class Run:
             return None
 
         config_file = self.options["config_file"]
-        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir)
+        linkable = list(self._linkable())
+        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir, linkable)
         leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
         searched = () if leaves_out else self.found.folders
         return Recording(command, self.cache_dir, inputs, searched)
+
+    def _linkable(self) -> Iterator[str]:
+        """Yield all files and folders of the projects whose definitions may be linked."""
+        with refused():
+            asking = [file for file in self.found.files if self.project.settings(file).program]
+        for index in dict.fromkeys(self.programs.index(str(file)) for file in asking):
+            yield from (*index.folders, *index.files)
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""

@@ -87,6 +87,8 @@ class Settings:
     target_device: str = "auto"
     unsafe_fixes: bool = False
     ignore_suppressions: bool = False
+    program: bool = True
+    """Judge a file together with the definitions of other modules."""
     respect_gitignore: bool = True
     force_exclude: bool = False
     output_format: str = "full"

@@ -182,6 +182,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "target_device": partial(_one_of, DEVICES),
     "unsafe_fixes": _flag,
     "ignore_suppressions": _flag,
+    "program": _flag,
     "respect_gitignore": _flag,
     "force_exclude": _flag,
     "output_format": partial(_one_of, FORMATS),

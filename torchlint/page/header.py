@@ -48,6 +48,7 @@ class Header(NamedTuple):
     safety: str | None
     """The best class that a fix can earn, None where the rule only reports."""
     needs: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
     about: tuple[str, ...] = ("torch",)
     articles: tuple[str, ...] = ()
     since: tuple[int, int] = (1, 0)
@@ -227,6 +228,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "impact": _impact,
     "safety": _safety,
     "needs": _filled_list,
+    "elsewhere": _filled_list,
     "about": _filled_list,
     "articles": _list,
     "since": _since,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torchlint.finding import Finding, Fix, Safety
+from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.source import Part, Position, Source
 
 if TYPE_CHECKING:
@@ -87,3 +87,18 @@ class Entry:
         cell = self.part.cell
         where = "" if cell is None else f"cell {cell}, line {self.start.row}: "
         return f"{where}{self.message}"
+
+    @property
+    def notes_here(self) -> tuple[Note, ...]:
+        """The notes about other places of the same file."""
+        return tuple(note for note in self.finding.notes if not note.path)
+
+    @property
+    def notes_elsewhere(self) -> tuple[Note, ...]:
+        """The notes about places in other files."""
+        return tuple(note for note in self.finding.notes if note.path)
+
+    @property
+    def remarks(self) -> str:
+        """The notes about other files as one text to append to a message, often empty."""
+        return "".join(f"; {note.message} ({note.place})" for note in self.notes_elsewhere)

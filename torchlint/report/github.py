@@ -28,4 +28,4 @@ def _command(entry: Entry) -> str:
         "endColumn": end.column,
     }
     listed = ",".join(f"{key}={github_property(str(value))}" for key, value in properties.items())
-    return f"::error {listed}::{github_message(plain_header(entry))}"
+    return f"::error {listed}::{github_message(plain_header(entry) + entry.remarks)}"

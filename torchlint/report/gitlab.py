@@ -31,7 +31,7 @@ def gitlab(report: Report, paint: Paint) -> str:
 
 def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
     start, end = entry.in_file
-    message = printable(entry.message_in_file)
+    message = printable(entry.message_in_file + entry.remarks)
     return {
         "description": f"{entry.finding.code} [{entry.card.name}] {message}",
         "check_name": entry.finding.code,

@@ -8,7 +8,7 @@ from urllib.parse import quote_from_bytes
 
 from torchlint import __version__
 from torchlint.edit import Span, in_order
-from torchlint.finding import Fix
+from torchlint.finding import Fix, Note
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
@@ -107,7 +107,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
         result["rank"] = 100 * max(0.0, entry.measured.share)
     if finding.notes:
         result["relatedLocations"] = [
-            {**_location(entry, note.span), "message": {"text": note.message}}
+            {**_note_location(entry, note), "message": {"text": note.message}}
             for note in finding.notes
         ]
     if finding.fix is not None and finding.fix.edits and not entry.source.is_notebook:
@@ -143,6 +143,14 @@ def _location(entry: Entry, span: Span) -> dict[str, Any]:
             {"name": f"cell {part.cell}", "fullyQualifiedName": f"{entry.path}:{part.place}"}
         ],
     }
+
+
+def _note_location(entry: Entry, note: Note) -> dict[str, Any]:
+    """Return the place of a note, which may be a line of another file."""
+    if not note.path:
+        return _location(entry, note.span)
+    region = {"startLine": note.row}
+    return {"physicalLocation": {"artifactLocation": _artifact(note.path), "region": region}}
 
 
 def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from lsprotocol import types
 
-from torchlint.finding import Finding
+from torchlint.finding import Finding, Note
 from torchlint.report.card import Card, card_of
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
@@ -49,5 +50,11 @@ def _related(
     finding: Finding, checked: Checked, positions: Positions
 ) -> Iterator[types.DiagnosticRelatedInformation]:
     for note in finding.notes:
-        place = types.Location(checked.uri, positions.range(note.span))
-        yield types.DiagnosticRelatedInformation(place, note.message)
+        yield types.DiagnosticRelatedInformation(_place(note, checked, positions), note.message)
+
+
+def _place(note: Note, checked: Checked, positions: Positions) -> types.Location:
+    if not note.path:
+        return types.Location(checked.uri, positions.range(note.span))
+    start = types.Position(note.row - 1, 0)
+    return types.Location(Path(note.path).absolute().as_uri(), types.Range(start, start))
