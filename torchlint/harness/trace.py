@@ -92,6 +92,8 @@ class Trace:
     """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False
     """Whether several ranks formed a process group."""
+    precision: str = "float32"
+    """The coarsest precision in which the script computed."""
     batch_norm: bool = False
     """Whether a layer uses batch statistics, of which each rank sees a part."""
     weights: str = ""

@@ -20,6 +20,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.device import Device, Mark
+from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
     digest,
@@ -211,9 +212,10 @@ class Numbers(Probe):
         self._end_together = CommonEnd()
         self._asks = False
         self._answered = False
+        self._precision = Precision(self._coarser)
         register_optimizer_step_pre_hook(self._stepping)
         self._watch_backward()
-        _be_deterministic()
+        _be_deterministic(task.lenient)
 
     def at_step(self) -> bool:
         """Return whether the agreed number of steps was taken, or time ran out after a few."""
@@ -228,14 +230,19 @@ class Numbers(Probe):
     def close(self) -> dict[str, Any]:
         """Return the losses, and how the parameters compare with the reference."""
         self.device.wait()
+        self._precision.look_at(self._trained())
         return {
             "losses": [float(loss) for loss in self._losses],
             "loss_steps": self._steps,
             "durations": self.device.spans(self._marks),
             "parameters": self._match(),
             "batch_norm": has_batch_norm(self._layers),
+            "precision": self._precision.coarsest,
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
+
+    def _coarser(self, precision: str) -> None:
+        """Notice a precision coarser than that of ordinary numbers."""
 
     def _stepping(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._asks = any(map(callable, (*args[1:], *kwargs.values())))
@@ -282,8 +289,24 @@ class Numbers(Probe):
 class Nudged(Numbers):
     """Moves each parameter by about one rounding before every step.
 
-    The drift that results shows how far another order of the same sums may lead.
+    The drift that results shows how far another order of the same sums may lead. Where a script
+    computes in a coarser precision, the results of operators are rounded otherwise, too.
     """
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._rounding: Rounding | None = None
+
+    def at_step(self) -> bool:
+        """Look at the precision of the network once it exists."""
+        if self.taken == 1:
+            self._precision.look_at(self._trained())
+        return super().at_step()
+
+    def _coarser(self, precision: str) -> None:
+        if self._rounding is None:
+            self._rounding = Rounding(self.task.seed)
+            self._rounding.__enter__()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         with torch.no_grad():
@@ -319,7 +342,26 @@ def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.detach().to("cpu", copy=True) for tensor in tensors]
 
 
-def _be_deterministic() -> None:
-    """Request deterministic kernels, as far as the device has them."""
+class _Fixed:
+    """An attribute that keeps its value, whatever a script sets."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self._value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        """Keep the value."""
+
+
+def _be_deterministic(lenient: bool) -> None:
+    """Request deterministic kernels, and refuse others unless `lenient`.
+
+    Attention and some more have a deterministic backward only where others are refused. The
+    choice of convolutions by their speed would differ from run to run.
+    """
     torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True, warn_only=lenient)
+    torch.backends.cudnn.benchmark = False
+    type(torch.backends.cudnn).benchmark = _Fixed(False)
