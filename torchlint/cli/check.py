@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchlint.cli.failure import remark
+from torchlint.cli.fixoptions import check_ending, check_fix_options
 from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
     configuration_options,
@@ -24,7 +25,6 @@ from torchlint.engine import FileResult
 from torchlint.engine.failures import guarded
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
-from torchlint.report.escape import printable
 from torchlint.report.report import Report, Tally
 from torchlint.report.summary import plural
 
@@ -38,14 +38,19 @@ __all__ = ["check"]
 
 @click.command()
 @paths_argument
+@check_fix_options
 @configuration_options
 @run_options
 @report_options
 @measured_options
 @click.option(
-    "--add-ignore", is_flag=True, help="Add a suppression comment to the line of every finding."
+    "--add-ignore",
+    "--add-noqa",
+    is_flag=True,
+    help="Add a suppression comment to the line of every finding.",
 )
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline.")
+@click.option("--show-settings", is_flag=True, help="Print the settings in force, as `config`.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """Report what makes training slow.
@@ -63,6 +68,15 @@ def _check(
     paths: tuple[Path, ...], options: Mapping[str, Any], command: Command | None = None
 ) -> int:
     """Check once and return the exit code; with a `command` the output may be replayed."""
+    if options["show_settings"]:
+        from torchlint.cli.config import print_settings
+
+        return print_settings(paths[0] if paths else Path(), options)
+    ending = check_ending(options)
+    if ending is not None:
+        from torchlint.cli.fix import fix_once
+
+        return fix_once(paths, options, ending)
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -71,7 +85,7 @@ def _check(
             name = action.replace("_", "-")
             raise click.UsageError(f"`--{name}` writes to files, not to standard input")
     if options["show_files"]:
-        return show_files(run, paths)
+        return run.show_files(paths)
     if options["add_ignore"]:
         from torchlint.cli.addignore import add_ignores
 
@@ -94,13 +108,6 @@ def _check(
     recording = run.recording(command, paths) if alone else None
     results = run.results(files)
     return _report(run, results, measured, known, recording)
-
-
-def show_files(run: Run, paths: tuple[Path, ...]) -> int:
-    """Print the files that a run would check, and return the exit code."""
-    for file in run.files(paths):
-        click.echo(printable(str(file)))
-    return run.code(False)
 
 
 def _stdin_result(run: Run) -> list[FileResult]:

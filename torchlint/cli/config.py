@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torchlint.config import load
 from torchlint.registry import load_registry
 from torchlint.report.settings import settings_in_force
 
-__all__ = ["config"]
+__all__ = ["config", "print_settings"]
 
 
 @click.command()
@@ -27,6 +28,11 @@ def config(path: Path, **options: Any) -> None:
 
     PATH is the file or folder to print them for, by default the current folder.
     """
+    print_settings(path, options)
+
+
+def print_settings(path: Path, options: Mapping[str, Any]) -> int:
+    """Print the settings of a file or folder, and return the exit code."""
     paint = paint_for(options["color"], sys.stdout)
     with refused():
         settings = load(
@@ -37,3 +43,4 @@ def config(path: Path, **options: Any) -> None:
         )
         load_registry().select(settings)
     click.echo(settings_in_force(settings, paint), nl=False, color=paint.color)
+    return 0

@@ -164,6 +164,7 @@ def configuration_options(command: Command) -> Command:
             ),
             click.option(
                 "--ignore-suppressions",
+                "--ignore-noqa",
                 is_flag=True,
                 default=None,
                 help="Also report findings that comments suppress.",
@@ -202,7 +203,10 @@ def run_options(command: Command) -> Command:
                 "--show-files", is_flag=True, help="Print the files that would be checked."
             ),
             click.option(
-                "--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C."
+                "--watch",
+                "-w",
+                is_flag=True,
+                help="Run again whenever a file changes, until Ctrl-C.",
             ),
             click.option(
                 "--quiet",
@@ -245,6 +249,7 @@ def report_options(command: Command) -> Command:
             ),
             click.option(
                 "--exit-zero",
+                "-e",
                 is_flag=True,
                 default=None,
                 help="Exit with 0 even if there are findings.",

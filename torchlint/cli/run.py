@@ -21,6 +21,7 @@ from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine import Discovery, FileResult, FixResult, Project, check_paths, discover
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
+from torchlint.report.escape import printable
 from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report, Unfinished
@@ -137,6 +138,12 @@ class Run:
         if not found.files and not found.errors and not self.quiet:
             warn("no Python files found")
         return found.files
+
+    def show_files(self, paths: Sequence[Path]) -> int:
+        """Print the files that a run would check, and return the exit code."""
+        for file in self.files(paths):
+            click.echo(printable(str(file)))
+        return self.code(False)
 
     def reads_stdin(self, paths: Sequence[Path]) -> bool:
         """Return whether the run reads standard input."""

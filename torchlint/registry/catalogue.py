@@ -42,7 +42,7 @@ class Registry:
         for head in self.rules:
             if word.upper() == head.code or word.lower() == head.name:
                 return head
-        raise ConfigError(f"unknown rule `{word}`{nearest(word, self._words())}")
+        raise ConfigError(f"unknown rule `{word}`{self._hint(word)}")
 
     def loaded(self) -> tuple[list[type[Rule]], list[str]]:
         """Import every rule; return the usable ones, and one error line for each other.
@@ -78,6 +78,26 @@ class Registry:
             if any(covers(word, code, name) for word in words)
         )
 
+    def _hint(self, word: str) -> str:
+        """Return a hint for an unknown word: the codes of its family, or the nearest word."""
+        letters = word.upper().rstrip("0123456789")
+        digits = word[len(letters) :]
+        if not digits or not any(code.startswith(letters) for code in self.known):
+            return nearest(word, [ALL, *self._words()])
+        family = next(
+            (
+                found
+                for stop in range(len(digits) - 1, 0, -1)
+                if (found := self.covered([letters + digits[:stop]]))
+            ),
+            None,
+        )
+        if family is None:
+            starts = sorted({code[: len(letters) + 1] for code in self.known})
+            return f": codes begin with {', '.join(each for each in starts if letters in each)}"
+        are = "code is" if len(family) == 1 else "codes are"
+        return f": the nearest {are} {', '.join(sorted(family))}"
+
     def _words(self) -> list[str]:
         return [*self.known, *self.known.values()]
 
@@ -102,10 +122,8 @@ class Registry:
 
     def _refuse_word(self, word: str, option: str, settings: Settings) -> None:
         if not word or not self.covered([word]):
-            known = [ALL, *self._words()]
             raise ConfigError(
-                f"{place(settings, option, word)}: unknown code or name `{word}`"
-                f"{nearest(word, known)}"
+                f"{place(settings, option, word)}: unknown code or name `{word}`{self._hint(word)}"
             )
 
     def _refuse_options(self, name: str, options: Mapping[str, Any], settings: Settings) -> None:
