@@ -165,7 +165,7 @@ def _report(
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
     text = run.render(report) if writer is None else writer.text(report)
     run.deliver(text)
-    code = run.code(report.tally.found > 0)
+    code = run.code(report.tally.failing > 0)
     has_poured = writer is not None and writer.has_poured
     if recording is not None and is_all_seen and not (run.failed or run.unfinished or has_poured):
         recording.keep(Output(text, code))

@@ -231,9 +231,9 @@ def _apply(
 def _code(run: Run, left: Sequence[Entry], has_fixed: bool, ending: Ending) -> int:
     """Return the exit code for the remaining findings."""
     if ending.fails_on_left:
-        is_failing = bool(left)
+        is_failing = any(entry.fails for entry in left)
     else:
-        is_failing = ending.reports and any(entry.fixable for entry in left)
+        is_failing = ending.reports and any(entry.fixable and entry.fails for entry in left)
     return run.code(is_failing or (has_fixed and ending.fails_on_fix))
 
 

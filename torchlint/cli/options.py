@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
-from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN
+from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
 __all__ = [
     "color_option",
@@ -25,7 +25,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LISTS: Final = {
-    "select": "Rules to apply: codes, prefixes such as TL2, names, or ALL.",
+    "select": "Rules to apply: codes, prefixes such as TL2, names, groups such as perf, or ALL.",
     "extend_select": "Add rules to the selected ones.",
     "ignore": "Rules to skip.",
     "extend_ignore": "Add rules to the ignored ones.",
@@ -36,6 +36,7 @@ _LISTS: Final = {
 }
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude"})
 _FLAGS: Final = {
+    "preview": "Also apply the rules that are off by default.",
     "unsafe_fixes": "Also apply fixes that may change results.",
     "respect_gitignore": "Skip files that .gitignore lists.",
     "force_exclude": "Skip excluded files even if they are given as PATHS.",
@@ -126,6 +127,7 @@ def target_options(command: Command) -> Command:
             click.option(
                 "--config",
                 "config_file",
+                envvar="TORCHLINT_CONFIG",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 help="Read only this configuration file.",
             ),
@@ -246,6 +248,19 @@ def report_options(command: Command) -> Command:
                 type=click.Path(dir_okay=False, path_type=Path),
                 metavar="FILE",
                 help="Hide findings that are listed in FILE.",
+            ),
+            click.option(
+                "--sort", type=OneOf(ORDERS), help="Order of the findings (default: file)."
+            ),
+            click.option(
+                "--show-low/--hide-low",
+                default=None,
+                help="Print findings of low impact one by one, too.",
+            ),
+            click.option(
+                "--fail-on",
+                type=OneOf(STEPS),
+                help="Exit with 1 only for findings of this impact and above (default: low).",
             ),
             click.option(
                 "--exit-zero",

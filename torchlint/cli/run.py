@@ -207,10 +207,30 @@ class Run:
         from torchlint.report.entry import Entry
 
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
+        severities = self._severities(settings)
         return [
-            Entry(source.path, source, finding, self._card(finding.code), gate)
+            Entry(
+                source.path,
+                source,
+                finding,
+                self._card(finding.code),
+                gate,
+                severities.get(finding.code),
+                self.settings.fail_on,
+            )
             for finding in findings
         ]
+
+    def _severities(self, settings: Settings) -> Mapping[str, str]:
+        """Return the severities that settings choose, which most files of a run share."""
+        known = self._chosen.get(id(settings))
+        if known is None:
+            known = self._chosen[id(settings)] = self.registry.severities(settings)
+        return known
+
+    @cached_property
+    def _chosen(self) -> dict[int, Mapping[str, str]]:
+        return {}
 
     def report_writer(self) -> ReportWriter | None:
         """Return a writer that reports file by file, None if the format cannot."""
@@ -259,11 +279,17 @@ class Run:
         if command is None or self.cache_dir is None or not self.found.files or any(more):
             return None
 
-        config_file = self.options["config_file"]
-        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir)
+        inputs = inputs_of(paths, self.found, self.registry, self._configurations, self.cache_dir)
         leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
         searched = () if leaves_out else self.found.folders
         return Recording(command, self.cache_dir, inputs, searched)
+
+    @property
+    def _configurations(self) -> tuple[Path, ...]:
+        """The configuration files that are not found by their names: one given, and bases."""
+        given = self.options["config_file"]
+        bases = (file for settings in self.project.known() for file in settings.bases)
+        return (*([] if given is None else [given]), *dict.fromkeys(bases))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""
@@ -280,7 +306,7 @@ class Run:
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head.code, head.name, head.page or head.file)
+                    self._cards[code] = brief_card(head)
                 else:
                     self._cards[code] = card_of(head.load())
         return self._cards[code]
