@@ -21,6 +21,7 @@ from torchlint.cli.options import (
 from torchlint.cli.recording import Recording
 from torchlint.cli.replay import Command, Output
 from torchlint.cli.run import STDIN, Run, refused
+from torchlint.cli.since import ChangedLines, changed_since, since_option
 from torchlint.engine import FileResult
 from torchlint.engine.failures import guarded
 from torchlint.engine.timelimit import within
@@ -43,6 +44,7 @@ __all__ = ["check"]
 @run_options
 @report_options
 @measured_options
+@since_option
 @click.option(
     "--add-ignore",
     "--add-noqa",
@@ -72,6 +74,7 @@ def _check(
         from torchlint.cli.config import print_settings
 
         return print_settings(paths[0] if paths else Path(), options)
+    changed = changed_since(options)
     ending = check_ending(options)
     if ending is not None:
         from torchlint.cli.fix import fix_once
@@ -90,7 +93,7 @@ def _check(
         from torchlint.cli.addignore import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
-    printed = run.replay(command)
+    printed = run.replay(command) if changed is None else None
     if printed is not None:
         run.show(printed.text)
         return printed.code
@@ -103,11 +106,11 @@ def _check(
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
     measured = measured_report(options, names)
     if reads_stdin:
-        return _report(run, _stdin_result(run), measured, known)
-    alone = known is None and measured is None
+        return _report(run, _stdin_result(run), measured, known, None, changed)
+    alone = known is None and measured is None and changed is None
     recording = run.recording(command, paths) if alone else None
     results = run.results(files)
-    return _report(run, results, measured, known, recording)
+    return _report(run, results, measured, known, recording, changed)
 
 
 def _stdin_result(run: Run) -> list[FileResult]:
@@ -130,7 +133,8 @@ def _report(
     results: Iterable[FileResult],
     measured: MeasuredReport | None,
     known: KnownFindings | None,
-    recording: Recording | None = None,
+    recording: Recording | None,
+    changed: ChangedLines | None,
 ) -> int:
     entries: list[Entry] = []
     writer = run.report_writer() if known is None and measured is None else None
@@ -144,6 +148,7 @@ def _report(
         run.report_problems(result)
         if result.source is not None:
             found = run.entries(result.source, result.findings)
+            found = found if changed is None else changed.kept(found)
             if writer is None:
                 entries += found
             else:
@@ -151,7 +156,7 @@ def _report(
     options = run.options
     if known is not None and options["write_baseline"]:
         return known.write(entries)
-    hidden: list[str] = []
+    hidden = [] if changed is None else changed.hidden
     if known is not None:
         known.mention_gone(entries)
         entries = known.unknown(entries, hidden)
