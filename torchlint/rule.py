@@ -41,6 +41,8 @@ class Rule(ABC):
     impact: ClassVar[Literal["high", "medium", "low"]]
     safety: ClassVar[Safety | None]
     """The best class that a fix of this rule can earn, None where it only reports."""
+    groups: ClassVar[tuple[str, ...]] = ("perf",)
+    """The groups that it belongs to: words that select it."""
     about: ClassVar[tuple[str, ...]] = ("torch",)
     """The libraries of which a file, or what is linked to it, must name at least one."""
     articles: ClassVar[tuple[str, ...]] = ()

@@ -31,6 +31,12 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         per-file-ignores = { "tests/*" = ["TL2"] }
         target-torch = "2.4"
         target-device = "cuda"
+        preview = true
+        severity = { TL4 = "note" }
+        required-version = ">=0"
+        sort = "impact"
+        show-low = true
+        fail-on = "high"
         unsafe-fixes = true
         ignore-suppressions = true
         program = false
@@ -68,6 +74,12 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         per_file_ignores={"tests/*": ("TL2",)},
         target_torch=(2, 4),
         target_device="cuda",
+        preview=True,
+        severity={"TL4": "note"},
+        required_version=">=0",
+        sort="impact",
+        show_low=True,
+        fail_on="high",
         unsafe_fixes=True,
         ignore_suppressions=True,
         program=False,

@@ -72,7 +72,7 @@ def from_sarif(report: Report) -> list[Place]:
 
 def from_lines(report: Report, form: str) -> list[Place]:
     pattern = re.compile(
-        r"^(?:::error .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$",
+        r"^(?:::\w+ .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$",
         re.MULTILINE,
     )
     found = pattern.findall(render(report, PLAIN, form))

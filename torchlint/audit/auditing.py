@@ -175,7 +175,8 @@ class _FileAudit:
     def _ignored(self) -> frozenset[str]:
         words = (*self.settings.ignore, *self.settings.extend_ignore)
         selected = self.registry.select(self.settings).codes
-        here = ignored_here(self.source.path, self.settings, self.registry.known)
+        registry = self.registry
+        here = ignored_here(self.source.path, self.settings, registry.known, registry.groups)
         return (self.registry.covered(words) - frozenset(selected)) | here
 
     # -- answers of the script ------------------------------------------------

@@ -55,7 +55,7 @@ def inputs_of(
     paths: Sequence[Path],
     found: Discovery,
     registry: Registry,
-    config_file: Path | None,
+    configurations: Sequence[Path],
     cache_dir: Path,
     linkable: Iterable[str],
 ) -> Inputs:
@@ -70,7 +70,7 @@ def inputs_of(
     read = [
         *sources_below(registry),
         *pack_metadata(),
-        *([str(config_file)] if config_file is not None else []),
+        *map(str, configurations),
         *(os.path.join(folder, name) for folder in above for name in (*DECIDING, _EXCLUDED)),  # noqa: PTH118
         *folders,
         *_deciding_in(folders),

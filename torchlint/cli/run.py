@@ -22,6 +22,7 @@ from torchlint.engine import Discovery, FileResult, FixResult, Project, check_pa
 from torchlint.engine.programs import Programs
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
+from torchlint.report.escape import printable
 from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report, Unfinished
@@ -139,6 +140,12 @@ class Run:
             warn("no Python files found")
         return found.files
 
+    def show_files(self, paths: Sequence[Path]) -> int:
+        """Print the files that a run would check, and return the exit code."""
+        for file in self.files(paths):
+            click.echo(printable(str(file)))
+        return self.code(False)
+
     def reads_stdin(self, paths: Sequence[Path]) -> bool:
         """Return whether the run reads standard input."""
         if STDIN not in paths:
@@ -214,10 +221,30 @@ class Run:
         from torchlint.report.entry import Entry
 
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
+        severities = self._severities(settings)
         return [
-            Entry(source.path, source, finding, self._card(finding.code), gate)
+            Entry(
+                source.path,
+                source,
+                finding,
+                self._card(finding.code),
+                gate,
+                severities.get(finding.code),
+                self.settings.fail_on,
+            )
             for finding in findings
         ]
+
+    def _severities(self, settings: Settings) -> Mapping[str, str]:
+        """Return the severities that settings choose, which most files of a run share."""
+        known = self._chosen.get(id(settings))
+        if known is None:
+            known = self._chosen[id(settings)] = self.registry.severities(settings)
+        return known
+
+    @cached_property
+    def _chosen(self) -> dict[int, Mapping[str, str]]:
+        return {}
 
     def report_writer(self) -> ReportWriter | None:
         """Return a writer that reports file by file, None if the format cannot."""
@@ -266,9 +293,9 @@ class Run:
         if command is None or self.cache_dir is None or not self.found.files or any(more):
             return None
 
-        config_file = self.options["config_file"]
         linkable = list(self._linkable())
-        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir, linkable)
+        bases = self._configurations
+        inputs = inputs_of(paths, self.found, self.registry, bases, self.cache_dir, linkable)
         leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
         searched = () if leaves_out else self.found.folders
         return Recording(command, self.cache_dir, inputs, searched)
@@ -279,6 +306,13 @@ class Run:
             asking = [file for file in self.found.files if self.project.settings(file).program]
         for index in dict.fromkeys(self.programs.index(str(file)) for file in asking):
             yield from (*index.folders, *index.files)
+
+    @property
+    def _configurations(self) -> tuple[Path, ...]:
+        """The configuration files that are not found by their names: one given, and bases."""
+        given = self.options["config_file"]
+        bases = (file for settings in self.project.known() for file in settings.bases)
+        return (*([] if given is None else [given]), *dict.fromkeys(bases))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""
@@ -295,7 +329,7 @@ class Run:
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head.code, head.name, head.page or head.file)
+                    self._cards[code] = brief_card(head)
                 else:
                     self._cards[code] = card_of(head.load())
         return self._cards[code]

@@ -58,7 +58,7 @@ def check_source(
     modules that it is judged with.
     """
     linked = linked or alone(source, settings)
-    kept = rules.without(ignored_here(source.path, settings, rules.known))
+    kept = rules.without(ignored_here(source.path, settings, rules.known, rules.groups))
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept, linked)
     heads = list(asked)
@@ -87,7 +87,7 @@ def check_bytes(
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
-        rules = rules.without(ignored_here(path, settings, rules.known))
+        rules = rules.without(ignored_here(path, settings, rules.known, rules.groups))
         problem = UnparsableError(error.message, error.position)
         return _unparsable(shown, rules, settings, problem)
     linked = link(source, settings)
@@ -109,7 +109,7 @@ def _unparsable(
     if fix is not None and not source.takes(fix.edits):
         fix = None
     finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}", fix)
-    grades = Grades.of(settings, rules.known)
+    grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 
 
@@ -143,7 +143,7 @@ class _Check:
         if kept:
             imports = SharedImports(self.source, self.used_elsewhere)
             uses = imports.import_uses
-            grades = Grades.of(self.settings, self.rules.known)
+            grades = Grades.of(self.settings, self.rules.known, self.rules.groups)
             kept = [self._with_fix_that_fits(grades.graded(finding), imports) for finding in kept]
             kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
         return FileResult(

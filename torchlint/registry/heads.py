@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryError", "RuleHead", "not_imported"]
 
-_PARTS: Final = ("about", "needs", "elsewhere", "since", "default")
+_PARTS: Final = ("about", "needs", "elsewhere", "since", "default", "groups", "impact")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -43,6 +43,8 @@ _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "about": _are_words,
     "needs": _are_words,
     "elsewhere": _are_words,
+    "groups": _are_words,
+    "impact": lambda value: value in ("high", "medium", "low"),
     "since": _is_version,
     "default": lambda value: isinstance(value, bool),
 }
@@ -50,6 +52,8 @@ _WORDS: Final = {
     "about": "a tuple of strings",
     "needs": "a tuple of strings",
     "elsewhere": "a tuple of strings",
+    "groups": "a tuple of strings",
+    "impact": "high, medium or low",
     "since": "two numbers such as (2, 4)",
     "default": "True or False",
 }
@@ -90,6 +94,16 @@ class RuleHead:
     def elsewhere(self) -> tuple[str, ...]:
         """The words of which a file, or what is linked to it, must contain one, if any."""
         return tuple(self._part("elsewhere"))
+
+    @property
+    def impact(self) -> str:
+        """How much the rule's findings usually matter: `high`, `medium` or `low`."""
+        return str(self._part("impact"))
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that the rule belongs to."""
+        return tuple(self._part("groups"))
 
     @property
     def default(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.report.severity import at_least, severity_of
 from torchlint.source import Part, Position, Source
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class Entry:
     card: Card
     threshold: Safety = Safety.CLOSE
     """The least safety class that the settings of the file apply."""
+    chosen_severity: str | None = None
+    """The severity that the settings choose for the rule, None where they choose none."""
+    fail_on: str = "low"
+    """The step from which on a finding makes a run fail."""
     measured: Measured | None = None
     """The measured gain of its fix, from a report of a verification."""
 
@@ -74,6 +79,16 @@ class Entry:
     def withheld(self) -> bool:
         """Whether `fix` would apply the fix if unsafe ones were allowed."""
         return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold
+
+    @property
+    def severity(self) -> str:
+        """`error`, `warning` or `note`."""
+        return severity_of(self.card.impact, self.chosen_severity)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the finding makes a run fail."""
+        return at_least(self.severity, self.fail_on)
 
     @property
     def message(self) -> str:

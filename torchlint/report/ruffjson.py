@@ -52,6 +52,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "url": None,
         "category": entry.card.category,
         "impact": entry.card.impact,
+        "severity": entry.severity,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
     }

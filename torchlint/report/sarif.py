@@ -15,12 +15,12 @@ from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
+from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
 __all__ = ["sarif"]
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS: Final = {"high": "error", "medium": "warning", "low": "note"}
 
 
 def sarif(report: Report, paint: Paint) -> str:
@@ -67,7 +67,7 @@ def _rule(card: Card) -> dict[str, Any]:
         "shortDescription": {"text": card.summary},
         "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
         "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
-        "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
+        "defaultConfiguration": {"enabled": card.default, "level": severity_of(card.impact)},
         "properties": {
             "tags": ["performance", *([card.category] if card.category else [])],
             "category": card.category,
@@ -89,16 +89,12 @@ def _plain(page: str) -> str:
     )
 
 
-def _level(card: Card) -> str:
-    return _LEVELS.get(card.impact, "warning")
-
-
 def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     finding = entry.finding
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _level(entry.card),
+        "level": entry.severity,
         "message": {"text": entry.message_in_file},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": fingerprint},
