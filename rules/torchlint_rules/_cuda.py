@@ -48,7 +48,7 @@ def _may_be_cuda(script: Script) -> bool:
         return False
     if script.target.device == "cuda":
         return True
-    text = script.source.text
+    text = script.text
     elsewhere = "mps" in text or "xpu" in text
     if elsewhere and not any(word in text for word in ("cuda", "accelerator", "gpu")):
         return False
@@ -59,8 +59,7 @@ def imported(script: Script) -> list[str]:
     """Return the qualified names that the module imports."""
     return [
         binding.qualified
-        for bindings in script.scopes.module.bindings.values()
-        for binding in bindings
+        for binding in script.scopes.module_bindings()
         if binding.how is How.IMPORT
     ]
 
@@ -174,9 +173,8 @@ def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
     """Return the code that builds a network: the call itself and the code of this file it runs."""
     found: list[cst.CSTNode] = [made]
     for region in found:
-        for named in script.within(region, cst.Name):
-            inner = script.definition(named) if script.scopes.reads(named) else None
-            if inner is not None and inner not in found:
+        for inner in script.functions.definitions(region):
+            if inner not in found:
                 found.append(inner)
     return found
 

@@ -46,7 +46,8 @@ class CreatedOnHost(Rule):
                 f"device in every step; make it there with device={where or '...'}"
             )
             fix = _fix(script, move, found, where, named)
-            yield Finding(self.code, script.span(call), message, fix)
+            notes = script.repetition.notes_on_callers(call)
+            yield Finding(self.code, script.span(call), message, fix, notes)
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
@@ -59,7 +60,7 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
         return None
     first, last = script.statement(line), script.statement(moved)
     block = script.parent(first)
-    home = script.function(line) or script.tree.module
+    home = script.home(line)
     if block is not script.parent(last) or not isinstance(last, cst.SimpleStatementLine):
         return None
     return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
@@ -82,7 +83,7 @@ def _fix(
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
-    if where is None or others or "#" in script.source.text[start:tail]:
+    if where is None or others or "#" in script.text[start:tail]:
         return None
     if named is not None and not _is_known_at(script, move, named):
         return None
@@ -151,7 +152,7 @@ def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edit
     """Add `device` to a call whose line becomes `saved` characters shorter after it."""
     end = script.span(call.args[-1].value).end
     line, last = script.rewrite.line_start(end), script.rewrite.line_end(end)
-    code = script.source.text[line:last].partition("#")[0].rstrip()
+    code = script.text[line:last].partition("#")[0].rstrip()
     if script.span(call).start >= line and len(code) - saved + len(added) + 2 <= _WIDTH:
         return script.rewrite.insert(end, f", {added}")
     name, _, value = added.partition("=")

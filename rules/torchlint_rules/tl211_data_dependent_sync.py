@@ -43,7 +43,8 @@ class DataDependentSync(Rule):
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
             if script.each_step(place):
                 message = f"`{script.brief(place)}` waits for the device in every step: {cost}"
-                yield Finding(self.code, script.span(place), message)
+                notes = script.repetition.notes_on_callers(place)
+                yield Finding(self.code, script.span(place), message, None, notes)
 
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
@@ -173,7 +174,7 @@ def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
         cost = _cost_of_function(script, site.node, site.name or "")
         if cost is not None:
             yield site.node, cost
-    for call in script.all(cst.Call) if "distributions" in script.source.text else ():
+    for call in script.all(cst.Call) if "distributions" in script.text else ():
         if _checks_arguments(script, call):
             yield call, "pass validate_args=False"
 

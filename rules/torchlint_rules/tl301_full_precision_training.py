@@ -42,7 +42,7 @@ class FullPrecisionTraining(Rule):
 
 def _keeps_to_float32(script: Script) -> bool:
     """Return whether the file chooses a precision, or needs float32 or more."""
-    if script.precision.mentions_low_precision or "fsdp" in script.source.text.lower():
+    if script.precision.mentions_low_precision or "fsdp" in script.text.lower():
         return True
     if in_environment(script) or any(
         f"{each}.".startswith(_OWN_KERNELS) for each in imported(script)
@@ -57,7 +57,7 @@ def _keeps_to_float32(script: Script) -> bool:
         return True
     if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
         return True
-    spoken = any(word in script.source.text for word in _KEYWORDS)
+    spoken = any(word in script.text for word in _KEYWORDS)
     if spoken and any(
         arg.keyword is not None
         and arg.keyword.value in _KEYWORDS
@@ -86,20 +86,20 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
         return False
-    if (home or script.tree.module) in script.once(_of_whole_graphs):
+    if script.home(step.backward) in script.once(_of_whole_graphs):
         return False
-    return "param" in script.source.text or not any(
+    return "param" in script.text or not any(
         script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
     )
 
 
 def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
     """Return the functions, and the module, that process whole graphs."""
-    text = script.source.text
+    text = script.text
     spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
     homes = script.all(cst.FunctionDef) if spoken else []
     found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
-    return frozenset([*found, script.tree.module] if spoken else ())
+    return frozenset([*found, *script.modules] if spoken else ())
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
@@ -161,8 +161,7 @@ def _becomes_array(script: Script, step: Step) -> bool:
         for name in script.within(line, cst.Name)
         if script.scopes.stored(name) is not None
     }
-    home = script.function(step.backward)
-    region = home.body if home is not None else script.tree.module
+    region = script.region(step.backward)
     numpy = (name for name in script.called if name.startswith("numpy."))
     arrays = [site.node for site in script.calls(*numpy)]
     return any(

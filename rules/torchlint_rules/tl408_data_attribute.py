@@ -63,7 +63,7 @@ def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
 def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     """Replace a call by its argument, None if that would lose something."""
     whole, inner = script.span(call), script.span(call.args[0].value)
-    text = script.source.text
+    text = script.text
     around = text[whole.start : inner.start] + text[inner.end : whole.end]
     if "#" in around or len(call.args) > 1 + ("requires_grad" in around) or call.args[0].star:
         return None
@@ -208,6 +208,6 @@ def _dropped(script: Script, call: cst.Call) -> Edits | None:
 
 def _is_plain(script: Script, call: cst.Call) -> bool:
     value = call.args[0].value
-    if isinstance(value, cst.Name) and "resize_" in script.source.text:
+    if isinstance(value, cst.Name) and "resize_" in script.text:
         return False
     return wraps(script, call) and without_graph(script, value)

@@ -43,7 +43,7 @@ class PythonOptimizerStep(Rule):
                     yield self._penalty(script, holder)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
-        for call in script.all(cst.Call) if "foreach" in script.source.text else ():
+        for call in script.all(cst.Call) if "foreach" in script.text else ():
             if not any(
                 arg.keyword is not None and arg.keyword.value == "foreach" for arg in call.args
             ):
@@ -139,7 +139,7 @@ def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
             nearest = next(
                 (outer for outer in script.tree.ancestors(line) if isinstance(outer, cst.For)), None
             )
-            if nearest is loop and script.function(line) is script.function(loop):
+            if nearest is loop and script.home(line) is script.home(loop):
                 yield line
 
 

@@ -83,13 +83,11 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
         return False
     name = assign.targets[0].target.value
-    home = script.function(call)
+    home = script.home(call)
     runs = [
         run
         for run in script.all(cst.Call)
-        if isinstance(run.func, cst.Name)
-        and run.func.value == name
-        and script.function(run) is home
+        if isinstance(run.func, cst.Name) and run.func.value == name and script.home(run) is home
     ]
     handed_on = any(
         isinstance(use.value, cst.Name) and use.value.value == name for use in script.all(cst.Arg)

@@ -267,9 +267,7 @@ def _entries(result: FileResult) -> list[Entry]:
     if result.source is None:
         return []
     heads = {each.code: _registry().find(each.code) for each in result.findings}
-    cards = {
-        code: brief_card(code, head.name, head.page or head.file) for code, head in heads.items()
-    }
+    cards = {code: brief_card(head) for code, head in heads.items()}
     source: Source = result.source
     return [
         Entry(source.path, source, each, cards[each.code], Safety.CLOSE) for each in result.findings

@@ -32,6 +32,7 @@ from torchlint.semantic.loops.modes import Modes
 from torchlint.semantic.loops.repetition import Repetition
 from torchlint.semantic.loops.stuckmodes import StuckModes
 from torchlint.semantic.scope.labels import brief
+from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import How, Scopes
@@ -39,6 +40,7 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.syntax.linked import joined
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.training.conditions import Conditions
@@ -75,6 +77,7 @@ from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Value, Values
 from torchlint.semantic.values.visibility import Visibility
+from torchlint.semantic.view import ALONE, Place, View
 from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
@@ -111,14 +114,20 @@ class CallSite:
 
 
 class Script:
-    """A parsed file and everything that rules may ask about it."""
+    """A parsed file and everything that rules may ask about it.
 
-    def __init__(self, source: Source, syntax: Syntax, target: Target) -> None:
+    Nodes of linked modules follow those of the file: rules meet them like any others, and what is
+    found at one of them is not reported.
+    """
+
+    def __init__(self, source: Source, syntax: Syntax, target: Target, view: View = ALONE) -> None:
         self.source = source
         self.target = target
-        self.tree = Tree(source, syntax)
+        self.view = view
+        whole = joined(source, syntax, view.modules)
+        self.tree = Tree(whole.source, whole.syntax, whole.texts, view)
         self.scopes = Scopes(self.tree)
-        self.names = Names(self.scopes)
+        self.names = Names(self.scopes, Links(self.scopes) if view is not ALONE else None)
         self._calls = Calls(self.tree, self.names)
         self.functions = Functions(self.tree, self.scopes, self.names)
         self.values = Values(self.functions)
@@ -127,7 +136,7 @@ class Script:
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
         self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
-        self._repetition = Repetition(self.functions, self._frequencies, self._loops)
+        self.repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
             self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)
         )
@@ -146,7 +155,7 @@ class Script:
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)
         self.steps = Steps(self.functions, self.kinds, self._loops, self._frequencies)
-        self.vocabulary = Vocabulary(source.text)
+        self.vocabulary = Vocabulary(self.text)
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
@@ -170,16 +179,23 @@ class Script:
         self._attentions = Attentions(self.functions, self.values, self._numbers)
         self.scores = Scores(self.functions, self.values)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
-        self.rewrite = Rewrite(source, self.tree, self.scopes)
+        self.rewrite = Rewrite(self.tree.source, self.tree, self.scopes)
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
     @classmethod
     def parse(
-        cls, source: Source, target: Target | None = None, tree: ast.Module | None = None
+        cls,
+        source: Source,
+        target: Target | None = None,
+        tree: ast.Module | None = None,
+        view: View = ALONE,
     ) -> Script:
-        """Parse a file, reusing CPython's tree if given; raises `ParserSyntaxError`."""
-        return cls(source, read(source, tree), target or Target())
+        """Parse a file, reusing CPython's tree if given; raises `ParserSyntaxError`.
+
+        `view` are the definitions of other modules with which the file is analyzed.
+        """
+        return cls(source, read(source, tree), target or Target(), view)
 
     @property
     def is_notebook(self) -> bool:
@@ -225,9 +241,39 @@ class Script:
         """Return the statement around a node."""
         return self.tree.statement(node)
 
+    @property
+    def modules(self) -> tuple[cst.Module, ...]:
+        """The file, then the modules that are linked to it."""
+        return self.tree.modules
+
+    @property
+    def text(self) -> str:
+        """The text of the file and, behind it, that of the linked modules."""
+        return self.tree.source.text
+
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """Return the function that contains a node."""
         return self.scopes.function(node)
+
+    def home(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+        """Return the function that contains a node, else its module."""
+        return self.scopes.home(node)
+
+    def region(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the body of the function that contains a node, else its module."""
+        return self.scopes.region(node)
+
+    def is_own(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in the file itself, not in a linked module."""
+        return self.tree.is_own(node)
+
+    def place(self, node: cst.CSTNode) -> Place:
+        """Return the path and the row of a node in its own file, printed as `data.py:12`."""
+        return self.tree.place(node)
+
+    def place_at(self, offset: int) -> Place:
+        """Return the path and the row of an offset that a span has."""
+        return self.tree.place_at(offset)
 
     def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """Return the small statement around `node`, or the compound one with it in its header."""
@@ -303,8 +349,7 @@ class Script:
         """Return whether the file imports one of these modules, or anything from one."""
         found = [
             binding.qualified
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
+            for binding in self.scopes.module_bindings()
             if binding.how is How.IMPORT
         ]
         found += self.scopes.star_imports
@@ -384,7 +429,7 @@ class Script:
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in every step of a loop or of a network."""
-        return self._repetition.each_step(node)
+        return self.repetition.each_step(node)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost batch loop of the same function around a node."""
@@ -420,7 +465,9 @@ class Script:
 
     def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
         """Return the additions that run in every pass of batch loops with a role."""
-        found = self._accumulators.within(region or self.tree.module)
+        found = self._accumulators.all()
+        if region is not None:
+            found = self._accumulators.within(region)
         return [each for each in found if each.loop.role is role]
 
     def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
@@ -544,5 +591,5 @@ def forget(script: Script) -> None:
     for name, fact in vars(script).items():
         if isinstance(fact, dict):
             fact.clear()
-        elif name not in ("source", "target"):
+        elif name not in ("source", "target", "view"):
             vars(fact).clear()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["ALONE", "Excerpt", "LinkedModule", "Symbol", "View"]
+__all__ = ["ALONE", "Excerpt", "LinkedModule", "Place", "Symbol", "View"]
 
 NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 
@@ -16,6 +16,16 @@ class Symbol(NamedTuple):
 
     path: str
     name: str
+
+
+class Place(NamedTuple):
+    """A row of a file, printed as `data.py:12`; rows count from 1."""
+
+    path: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.row}"
 
 
 class Excerpt(NamedTuple):

@@ -59,10 +59,21 @@ class Provenance:
         """Return what may make a value something other than a tensor, "" if nothing can."""
         return self._described(UnseenSearch(self.work, handles=False).tensor(node))
 
+    def called_elsewhere(self, *nodes: cst.BaseExpression) -> str:
+        """Return why values may be others than those in view, "" if all callers are in view."""
+        for node in nodes:
+            given = self.work.origins.of(node).given
+            function = self.scopes.function(given) if given is not None else None
+            if function is not None:
+                return f"`{function.name.value}` may be called from other modules"
+        return ""
+
     def _described(self, node: cst.CSTNode | None) -> str:
         """Return how a message names an unseen thing: its code and the module it comes from."""
         if node is None:
             return ""
+        if isinstance(node, cst.Param) and self.work.functions.given_unseen(node):
+            return f"what other modules pass as `{node.name.value}`"
         if isinstance(node, cst.Param):
             return f"`{node.name.value}`, which callers give,"
         code = " ".join(self.tree.code(node).split())

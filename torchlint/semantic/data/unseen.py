@@ -82,6 +82,8 @@ class UnseenSearch:
             return None
         self._datasets.add(id(node))
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         if not origin.complete or not origin.values:
             return self._value(node) or node
         return _first(self._items(value) for value in origin.values)
@@ -112,6 +114,8 @@ class UnseenSearch:
             return None
         self._datasets.add(id(node))
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         plain = origin.complete and bool(origin.values)
         if plain and all(isinstance(value, cst.Call) for value in origin.values):
             return _first(map(self._items, origin.values))
@@ -196,8 +200,8 @@ class UnseenSearch:
                         return base.value
             return None
         origin = self.origins.of(node)
-        if not origin.complete or not origin.values:
-            return node
+        if origin.given is not None or not origin.complete or not origin.values:
+            return origin.given or node
         for value in origin.values:
             called = value.func if isinstance(value, cst.Call) else value
             name = self.names.name(called) or ""
@@ -212,6 +216,8 @@ class UnseenSearch:
     def made(self, node: cst.BaseExpression) -> cst.CSTNode | None:
         """Return the first unseen part of what a function, or calling an object, returns."""
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         if not origin.complete or not origin.values:
             return self._value(node) or node
         return _first(map(self._made, origin.values))
@@ -331,6 +337,8 @@ class UnseenSearch:
 
     def _bound_tensor(self, binding: Binding) -> cst.CSTNode | None:
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            if self.functions.given_unseen(binding.node):
+                return binding.node
             return _first(map(self.tensor, self.functions.given(binding.node)))
         followed = binding.how in (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
         return self.tensor(binding.value) if followed and binding.value is not None else None
@@ -426,11 +434,16 @@ class UnseenSearch:
         if isinstance(function, cst.Lambda) or self.functions.owner_of_self(node) is not None:
             return None
         given = self.functions.given(node)
-        return _first(map(self._value, given)) if given else node
+        if not given or self.functions.given_unseen(node):
+            return node
+        return _first(map(self._value, given))
 
     def _attribute(self, node: cst.Attribute) -> cst.CSTNode | None:
         if self.names.name(node) is not None and not isinstance(node.value, cst.Call):
             return None if self._is_public(node) else node
+        linked = self.names.linked(node)
+        if linked:
+            return _first(self._bound(binding, node) for binding in linked)
         owner = self.functions.instance_of(node.value)
         if owner is None:
             return self._value(node.value)

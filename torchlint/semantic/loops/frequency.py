@@ -70,8 +70,7 @@ class Frequencies:
         """Whether the file holds tests, whose loops are short and whose syncs are deliberate."""
         return any(
             binding.how is How.IMPORT and _TEST_RUNNERS.match(binding.qualified)
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
+            for binding in self.scopes.module_bindings()
         )
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
@@ -112,7 +111,7 @@ class Frequencies:
         """Return whether a statement synchronizes next to a line that reads a clock."""
         if not self.functions.attributes("synchronize"):
             return False
-        line = self.tree.statement(node) if node is not self.tree.module else None
+        line = self.tree.statement(node) if type(node) is not cst.Module else None
         block = self.tree.parent(line) if line is not None else None
         if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
             block, cst.IndentedBlock

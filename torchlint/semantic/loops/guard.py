@@ -27,14 +27,15 @@ class Guard:
         self._known: dict[int, bool] = {}
 
     def guards(self) -> list[cst.If]:
-        """Return the `if __name__ == "__main__":` statements of the module."""
+        """Return the `if __name__ == "__main__":` statements in view."""
         return self._guards
 
     @cached_property
     def _guards(self) -> list[cst.If]:
         return [
             line
-            for line in self.tree.module.body
+            for module in self.tree.modules
+            for line in module.body
             if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
         ]
 
@@ -50,6 +51,19 @@ class Guard:
                 self.at_import(call) for call in self.functions.callers(function)
             )
         return found
+
+    def protects(self, node: cst.CSTNode) -> bool:
+        """Return whether a main guard is in view and no unseen code may run a node."""
+        if not self._guards:
+            return False
+        edge = [self.scopes.home(node)]
+        for home in edge:
+            if isinstance(home, cst.FunctionDef):
+                if self.functions.called_unseen(home):
+                    return False
+                callers = map(self.scopes.home, self.functions.callers(home))
+                edge += [each for each in dict.fromkeys(callers) if each not in edge]
+        return True
 
     def in_daemon(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a process that may not have child processes."""

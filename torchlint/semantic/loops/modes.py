@@ -119,7 +119,7 @@ class Modes:
         if name is None or not name.startswith("torch.nn."):
             return None
         if any(arg.star for arg in call.args):
-            return self._of_region(self.scopes.function(call) or self.tree.module, set())
+            return self._of_region(self.scopes.home(call), set())
         return self._of_region(call, set())
 
     def _of_definition(self, made: cst.FunctionDef | cst.ClassDef) -> bool | None:
@@ -256,7 +256,7 @@ class Modes:
         texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
         if len(texts) == 1 or "" in texts:
             return True
-        if self.scopes.function(first) is not self.scopes.function(second):
+        if self.scopes.home(first) is not self.scopes.home(second):
             return True
         return not all(self._is_own(network) for network in (first, second))
 
@@ -309,7 +309,7 @@ class Modes:
                     yield switch
 
     def _home(self, place: cst.CSTNode) -> cst.CSTNode:
-        return self.scopes.function(place) or self.tree.module
+        return self.scopes.home(place)
 
     def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
         around = {id(block) for block in self.scopes.blocks(place)}

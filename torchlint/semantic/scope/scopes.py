@@ -3,90 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from enum import Enum, auto
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Binding", "How", "Scope", "Scopes"]
-
-
-class How(Enum):
-    """The kind of statement that binds a name."""
-
-    ASSIGN = auto()
-    AUGMENTED = auto()
-    DECLARED = auto()
-    UNPACKED = auto()
-    LOOP = auto()
-    WITH = auto()
-    PARAMETER = auto()
-    IMPORT = auto()
-    FUNCTION = auto()
-    CLASS = auto()
-    OTHER = auto()
-
-
-class Binding(NamedTuple):
-    """One place that gives a name a value.
-
-    `value` is the assigned expression (for `UNPACKED` and `LOOP` the expression that is unpacked,
-    with `path` the indices into it); `qualified` is the imported name.
-    """
-
-    name: str
-    how: How
-    node: cst.CSTNode
-    at: int
-    value: cst.BaseExpression | None = None
-    path: tuple[int, ...] = ()
-    qualified: str = ""
-    starred: bool = False
-
-
-# Bindings compare by identity, as nodes do, and are keys of many dictionaries.
-Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
-Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-class Scope:
-    """A module, class, function, lambda or comprehension with the names bound in it."""
-
-    def __init__(self, node: cst.CSTNode, parent: Scope | None) -> None:
-        self.node = node
-        self.parent = parent
-        self.bindings: dict[str, list[Binding]] = {}
-        self.outward: dict[str, str] = {}
-        """Names declared `global` or `nonlocal`."""
-
-    @cached_property
-    def function(self) -> cst.FunctionDef | None:
-        """The function whose code this scope belongs to, None for a module or a class."""
-        if isinstance(self.node, cst.FunctionDef):
-            return self.node
-        return None if self.is_class or self.parent is None else self.parent.function
-
-    @cached_property
-    def owner(self) -> cst.ClassDef | None:
-        """The innermost class around this scope."""
-        if isinstance(self.node, cst.ClassDef):
-            return self.node
-        return self.parent.owner if self.parent is not None else None
-
-    @cached_property
-    def is_class(self) -> bool:
-        """Whether nested functions cannot see the names bound here."""
-        return type(self.node) is cst.ClassDef
-
-    @cached_property
-    def is_function(self) -> bool:
-        """Whether this is a function or a lambda."""
-        return type(self.node) in (cst.FunctionDef, cst.Lambda)
+__all__ = ["Binding", "How", "Scope", "Scopes", "dotted"]
 
 
 _COMPREHENSIONS: Final = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -105,26 +32,22 @@ def _identity(binding: Binding) -> _Identity:
     return binding.node, binding.path, binding.name, binding.qualified
 
 
-def dotted(node: cst.CSTNode) -> str:
-    """Return `a.b.c` for a chain of attributes on a name, else ""."""
-    path = ""
-    while type(node) is cst.Attribute:
-        path = f".{node.attr.value}{path}"
-        node = node.value
-    return node.value + path if type(node) is cst.Name else ""
-
-
 class Scopes:
     """Every binding of a file, and which of them reach a use."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.module = Scope(tree.module, None)
+        self.modules = tuple(Scope(module, None) for module in tree.modules)
+        """The scope of the file, then those of the linked modules."""
+        self.module = self.modules[0]
+        opened: dict[cst.CSTNode, Scope] = {scope.node: scope for scope in self.modules}
         self.star_imports: list[str] = []
-        self._scopes: dict[cst.CSTNode, Scope] = {tree.module: self.module}
-        self._opened: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._stars: dict[cst.CSTNode, list[tuple[cst.ImportFrom, str]]] = {}
+        """The star imports of each module."""
+        self._scopes = opened.copy()
+        self._opened = opened.copy()
         self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
-        self._around: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._around = opened
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
         self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
@@ -133,12 +56,44 @@ class Scopes:
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
         self._stored: dict[cst.CSTNode, Binding] = {}
+        self._origins: dict[Binding, Binding] = {}
+        """The binding in its own module of each binding that an import makes."""
+        self._aliases: dict[str, dict[str, None]] = {}
+        self._replaced: Mapping[Binding, Iterable[Binding]] = {}
+        """The bindings that imports make, by the import as written."""
         opening = [node for kind in _SCOPES for node in tree.all(kind)]
         for node in opening:
             self._open(node)
         for node in opening:
             self.scope_at(node)
         self._collect()
+
+    def stars(self, node: cst.CSTNode) -> list[str]:
+        """Return the modules whose names a star import binds in the module of a node."""
+        return [module for _, module in self._stars.get(self.tree.module_of(node), ())]
+
+    def first_star(self, module: cst.CSTNode) -> cst.ImportFrom | None:
+        """Return the first star import of a module."""
+        return self._stars[module][0][0] if module in self._stars else None
+
+    def home(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+        """Return the function whose code a node belongs to, else its module."""
+        return self.function(node) or self.tree.module_of(node)
+
+    def region(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the body of the function whose code a node belongs to, else its module."""
+        home = self.home(node)
+        return home.body if isinstance(home, cst.FunctionDef) else home
+
+    def module_bindings(self) -> Iterator[Binding]:
+        """Yield the bindings at the top level of the file and of the linked modules."""
+        for scope in self.modules:
+            for bindings in scope.bindings.values():
+                yield from bindings
+
+    def module_scope(self, node: cst.CSTNode) -> Scope:
+        """Return the scope of the module that contains a node."""
+        return self._scopes[self.tree.module_of(node)]
 
     @cached_property
     def imports(self) -> dict[str, list[str]]:
@@ -269,6 +224,42 @@ class Scopes:
             for bindings in scope.bindings.values():
                 bindings.sort(key=_AT)
 
+    def opened(self) -> Iterable[Scope]:
+        """Return every scope: those of modules, functions, classes and comprehensions."""
+        return self._scopes.values()
+
+    def add_stars(self, stars: Iterable[tuple[Scope, Binding]]) -> None:
+        """Add the names that star imports bind."""
+        for scope, binding in stars:
+            bindings = scope.bindings.setdefault(binding.name, [])
+            bindings.append(binding)
+            bindings.sort(key=_AT)
+
+    def replace(self, replaced: Mapping[Binding, dict[Binding, Binding | None]]) -> None:
+        """Put other bindings, each with its origin in another module, in the place of imports."""
+        for scope in self._scopes.values():
+            linked = {
+                name: bindings
+                for name, bindings in scope.bindings.items()
+                if not replaced.keys().isdisjoint(bindings)
+            }
+            scope.unlinked = linked
+            for name, bindings in linked.items():
+                scope.bindings[name] = [
+                    each for binding in bindings for each in replaced.get(binding, (binding,))
+                ]
+        self._replaced = replaced
+        for made in replaced.values():
+            for binding, origin in made.items():
+                if origin is not None:
+                    self._origins[binding] = origin
+                    if origin.name != binding.name:
+                        self._aliases.setdefault(origin.name, {})[binding.name] = None
+
+    def aliases(self, word: str) -> Iterable[str]:
+        """Return the other names under which modules import a name of another module."""
+        return self._aliases.get(word, ())
+
     def _add(
         self,
         scope: Scope,
@@ -292,7 +283,7 @@ class Scopes:
         """Return the scope in which a name is bound, following `global` and `nonlocal`."""
         word = scope.outward.get(name)
         if word == "global":
-            return self.module
+            return self.module_scope(scope.node)
         while word == "nonlocal" and scope.parent is not None:
             scope = scope.parent
             if scope.is_function and name in scope.bindings:
@@ -327,8 +318,8 @@ class Scopes:
         if type(target) is cst.Name:
             scope = self.scope(target)
             if type(node) is cst.NamedExpr:
-                while not (scope.is_function or scope is self.module or scope.is_class):
-                    scope = scope.parent or self.module
+                while scope.parent is not None and not (scope.is_function or scope.is_class):
+                    scope = scope.parent
             self._stored[target] = self._add(
                 scope, target.value, how, node, value, path, "", starred
             )
@@ -353,6 +344,7 @@ class Scopes:
             module = "." * len(source.relative) + (dotted(source.module) if source.module else "")
             if isinstance(source.names, cst.ImportStar):
                 self.star_imports.append(module)
+                self._stars.setdefault(self.tree.module_of(source), []).append((source, module))
                 continue
             for alias in source.names:
                 given = dotted(alias.name)
@@ -406,7 +398,16 @@ class Scopes:
                 if inner.is_function or inner.is_class:
                     return self._all_of(name, scope)
                 inner = inner.parent
+        if name in scope.unlinked:
+            written = self._flow(scope.unlinked[name], place)
+            return tuple(
+                each for binding in written for each in self._replaced.get(binding, (binding,))
+            )
         return self._flow(bindings, place)
+
+    def at_end(self, scope: Scope, name: str) -> tuple[Binding, ...]:
+        """Return the bindings, as written, that a name of a module can have at its end."""
+        return self._flow(scope.unlinked.get(name) or scope.bindings[name], scope.node)
 
     def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
         """Return every binding of a name in a scope, the same object on each call."""
@@ -458,9 +459,10 @@ class Scopes:
         return found
 
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
-        around = self.blocks(place)
+        whole = type(place) is cst.Module
+        around = (place,) if whole else self.blocks(place)
         known = set(around)
-        use = self.tree.order(place)
+        use = self.tree.end(place) if whole else self.tree.order(place)
         behind = bisect_left(bindings, use, key=_AT)
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
@@ -583,16 +585,26 @@ class Scopes:
         binding = self._stored.get(name)
         return binding is None or binding.how is How.AUGMENTED
 
-    def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
-        """Yield the names inside a node that can read a binding, in source order."""
-        return iter(self.tree.among(self.readers(binding), within))
+    def uses(self, binding: Binding, within: cst.CSTNode | None = None) -> Iterator[cst.Name]:
+        """Yield the names that can read a binding, all or those inside a node, in source order."""
+        found = self.readers(binding)
+        return iter(found if within is None else self.tree.among(found, within))
 
     def readers(self, binding: Binding) -> Sequence[cst.Name]:
         """Return the names that can read a binding, in source order."""
-        if binding.name not in self._read_words:
-            self._read_words.add(binding.name)
-            for name in self.tree.spelled(binding.name):
-                if self.reads(name):
-                    for each in self.reaching(name):
-                        self._readers.setdefault(_identity(each), []).append(name)
-        return self._readers.get(_identity(binding), ())
+        binding = self._origins.get(binding, binding)
+        words = (binding.name, *self.aliases(binding.name))
+        for word in words:
+            if word not in self._read_words:
+                self._read_words.add(word)
+                self._find_readers(word)
+        found = self._readers.get(_identity(binding), ())
+        return found if len(words) == 1 else sorted(found, key=self.tree.order)
+
+    def _find_readers(self, word: str) -> None:
+        """Record which bindings the names with one spelling can read."""
+        for name in self.tree.spelled(word):
+            if self.reads(name):
+                for each in self.reaching(name):
+                    origin = self._origins.get(each, each)
+                    self._readers.setdefault(_identity(origin), []).append(name)

@@ -148,7 +148,7 @@ class Moves:
     def _is_of(self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = 3) -> bool:
         """Return whether every device that an expression can be is known and of some type."""
         origin = self.origins.of(device)
-        if not origin.complete or not origin.values:
+        if not origin.complete or not origin.values or origin.given is not None:
             return False
         for value in origin.values:
             if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
@@ -171,6 +171,7 @@ class Moves:
         origin = self.origins.of(node)
         return (
             origin.complete
+            and origin.given is None
             and bool(origin.values)
             and all(
                 isinstance(value, cst.Call)

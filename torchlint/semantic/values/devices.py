@@ -173,8 +173,7 @@ class Devices:
     def _find_framework(self) -> str:
         modules = [
             binding.qualified
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
+            for binding in self.scopes.module_bindings()
             if binding.how is How.IMPORT
         ]
         modules += [f"{module}.*" for module in self.scopes.star_imports]
