@@ -53,14 +53,18 @@ class Card(NamedTuple):
         return _CATEGORIES.get(self.code[:3])
 
 
-def brief_card(head: RuleHead) -> Card:
-    """Return what is known before a rule is imported, enough for formats for people."""
+def brief_card(head: RuleHead, device: str = "auto") -> Card:
+    """Return what is known before a rule is imported, enough for formats for people.
+
+    Its evidence is that for `device`, a value of `target-device`.
+    """
+    measured = measurements_beside(head.file, head.code)
     return Card(
         head.code,
         head.name,
         impact=head.impact,
         link=_link(head.page or head.file),
-        evidence=next(iter(measurements_beside(head.file, head.code)), None),
+        evidence=next((each for each in measured if _is_for(each, device)), None),
     )
 
 
@@ -79,6 +83,10 @@ def card_of(rule: type[Rule]) -> Card:
         link=_link(rule.page_file or getattr(sys.modules.get(rule.__module__), "__file__", None)),
         evidence=next(iter(measurements_of(rule)), None),
     )
+
+
+def _is_for(measurement: Measurement, device: str) -> bool:
+    return device == "auto" or measurement.on_cpu == (device == "cpu")
 
 
 def _link(file: str | None) -> str | None:
