@@ -130,7 +130,9 @@ def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None
     )
     tree.passes(*DOCS, "--site")
     assert measured in (tmp_path / "build/docs/rules/TL101.md").read_text(encoding="utf-8")
-    assert measured in tree.python("-m", "torchlint", "explain", "TL101").stdout
+    assert measured in tree.python("-m", "torchlint", "explain", "--examples", "TL101").stdout
+    brief = tree.python("-m", "torchlint", "explain", "TL101").stdout
+    assert measured.removeprefix("## ") in brief
 
 
 def entry(device: str, verdict: str) -> dict[str, object]:

@@ -51,7 +51,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "notes": [
             {"message": note.message, **_range(entry.source, note.span)} for note in finding.notes
         ],
-        "url": None,
+        "url": entry.card.url,
         "category": entry.card.category,
         "impact": entry.card.impact,
         "severity": entry.severity,
