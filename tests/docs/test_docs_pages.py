@@ -6,18 +6,21 @@ import json
 import posixpath
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from checkouts import ROOT, Copy
 
 from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
+from torchlint.docs.picture import picture
 from torchlint.docs.lists import files
 from torchlint.docs.site import site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
 
 DOCS = ("-m", "torchlint.docs")
+SVG = "{http://www.w3.org/2000/svg}"
 LINK = re.compile(r"\]\(([\w./-]+\.md)(?:#([^)]+))?\)")
 MEASURED = [
     {
@@ -115,6 +118,18 @@ def test_the_site_has_the_page_of_every_rule_and_nothing_of_before(tmp_path: Pat
     page = (tmp_path / "build/docs/rules/TL101.md").read_text(encoding="utf-8")
     assert "Not measured yet.\n" in page
     assert "](TL101.md)" in (tmp_path / "build/docs/rules/index.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_readme_is_what_check_prints_now() -> None:
+    """`python -m torchlint.docs` writes it again."""
+    made = picture(Checkout(ROOT))
+    assert (ROOT / "docs" / "check.svg").read_text(encoding="utf-8") == made
+    assert "(docs/check.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = ElementTree.fromstring(made)
+    text = "\n".join("".join(line.itertext()) for line in tree.iter(f"{SVG}text"))
+    assert "TL201 [sync-in-training-loop] high:" in text
+    assert "Most worth: " in text
+    assert "http" not in made.replace(SVG.strip("{}"), "")
 
 
 def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None:
