@@ -46,6 +46,7 @@ _HEEDS: Final = re.compile(
 _RATED: Final = frozenset(
     {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
 )
+_INSTANCE_NORM: Final = re.compile(r"torch\.nn\.InstanceNorm[123]d")
 _BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
 _SETS_EVAL: Final = re.compile(
     r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
@@ -164,6 +165,8 @@ class Modes:
         if name in _RATED:
             rate = self.values.argument(call, "dropout", None)
             return rate.state is not State.ABSENT and not self._is_zero(rate.node)
+        if _INSTANCE_NORM.fullmatch(name):
+            return self._may_be_on(call, "track_running_stats", 4)
         if _HEEDS.fullmatch(name) is None:
             return False
         if "ropout" not in name:
@@ -171,6 +174,11 @@ class Modes:
         if ".functional." in name:
             return self.values.argument(call, "training", 2).state is not State.ABSENT
         return not self._is_zero(self.values.argument(call, "p", 0).node)
+
+    def _may_be_on(self, call: cst.Call, name: str, position: int) -> bool:
+        """Return whether a flag, off by default, is or may be on."""
+        flag = self.values.argument(call, name, position)
+        return flag.state is not State.ABSENT and flag.literal is not False
 
     def _is_zero(self, node: cst.BaseExpression | None) -> bool:
         return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
