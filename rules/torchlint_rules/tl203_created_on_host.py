@@ -46,7 +46,8 @@ class CreatedOnHost(Rule):
                 f"device in every step; make it there with device={where or '...'}"
             )
             fix = _fix(script, move, found, where, named)
-            yield Finding(self.code, script.span(call), message, fix)
+            notes = script.repetition.notes_on_callers(call)
+            yield Finding(self.code, script.span(call), message, fix, notes)
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:

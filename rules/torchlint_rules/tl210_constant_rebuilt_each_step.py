@@ -42,7 +42,8 @@ class ConstantRebuiltEachStep(Rule):
                 f"`{script.brief(whole)}` is the same in every step, and each step rebuilds it; "
                 f"{_advice(script, whole)}"
             )
-            yield Finding(self.code, script.span(whole), message)
+            notes = script.repetition.notes_on_callers(whole)
+            yield Finding(self.code, script.span(whole), message, None, notes)
 
 
 def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:

@@ -123,7 +123,7 @@ def test_a_file_that_was_not_checked_in_full_is_not_called_clean(shell: Shell) -
         (["audit", "a.py", "--output-format", "markdwn"], "did you mean `markdown`?"),
         (["check", "--select", "XY20x"], "--select: unknown code or name `XY20x`"),
         (["check", "--select", "slow-cal"], "`slow-cal`, did you mean `slow-call`?"),
-        (["explain", "XY210"], "unknown rule `XY210`, did you mean `XY201`?"),
+        (["explain", "XY210"], "unknown rule `XY210`: the nearest code is XY201"),
         (["check", "--jobs", "0"], "invalid value for '--jobs' / '-j'"),
         (["check", "--target-torch", "new"], "`new` is no version of torch such as `2.4`"),
         (["check", "--per-file-ignores", "a.py"], "`a.py` is no `pattern:code`"),

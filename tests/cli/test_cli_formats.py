@@ -28,7 +28,7 @@ Place = tuple[str, str, int]
 
 
 def from_text(text: str) -> list[Place]:
-    found = re.findall(r"^(?:::error .*?::)?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
+    found = re.findall(r"^(?:::\w+ .*?::)?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
     return [(path, code, int(row)) for path, row, code in found]
 
 

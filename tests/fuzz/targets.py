@@ -32,11 +32,11 @@ from torchlint.engine import (
     check_paths,
     fix_bytes,
 )
-from torchlint.engine.gitignore import IgnoreFile
 from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
+from torchlint.program.gitignore import IgnoreFile
 from torchlint.registry import Registry, load_registry
 from torchlint.report.baseline import Baseline, BaselineError
 from torchlint.report.card import brief_card
@@ -267,9 +267,7 @@ def _entries(result: FileResult) -> list[Entry]:
     if result.source is None:
         return []
     heads = {each.code: _registry().find(each.code) for each in result.findings}
-    cards = {
-        code: brief_card(code, head.name, head.page or head.file) for code, head in heads.items()
-    }
+    cards = {code: brief_card(head) for code, head in heads.items()}
     source: Source = result.source
     return [
         Entry(source.path, source, each, cards[each.code], Safety.CLOSE) for each in result.findings

@@ -54,8 +54,7 @@ def test_of_many_changes_the_last_is_published(vscode: Editor, workspace: Path) 
     uri = (workspace / "typing.py").as_uri()
     vscode.open(uri, QUIET)
     assert vscode.diagnostics(uri).version == 1
-    for version in range(2, 40):
-        vscode.change(uri, f"{TRAIN}typed = {version}\n", version)
+    vscode.type(uri, {version: f"{TRAIN}typed = {version}\n" for version in range(2, 40)})
     versions = [vscode.diagnostics(uri).version]
     while versions[-1] != 39:
         versions.append(vscode.diagnostics(uri).version)

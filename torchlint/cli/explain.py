@@ -17,15 +17,20 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("rule", shell_complete=complete_rule)
+@click.argument("rule", shell_complete=complete_rule, required=False)
+@click.option("--all", "wants_all", is_flag=True, help="Print the pages of all rules.")
 @color_option
-def explain(rule: str, color: str | None) -> None:
+def explain(rule: str | None, wants_all: bool, color: str | None) -> None:
     """Print the page of one rule.
 
     RULE is a code such as TL201 or a name such as sync-in-training-loop.
     """
+    if (rule is None) != wants_all:
+        raise click.UsageError("name one rule, such as TL201, or pass `--all`")
     paint = paint_for(color, sys.stdout)
     registry = known_rules()
     with refused():
-        found = registry.find(rule).load()
-    click.echo(page(found, paint, measurements_of(found)), nl=False, color=paint.color)
+        heads = registry.rules if rule is None else (registry.find(rule),)
+        for head in heads:
+            found = head.load()
+            click.echo(page(found, paint, measurements_of(found)), nl=False, color=paint.color)

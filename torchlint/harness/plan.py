@@ -110,6 +110,9 @@ class Task:
     shift: int = 0
     """The offset added to every seed that the script sets."""
 
+    lenient: bool = False
+    """Whether runs for numbers may use operators without a deterministic kernel."""
+
     launched: bool = False
     """Whether torchrun starts the run, so that each rank adapts the task to itself."""
     verbose: bool = False

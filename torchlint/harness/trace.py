@@ -68,9 +68,9 @@ class Trace:
     leader: int | None = None
     """The optimizer that counts; `BY_HAND` where none does and each `backward()` is a step."""
     durations: tuple[float, ...] = ()
-    """Seconds of each step of the window, with a device sync at both ends of the window."""
+    """Seconds of each step of the window, by the device's clock where it has one."""
     waited: float | None = None
-    """Seconds of the window spent waiting for a loader, None where no loader was used."""
+    """Seconds of the window in which a loader kept the device waiting, None without a loader."""
     phases: tuple[Phase, ...] = ()
     """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()
@@ -80,13 +80,20 @@ class Trace:
     syncs: tuple[SyncSite, ...] = ()
     sync_steps: int = 0
     device: str = "cpu"
+    device_clock: bool = False
+    """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
     host_memory: int = 0
     device_memory: int | None = None
+    """The most that the script's tensors took on all devices together, in bytes."""
+    device_reserved: int | None = None
+    """The most that torch's allocator held for them."""
     rank_times: tuple[float, ...] = ()
     """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False
     """Whether several ranks formed a process group."""
+    precision: str = "float32"
+    """The coarsest precision in which the script computed."""
     batch_norm: bool = False
     """Whether a layer uses batch statistics, of which each rank sees a part."""
     weights: str = ""

@@ -30,6 +30,8 @@ def block(entry: Entry, paint: Paint) -> Iterator[str]:
     gutter = max([widest, *(gutter_width(made.last_row) for _, made in others)])
     yield from heading(entry, paint)
     yield from excerpt.lines(paint, gutter, paint.mark)
+    for note in entry.notes_elsewhere:
+        yield from _labeled("note:", paint.note, printable(f"{note.place}: {note.message}"), paint)
     for note, made in others:
         at = f"{printable(entry.path)}:{source.part(note.span).place}"
         yield from _labeled("note:", paint.note, f"{at}: {printable(note.message)}", paint)
@@ -45,7 +47,7 @@ def _notes(
     """Return the notes to show in the excerpt, and those that need excerpts of their own."""
     inside: list[Label] = []
     apart: list[Note] = []
-    for note in entry.finding.notes:
+    for note in entry.notes_here:
         part = entry.source.part(note.span)
         label = Label(part.start, part.end, printable(note.message))
         same = part.source == excerpt.source and part.cell == entry.part.cell

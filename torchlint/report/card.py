@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from torchlint.measurement import Measurement, measurements_of
+from torchlint.measurement import Measurement, measurements_beside, measurements_of
 
 if TYPE_CHECKING:
+    from torchlint.registry import RuleHead
     from torchlint.rule import Rule
 
 __all__ = ["Card", "brief_card", "card_of"]
@@ -44,6 +45,7 @@ class Card(NamedTuple):
     """The link that a terminal opens."""
     evidence: Measurement | None = None
     """The measured gain of the rule's fix, where its pack has one."""
+    groups: tuple[str, ...] = ()
 
     @property
     def category(self) -> str | None:
@@ -51,9 +53,15 @@ class Card(NamedTuple):
         return _CATEGORIES.get(self.code[:3])
 
 
-def brief_card(code: str, name: str, file: str) -> Card:
-    """Return the texts that are known before a rule is imported, enough for formats for people."""
-    return Card(code, name, link=_link(file))
+def brief_card(head: RuleHead) -> Card:
+    """Return what is known before a rule is imported, enough for formats for people."""
+    return Card(
+        head.code,
+        head.name,
+        impact=head.impact,
+        link=_link(head.page or head.file),
+        evidence=next(iter(measurements_beside(head.file, head.code)), None),
+    )
 
 
 def card_of(rule: type[Rule]) -> Card:
@@ -63,6 +71,7 @@ def card_of(rule: type[Rule]) -> Card:
         name=rule.name,
         summary=rule.summary,
         impact=rule.impact,
+        groups=rule.groups,
         safety=None if rule.safety is None else rule.safety.word,
         default=rule.default,
         since=rule.since,

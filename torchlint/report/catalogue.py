@@ -42,6 +42,7 @@ def _rule(card: Card) -> dict[str, object]:
         "name": card.name,
         "summary": card.summary,
         "category": card.category,
+        "groups": card.groups,
         "impact": card.impact,
         "safety": card.safety,
         "default": card.default,

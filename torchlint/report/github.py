@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from torchlint.report.entry import Entry
 from torchlint.report.escape import github_message, github_property
@@ -10,6 +11,8 @@ from torchlint.report.header import plain_header
 from torchlint.report.paint import Paint
 
 __all__ = ["github"]
+
+_COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def github(entries: Sequence[Entry], paint: Paint) -> str:
@@ -28,4 +31,5 @@ def _command(entry: Entry) -> str:
         "endColumn": end.column,
     }
     listed = ",".join(f"{key}={github_property(str(value))}" for key, value in properties.items())
-    return f"::error {listed}::{github_message(plain_header(entry))}"
+    command = _COMMANDS[entry.severity]
+    return f"::{command} {listed}::{github_message(plain_header(entry) + entry.remarks)}"

@@ -15,7 +15,7 @@ from torchlint.report.ruffjson import dumps
 
 __all__ = ["gitlab"]
 
-_SEVERITIES: Final = {"high": "major", "medium": "minor", "low": "info"}
+_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "info"}
 
 
 def gitlab(report: Report, paint: Paint) -> str:
@@ -31,12 +31,12 @@ def gitlab(report: Report, paint: Paint) -> str:
 
 def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
     start, end = entry.in_file
-    message = printable(entry.message_in_file)
+    message = printable(entry.message_in_file + entry.remarks)
     return {
         "description": f"{entry.finding.code} [{entry.card.name}] {message}",
         "check_name": entry.finding.code,
         "fingerprint": fingerprint,
-        "severity": _SEVERITIES.get(entry.card.impact, "minor"),
+        "severity": _SEVERITIES[entry.severity],
         "location": {
             "path": relative_path(entry.path, root),
             "lines": {"begin": start.row, "end": end.row},

@@ -14,7 +14,9 @@ __all__ = ["concise", "grouped"]
 
 def concise(entries: Sequence[Entry], paint: Paint) -> str:
     """Return a line per finding of a file."""
-    return "".join(f"{header(entry, paint)}{_grade(entry, paint)}\n" for entry in entries)
+    return "".join(
+        f"{header(entry, paint)}{_grade(entry, paint)}\n{_notes(entry, paint)}" for entry in entries
+    )
 
 
 def grouped(entries: Sequence[Entry], paint: Paint) -> str:
@@ -25,7 +27,16 @@ def grouped(entries: Sequence[Entry], paint: Paint) -> str:
         code = paint.code(entry.finding.code, entry.card.link)
         text = f"[{entry.card.name}] {printable(entry.message)}"
         lines.append(f"  {entry.place:<{width}}  {code} {text}{_grade(entry, paint)}\n")
+        lines.append(_notes(entry, paint, " " * (width + 4)))
     return "".join(lines)
+
+
+def _notes(entry: Entry, paint: Paint, indent: str = "  ") -> str:
+    """Return a line per note about another file."""
+    return "".join(
+        f"{indent}{paint.note('note:')} {printable(f'{note.place}: {note.message}')}\n"
+        for note in entry.notes_elsewhere
+    )
 
 
 def _grade(entry: Entry, paint: Paint) -> str:

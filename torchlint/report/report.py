@@ -23,16 +23,19 @@ class Tally(NamedTuple):
     """How many more it would apply if unsafe fixes were allowed."""
     unsafe: bool = False
     """Whether any of the applied fixes is unsafe."""
+    failing: int = 0
+    """How many of the findings make the run fail."""
 
     def with_more(self, entries: Iterable[Entry]) -> Tally:
         """Return the tally with more findings added."""
-        found, fixable, withheld, unsafe = self
+        found, fixable, withheld, unsafe, failing = self
         for entry in entries:
             found += 1
             fixable += entry.fixable
             withheld += entry.withheld
             unsafe = unsafe or entry.unsafe
-        return Tally(found, fixable, withheld, unsafe)
+            failing += entry.fails
+        return Tally(found, fixable, withheld, unsafe, failing)
 
 
 class Unfinished(NamedTuple):

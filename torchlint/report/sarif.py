@@ -8,19 +8,19 @@ from urllib.parse import quote_from_bytes
 
 from torchlint import __version__
 from torchlint.edit import Span, in_order
-from torchlint.finding import Fix
+from torchlint.finding import Fix, Note
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
+from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
 __all__ = ["sarif"]
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS: Final = {"high": "error", "medium": "warning", "low": "note"}
 
 
 def sarif(report: Report, paint: Paint) -> str:
@@ -67,7 +67,7 @@ def _rule(card: Card) -> dict[str, Any]:
         "shortDescription": {"text": card.summary},
         "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
         "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
-        "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
+        "defaultConfiguration": {"enabled": card.default, "level": severity_of(card.impact)},
         "properties": {
             "tags": ["performance", *([card.category] if card.category else [])],
             "category": card.category,
@@ -89,16 +89,12 @@ def _plain(page: str) -> str:
     )
 
 
-def _level(card: Card) -> str:
-    return _LEVELS.get(card.impact, "warning")
-
-
 def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     finding = entry.finding
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _level(entry.card),
+        "level": entry.severity,
         "message": {"text": entry.message_in_file},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": fingerprint},
@@ -107,7 +103,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
         result["rank"] = 100 * max(0.0, entry.measured.share)
     if finding.notes:
         result["relatedLocations"] = [
-            {**_location(entry, note.span), "message": {"text": note.message}}
+            {**_note_location(entry, note), "message": {"text": note.message}}
             for note in finding.notes
         ]
     if finding.fix is not None and finding.fix.edits and not entry.source.is_notebook:
@@ -143,6 +139,14 @@ def _location(entry: Entry, span: Span) -> dict[str, Any]:
             {"name": f"cell {part.cell}", "fullyQualifiedName": f"{entry.path}:{part.place}"}
         ],
     }
+
+
+def _note_location(entry: Entry, note: Note) -> dict[str, Any]:
+    """Return the place of a note, which may be a line of another file."""
+    if not note.path:
+        return _location(entry, note.span)
+    region = {"startLine": note.row}
+    return {"physicalLocation": {"artifactLocation": _artifact(note.path), "region": region}}
 
 
 def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:

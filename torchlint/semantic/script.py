@@ -136,7 +136,7 @@ class Script:
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
         self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
-        self._repetition = Repetition(self.functions, self._frequencies, self._loops)
+        self.repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
             self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)
         )
@@ -429,7 +429,7 @@ class Script:
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in every step of a loop or of a network."""
-        return self._repetition.each_step(node)
+        return self.repetition.each_step(node)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost batch loop of the same function around a node."""

@@ -53,7 +53,8 @@ class View(NamedTuple):
 
     `names` and `stars` are those of the file's own imports. `unseen` are the qualified names of its
     imports, as written, that belong to the project but are in no linked module. `called_unseen` are
-    the symbols in view, own ones included, that code outside the view may call.
+    the functions and classes, those of the file and those that call these, that code outside the
+    view may call.
     """
 
     path: str = ""

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torchlint.harness.child.probes import Probe, device_of
+from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import SyncSite
 
@@ -50,11 +50,11 @@ class Syncs(Probe):
         calls.__enter__()
         _OpCounter(self._hit, calls).__enter__()
         self._watched = Counter[tuple[str, int]]()
-        if torch.cuda.is_available():
-            self._watch_device()
 
     def at_step(self) -> bool:
         """Start counting after the warm-up, and return whether enough steps were counted."""
+        if self.taken == 1 and torch.cuda.is_initialized():
+            self._watch_device()
         if self.taken == self.task.warmup:
             self._hits.clear()
             self._watched.clear()
@@ -62,10 +62,9 @@ class Syncs(Probe):
 
     def close(self) -> dict[str, Any]:
         """Return the lines that waited, with the device's own count where it has one."""
-        device = device_of(self._first)
         sites = Counter[tuple[str, int, str]]()
         for (file, line, call, where), count in self._hits.items():
-            if where == device:
+            if where == self.device.kind:
                 sites[file, line, call] += count
         for (file, line), count in self._watched.items():
             if not any(site[:2] == (file, line) for site in sites):

@@ -48,13 +48,23 @@ class Doubt:
         )
 
     @classmethod
-    def not_repeatable(cls, step: int | None) -> Doubt:
-        """Report that two runs of the original give different numbers."""
-        since = "in its final parameters or buffers" if step is None else f"from step {step + 1} on"
+    def not_repeatable(cls, step: int | None, operators: tuple[str, ...] = ()) -> Doubt:
+        """Report that runs of the original give different numbers."""
+        what = "seed every random generator that the script uses"
+        if operators:
+            what = f"{', '.join(operators)} has no deterministic kernel on this device"
         return cls(
             "not-repeatable",
-            f"two runs of the original differ {since}, so no fix can be compared; "
-            "seed every random generator that the script uses",
+            f"two runs of the original differ {_since(step)}, so no fix can be compared; {what}",
+        )
+
+    @classmethod
+    def fixed_not_repeatable(cls, step: int | None) -> Doubt:
+        """Report that the original repeats its numbers, and the fixed script does not."""
+        return cls(
+            "fixed-not-repeatable",
+            f"two runs of the fixed script differ {_since(step)}, and runs of the original do not; "
+            "check what the fix left to chance",
         )
 
     @classmethod
@@ -157,3 +167,7 @@ class Doubt:
             "written-in-project",
             f"the script wrote files that could not be diverted: {shown}; check them",
         )
+
+
+def _since(step: int | None) -> str:
+    return "in final parameters or buffers" if step is None else f"from step {step + 1} on"

@@ -30,6 +30,8 @@ _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which are stored on disk."""
 _PATIENCE: Final = 8.0
 """Seconds after which the first run of a quick verification stops."""
+_REFUSED: Final = "does not have a deterministic implementation"
+"""Words of torch's error for an operator that has no deterministic kernel."""
 _SETTERS: Final = ("environ", "putenv")
 """Words in a line that sets environment variables."""
 
@@ -47,6 +49,8 @@ class Runner:
         """Whether runs go from start to end."""
         self.compared = 0
         """The number of steps to compare, where there are fewer than requested."""
+        self._lenient = False
+        """Whether an operator was seen that has no deterministic kernel."""
         self._diverted: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
         self._recording = Path(self._folder.name, "recording")
@@ -123,10 +127,14 @@ class Runner:
             reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
             recording=str(self._recording),
             shift=shift,
+            lenient=self._lenient,
             verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
             trace = self.start(task, self.schedule.limit)
+        if not self._lenient and trace.failure is not None and _REFUSED in trace.failure.message:
+            self._lenient = True
+            return self.run(variant, mode, window, shift)
         for path in trace.diverted:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
         return trace
