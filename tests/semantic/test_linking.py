@@ -252,3 +252,13 @@ def test_a_main_guard_protects_what_only_its_module_runs(called: tuple[str, ...]
     (call,) = (each for each in script.all(cst.Call) if script.code(each) == "start()")
     assert script.guard.protects(call) is (not called)
     assert not script.guard.at_import(call)
+
+
+@pytest.mark.parametrize("module", ["shapes", ".shapes", "torchvision.datasets"])
+def test_an_unseen_class_is_named_with_its_module(module: str) -> None:
+    joint = f"{module}.Shapes"
+    texts = {"train.py": f"from {module} import Shapes\n\nshapes = Shapes()\n"}
+    seen = view(texts, "train.py", frozenset({joint}))
+    script = Script.parse(Source("train.py", texts["train.py"]), None, None, seen)
+    unseen = script.provenance.unseen_tensors(_expression(script, "shapes"))
+    assert unseen == f"`Shapes` of module `{module}`"
