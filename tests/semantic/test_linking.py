@@ -297,3 +297,18 @@ def test_readers_of_a_name_are_found_in_every_module() -> None:
         script = parse(texts, path)
         (binding,) = (each for each in script.scopes.module_bindings() if each.name == "scale")
         assert {use.value for use in script.scopes.uses(binding)} == {"scale", "factor"}
+
+
+@pytest.mark.parametrize("path", ["a.py", "b.py", "main.py"])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_the_first_node_of_a_program_is_the_same_for_each_file(path: str, guarded: bool) -> None:
+    start = "if __name__ == '__main__':\n    " if guarded else ""
+    texts = {
+        "a.py": "move(1)\n",
+        "b.py": "import a\n\nmove(2)\n",
+        "main.py": f"import b\n\n{start}move(3)\n",
+    }
+    script = parse(texts, path)
+    first = script.guard.first(script.all(cst.Call))
+    assert first is not None
+    assert script.place(first).path == ("main.py" if guarded else "a.py")
