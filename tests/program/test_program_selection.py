@@ -111,6 +111,13 @@ def test_callers_are_followed_two_steps_up_and_callees_two_steps_down(tmp_path: 
     assert found["four.py"].called_unseen == {Symbol("two.py", "f")}
 
 
+def test_what_top_level_code_makes_of_a_function_is_followed_in_its_module(tmp_path: Path) -> None:
+    train = "from net import Net\nnet = Net()\nfor x in DataLoader(1):\n    net(x).backward()\n"
+    other = "from train import net\n\nnet.eval()\n"
+    found = views(tmp_path, {"net.py": "class Net: pass\n", "train.py": train, "other.py": other})
+    assert linked(found["net.py"]) == {"train.py": [1, 2, 3]}
+
+
 def test_a_view_has_a_limit_and_what_is_cut_is_told(tmp_path: Path) -> None:
     body = "    x = 1\n" * 500
     names = [f"f{number}" for number in range(6)]
@@ -137,6 +144,19 @@ def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> No
     found = views(tmp_path, {"train.py": train, "evaluate.py": evaluate})
     assert linked(found["evaluate.py"]) == {"train.py": [1]}
     assert linked(found["train.py"]) == {"evaluate.py": [1, 3]}
+
+
+def test_what_a_program_sets_for_its_process_is_linked(tmp_path: Path) -> None:
+    files = {
+        "net.py": "import torch\nclass Net: pass\n",
+        "settings.py": "import torch\ntorch.backends.cudnn.benchmark = True\nSIZE = 3\n",
+        "train.py": "import settings, torch\nfrom net import Net\ntorch.manual_seed(1)\n"
+        "def main():\n    Net()(DataLoader).backward()\nmain()\n",
+        "other.py": "import torch\ntorch.manual_seed(2)\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["net.py"]) == {"settings.py": [1, 2], "train.py": [1, 2, 3, 4, 6]}
+    assert linked(found["train.py"]) == {"net.py": [2], "settings.py": [1, 2]}
 
 
 def test_what_the_project_lacks_is_unseen_and_other_packages_are_not(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ _MOST_OF_ONE: Final = 12_000
 """The characters of one excerpt."""
 _MOST_USERS: Final = 12
 """A symbol with more users is that of a library; its callers are not linked."""
+_MOST_OF_SETTINGS: Final = 1_000
+"""The characters of statements that set something for the whole process."""
 _STEPS: Final = 2
 """How many steps up to callers, and then down to what is called."""
 
@@ -36,6 +38,7 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         return ALONE
     selection = _Selection(graph, path, own)
     selection.add_callers()
+    selection.add_settings()
     selection.add_callees()
     return _View(selection, lines).build() if selection.trains else ALONE
 
@@ -61,7 +64,10 @@ class _Selection:
         return self.own.trains or any(each.trains for each in self.taken.values())
 
     def add_callers(self) -> None:
-        """Take the definitions that use those of the file, and those that use these."""
+        """Take the definitions that use those of the file, and those that use these.
+
+        What top-level code binds is followed inside its own module: `net = Net()`, then `net(x)`.
+        """
         bound = (name for each in self.own.definitions for name in _given(each))
         edge = [Symbol(self.path, name) for name in dict.fromkeys(bound)]
         seen = set(edge)
@@ -72,11 +78,31 @@ class _Selection:
                 self.callers.add(place)
                 self._calling.add(place.path)
                 self._take(place)
-                definition = self.graph.definition(place)
-                names = definition.binds if definition.kind in _CALLABLE else ()
+                names = _given(self.graph.definition(place))
                 edge += (Symbol(place.path, name) for name in names)
             edge = [symbol for symbol in dict.fromkeys(edge) if symbol not in seen]
             seen.update(edge)
+
+    def add_settings(self) -> None:
+        """Take what callers, and modules that they and the file import, set for the process.
+
+        In the order of the modules, and only as far as there is room for settings.
+        """
+        importing = (self.path, *sorted(self._calling))
+        imported = sorted({each for path in importing for each in self.graph.edges(path)})
+        room = _MOST_OF_SETTINGS
+        for path in dict.fromkeys((*importing[1:], *imported)):
+            for number, each in enumerate((self.graph.outline(path) or Outline()).definitions):
+                place = Place(path, number)
+                if each.size <= room and self._sets(place, each) and self._take(place):
+                    room -= each.size
+
+    def _sets(self, place: Place, definition: Definition) -> bool:
+        """Return whether a statement binds nothing and uses names of other packages only."""
+        if definition.kind not in (Kind.CODE, Kind.ASSIGNMENT) or definition.binds:
+            return False
+        is_about_others = bool(definition.uses) and not definition.trains
+        return is_about_others and not any(self.graph.links(place).symbols())
 
     def add_callees(self) -> None:
         """Take what the file uses, and then what the definitions that were taken use."""
@@ -95,6 +121,9 @@ class _Selection:
         """Yield the definitions of other modules that use a symbol and may be linked."""
         if symbol.path != self.path:
             yield from _users_at_home(self.graph, symbol)
+            places = self.graph.definitions(symbol)
+            if all(self.graph.definition(place).kind not in _CALLABLE for place in places):
+                return
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
