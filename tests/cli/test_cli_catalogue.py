@@ -27,6 +27,7 @@ def test_rules_as_json(quick: Shell) -> None:
         "summary": "there is a faster one that differs",
         "category": None,
         "groups": ["perf"],
+        "url": None,
         "impact": "medium",
         "safety": "unsafe",
         "default": True,

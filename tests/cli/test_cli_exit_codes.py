@@ -61,9 +61,10 @@ def test_fix_with_apply_is_0_when_what_is_left_has_no_enabled_fix(shell: Shell) 
     assert done.returncode == 0
     assert done.stderr == "Made 1 fix in 1 file.\n"
     assert done.stdout == (
-        "a.py:5:5: XY301 [risky-call] `risky` could be faster (unsafe fix)\n"
-        "a.py:6:1: XY401 [heavy-call] `heavy` is heavy: think of another way\n"
+        "a.py:5:5: XY301 [risky-call] medium: `risky` could be faster (unsafe fix)\n"
+        "a.py:6:1: XY401 [heavy-call] low: `heavy` is heavy: think of another way\n"
         "Found 2 findings: 1 fixable with `torchlint fix --apply --unsafe-fixes`.\n"
+        "Most worth: XY301, XY401. `torchlint verify a.py` proves it.\n"
     )
     assert shell.read("a.py") == TRAIN.replace("slow", "fast")
     assert shell.fix("--apply").stderr == "Nothing to fix.\n"

@@ -72,7 +72,8 @@ def from_sarif(report: Report) -> list[Place]:
 
 def from_lines(report: Report, form: str) -> list[Place]:
     pattern = re.compile(
-        r"^(?:::\w+ .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$",
+        r"^(?:::\w+ .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] "
+        r"(?:(?:high|medium|low)[^:]*: )?(.*?)(?: \(\w+ fix\))?$",
         re.MULTILINE,
     )
     found = pattern.findall(render(report, PLAIN, form))
@@ -83,7 +84,9 @@ def from_grouped(report: Report) -> list[Place]:
     text = render(report, PLAIN, "grouped")
     path = text.splitlines()[0].removesuffix(":")
     pattern = re.compile(
-        r"^  (\d+):(\d+) +([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$", re.MULTILINE
+        r"^  (\d+):(\d+) +([A-Z]+\d+) \[[a-z-]+\] "
+        r"(?:(?:high|medium|low)[^:]*: )?(.*?)(?: \(\w+ fix\))?$",
+        re.MULTILINE,
     )
     return [
         (path, code, int(row), int(column), message)
@@ -93,7 +96,7 @@ def from_grouped(report: Report) -> list[Place]:
 
 def from_gitlab(report: Report) -> list[tuple[str, str, int, str]]:
     """Return path, code, row and message: GitLab knows no columns."""
-    pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (.*)")
+    pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (?:(?:high|medium|low)[^:]*: )?(.*)")
     found = []
     for issue in json.loads(render(report, PLAIN, "gitlab")):
         match = pattern.fullmatch(issue["description"])

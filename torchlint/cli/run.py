@@ -23,9 +23,10 @@ from torchlint.engine.programs import Programs
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.report.escape import printable
-from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
+from torchlint.report.formats import BRIEF, FOLDING, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report, Unfinished
+from torchlint.report.worth import in_order_of
 from torchlint.source import Source
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class Run:
         from torchlint.report.entry import Entry
 
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
-        severities = self._severities(settings)
+        severities, folds = self._severities(settings), self._folds(settings)
         return [
             Entry(
                 source.path,
@@ -231,9 +232,19 @@ class Run:
                 gate,
                 severities.get(finding.code),
                 self.settings.fail_on,
+                folds,
             )
             for finding in findings
         ]
+
+    def _folds(self, settings: Settings) -> bool:
+        """Whether findings of low impact are only counted if there are others.
+
+        They are printed if the user chose the rules.
+        """
+        run = self.settings
+        is_chosen = settings.select is not None or bool(settings.extend_select)
+        return run.output_format in FOLDING and not (run.show_low or is_chosen)
 
     def _severities(self, settings: Settings) -> Mapping[str, str]:
         """Return the severities that settings choose, which most files of a run share."""
@@ -249,6 +260,8 @@ class Run:
     def report_writer(self) -> ReportWriter | None:
         """Return a writer that reports file by file, None if the format cannot."""
         settings = self.settings
+        if settings.sort != "file":
+            return None
         form, statistics = settings.output_format, settings.statistics
         alone = settings.output_file is None and not sys.stdout.isatty()
         pour = self.show if alone else None
@@ -258,6 +271,8 @@ class Run:
         """Return the text of a report."""
         settings = self.settings
         form, statistics = settings.output_format, settings.statistics
+        if settings.sort != "file":
+            report = report._replace(entries=tuple(in_order_of(settings.sort, report.entries)))
         return render(report, self._report_paint, form, statistics=statistics)
 
     def deliver(self, text: str) -> None:
@@ -329,7 +344,7 @@ class Run:
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head)
+                    self._cards[code] = brief_card(head, self.settings.target_device)
                 else:
                     self._cards[code] = card_of(head.load())
         return self._cards[code]

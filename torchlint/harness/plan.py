@@ -113,6 +113,8 @@ class Task:
     lenient: bool = False
     """Whether runs for numbers may use operators without a deterministic kernel."""
 
+    watched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Lines of the texts, by file, to notice when they run."""
     launched: bool = False
     """Whether torchrun starts the run, so that each rank adapts the task to itself."""
     verbose: bool = False
@@ -121,6 +123,11 @@ class Task:
     def trace(self) -> Path:
         """The file in which the run writes its trace."""
         return Path(self.folder, "trace.json")
+
+    @property
+    def ran(self) -> Path:
+        """The file in which watched lines are written down as they run."""
+        return Path(self.folder, "ran")
 
     @property
     def other_processes(self) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +113,16 @@ class Trace:
     """Whether the script set environment variables before it imported torch."""
     compiler: bool = False
     """Whether torch's compiler was imported, by the script or by an optimizer."""
+    ran: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The watched lines that ran, by file."""
+    compiled: bool = False
+    """Whether torch's compiler made code of the script's own, whose lines cannot be seen."""
+    epoch: int | None = None
+    """Batches in the longest pass over a loader, None where that is unknown."""
+    idle: tuple[tuple[str, int], ...] = ()
+    """Places of the fix that the run did not reach."""
+    changed: int = 0
+    """Places of the fix that a run may reach."""
     misaligned: str = ""
     """Why this run could not use the weights and batches of the original."""
     output: str = ""

@@ -273,6 +273,6 @@ def _bytes_at(root: Path, path: str) -> bytes:
 
 def _source_at(root: Path, path: str) -> Source | None:
     try:
-        return read_source(_bytes_at(root, path), path)
-    except SourceError:
+        return read_source((root / path).read_bytes(), path)
+    except (OSError, SourceError):
         return None

@@ -16,6 +16,8 @@ __all__ = ["Kept", "dump"]
 
 _FORM: Final = 1
 """The version of the data; another one is not read."""
+_MOST_DOTS: Final = 99
+"""The dots before the name of a module."""
 
 
 class Kept:
@@ -91,7 +93,7 @@ def _definition(raw: list[Any]) -> Definition:
         tuple(map(str, binds)),
         max(int(first), 1),
         max(int(last), 1),
-        int(size),
+        max(int(size), 0),
         frozenset(map(str, uses)),
         tuple(map(str, chains)),
         tuple(map(_import, imports)),
@@ -101,4 +103,6 @@ def _definition(raw: list[Any]) -> Definition:
 
 def _import(raw: list[Any]) -> Import:
     level, module, name, local = raw
+    if not 0 <= level <= _MOST_DOTS:
+        raise ValueError(f"{level} is not a number of dots")
     return Import(int(level), str(module), None if name is None else str(name), str(local))

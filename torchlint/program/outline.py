@@ -204,7 +204,7 @@ class _Reader:
             if _is_text(node) or _is_list_of_names(node):
                 continue
             begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-            if group and begin > last:
+            if group and begin > last and not self._text(last, last).rstrip().endswith("\\"):
                 yield _Lines(group, first, last, self._text(first, last))
                 group = []
             if not group:

@@ -72,10 +72,11 @@ def _advice(fix: Fix, paint: Paint) -> Iterator[str]:
     because = f": {printable(fix.because)}" if fix.because else ""
     safety = f"({fix.safety.word}{because})"
     if paint.width is None or len(f"help: {title} {safety}") <= paint.width:
-        yield f"{paint.help('help:')} {title} {paint.warn(safety)}"
+        yield f"{paint.help('help:')} {title} {paint.safety(safety, fix.safety.word)}"
         return
     yield from _labeled("help:", paint.help, title, paint)
-    yield from map(paint.warn, wrapped(safety, paint.width, _HANGING))
+    for line in wrapped(safety, paint.width, _HANGING):
+        yield paint.safety(line, fix.safety.word)
 
 
 def _labeled(word: str, style: Callable[[str], str], text: str, paint: Paint) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from torchlint.links import rule_url
 from torchlint.measurement import Measurement, measurements_beside, measurements_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class Card(NamedTuple):
     page: str = ""
     """The rule's page in Markdown."""
     link: str | None = None
-    """The link that a terminal opens."""
+    """The link that a terminal or an editor opens: the address of the page, or its file."""
+    url: str | None = None
+    """The address of the page, None if it has none."""
     evidence: Measurement | None = None
     """The measured gain of the rule's fix, where its pack has one."""
     groups: tuple[str, ...] = ()
@@ -53,14 +55,19 @@ class Card(NamedTuple):
         return _CATEGORIES.get(self.code[:3])
 
 
-def brief_card(head: RuleHead) -> Card:
-    """Return what is known before a rule is imported, enough for formats for people."""
+def brief_card(head: RuleHead, device: str = "auto") -> Card:
+    """Return what is known before a rule is imported, enough for formats for people.
+
+    Its evidence is that for `device`, a value of `target-device`.
+    """
+    measured = measurements_beside(head.file, head.code)
     return Card(
         head.code,
         head.name,
         impact=head.impact,
-        link=_link(head.page or head.file),
-        evidence=next(iter(measurements_beside(head.file, head.code)), None),
+        link=_link(head.code, head.module, head.page),
+        url=rule_url(head.code, head.module),
+        evidence=next((each for each in measured if _is_for(each, device)), None),
     )
 
 
@@ -76,10 +83,16 @@ def card_of(rule: type[Rule]) -> Card:
         default=rule.default,
         since=rule.since,
         page=rule.page().prose,
-        link=_link(rule.page_file or getattr(sys.modules.get(rule.__module__), "__file__", None)),
+        link=_link(rule.code, rule.__module__, rule.page_file),
+        url=rule_url(rule.code, rule.__module__),
         evidence=next(iter(measurements_of(rule)), None),
     )
 
 
-def _link(file: str | None) -> str | None:
-    return Path(file).absolute().as_uri() if file else None
+def _is_for(measurement: Measurement, device: str) -> bool:
+    return device == "auto" or measurement.on_cpu == (device == "cpu")
+
+
+def _link(code: str, module: str, page: str) -> str | None:
+    """Return the address of the page of a rule, else its file, never one of Python."""
+    return rule_url(code, module) or (Path(page).absolute().as_uri() if page else None)

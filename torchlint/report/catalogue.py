@@ -47,5 +47,6 @@ def _rule(card: Card) -> dict[str, object]:
         "safety": card.safety,
         "default": card.default,
         "since": ".".join(map(str, card.since)),
+        "url": card.url,
         "page": card.page,
     }

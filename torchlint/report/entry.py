@@ -31,6 +31,8 @@ class Entry:
     """The severity that the settings choose for the rule, None where they choose none."""
     fail_on: str = "low"
     """The step from which on a finding makes a run fail."""
+    folds: bool = False
+    """Whether findings of low impact are counted and not printed beside others."""
     measured: Measured | None = None
     """The measured gain of its fix, from a report of a verification."""
 
@@ -89,6 +91,11 @@ class Entry:
     def fails(self) -> bool:
         """Whether the finding makes a run fail."""
         return at_least(self.severity, self.fail_on)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the finding is only counted if there are others."""
+        return self.folds and self.severity == "note"
 
     @property
     def message(self) -> str:

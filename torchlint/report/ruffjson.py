@@ -49,7 +49,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "end_location": _place(entry.end),
         "fix": None if finding.fix is None else _fix(entry.source, finding.fix),
         "notes": [_note(entry.source, note) for note in finding.notes],
-        "url": None,
+        "url": entry.card.url,
         "category": entry.card.category,
         "impact": entry.card.impact,
         "severity": entry.severity,

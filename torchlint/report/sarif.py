@@ -9,6 +9,7 @@ from urllib.parse import quote_from_bytes
 from torchlint import __version__
 from torchlint.edit import Span, in_order
 from torchlint.finding import Fix, Note
+from torchlint.links import DOCUMENTATION
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
@@ -33,6 +34,7 @@ def sarif(report: Report, paint: Paint) -> str:
             "driver": {
                 "name": "torchlint",
                 "semanticVersion": __version__,
+                "informationUri": DOCUMENTATION,
                 "rules": [_rule(cards[code]) for code in codes],
             }
         },
@@ -66,6 +68,7 @@ def _rule(card: Card) -> dict[str, Any]:
         "name": card.name,
         "shortDescription": {"text": card.summary},
         "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
+        **({} if card.url is None else {"helpUri": card.url}),
         "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
         "defaultConfiguration": {"enabled": card.default, "level": severity_of(card.impact)},
         "properties": {

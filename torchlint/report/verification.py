@@ -41,6 +41,7 @@ _SITES: Final = 5
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
     "nudged": "",
+    "repeated": ", over several runs of both",
     "aligned": ", on the original's weights, batches and seeds",
     "seeds": "",
     "output": "",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -213,6 +215,8 @@ class Numbers(Probe):
         self._asks = False
         self._answered = False
         self._precision = Precision(self._coarser)
+        self._epoch: int | None = None
+        self._watch_passes()
         register_optimizer_step_pre_hook(self._stepping)
         self._watch_backward()
         _be_deterministic(task.lenient)
@@ -238,6 +242,8 @@ class Numbers(Probe):
             "parameters": self._match(),
             "batch_norm": has_batch_norm(self._layers),
             "precision": self._precision.coarsest,
+            "compiled": _has_compiled(),
+            "epoch": self._epoch,
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
 
@@ -268,6 +274,16 @@ class Numbers(Probe):
             backward(tensors, *args, **kwargs)
 
         torch.autograd.backward = recorded
+
+    def _watch_passes(self) -> None:
+        begin = _BaseDataLoaderIter.__init__
+
+        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807 - takes the method's place
+            begin(iterator, loader)
+            with suppress(TypeError, NotImplementedError):
+                self._epoch = max(self._epoch or 0, len(loader))
+
+        _BaseDataLoaderIter.__init__ = __init__
 
     def _match(self) -> ParameterMatch | None:
         parameters = self._trained()
@@ -336,6 +352,12 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
             after()
 
     _BaseDataLoaderIter.__next__ = __next__
+
+
+def _has_compiled() -> bool:
+    """Return whether torch's compiler has made code of a function of the script."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
 
 
 def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 __all__ = ["Doubt"]
@@ -129,6 +130,22 @@ class Doubt:
             "not-measured",
             f"--quick ran out of time to measure these alone: {', '.join(codes)}; "
             "run without it to measure each fix",
+        )
+
+    @classmethod
+    def not_exercised(
+        cls, places: tuple[tuple[str, int], ...], taken: int, epoch: int | None, part: bool
+    ) -> Doubt:
+        """Report which changes no run reached; `part` means that it reached others."""
+        shown = ", ".join(f"{os.path.relpath(path)}:{line}" for path, line in places[:5])
+        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        advice = "raise --steps until they run"
+        if epoch is not None and epoch > taken:
+            advice = f"an epoch has {epoch} steps: try --steps {epoch + 10}, or a shorter epoch"
+        return cls(
+            "partly-exercised" if part else "not-exercised",
+            f"changed lines of the fixed text that did not run in the first {taken} steps, so "
+            f"nothing was measured of them: {shown}{more}; {advice}",
         )
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Final
 
 from torchlint.harness.plan import Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun, tree
+from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
@@ -110,6 +111,7 @@ class Runner:
     ) -> Trace:
         """Run the script once with the texts of `variant`, in `mode`."""
         self._runs += 1
+        wanted = changes(variant.texts) if mode == "numbers" and not shift else []
         folder = Path(self._folder.name)
         warmup, steps = self._steps(mode, window)
         task = Task(
@@ -128,6 +130,7 @@ class Runner:
             recording=str(self._recording),
             shift=shift,
             lenient=self._lenient,
+            watched=_lines(wanted),
             verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
@@ -137,7 +140,10 @@ class Runner:
             return self.run(variant, mode, window, shift)
         for path in trace.diverted:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
-        return trace
+        if trace.compiled:
+            return trace
+        ran = {path: set(lines) for path, lines in trace.ran.items()}
+        return replace(trace, idle=not_run(wanted, ran), changed=len(wanted))
 
     def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:
         """Return the warm-up and the steps of a run."""
@@ -183,6 +189,14 @@ class Runner:
         except ServerGoneError:
             self.start_alone()
             return self._start(task, timeout)
+
+
+def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
+    """Return the lines to watch, by file."""
+    watched: dict[str, tuple[int, ...]] = {}
+    for path, lines in wanted:
+        watched[path] = watched.get(path, ()) + lines
+    return watched
 
 
 def _setting_lines(text: str) -> list[str]:
