@@ -124,11 +124,13 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 def place(script: Script) -> cst.CSTNode | None:
     """Return the call that moves a network, else the iterable of the first training loop."""
-    for move in moved_networks(script):
-        return move.call
-    for loop in script.loops(Role.TRAIN_BATCH):
-        return loop.node.iter if isinstance(loop.node, cst.For) else loop.node.test
-    return None
+    moved = script.guard.first(move.call for move in moved_networks(script))
+    if moved is not None:
+        return moved
+    loop = script.guard.first(loop.node for loop in script.loops(Role.TRAIN_BATCH))
+    if loop is None:
+        return None
+    return loop.iter if isinstance(loop, cst.For) else loop.test
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:

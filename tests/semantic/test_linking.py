@@ -7,6 +7,7 @@ import pytest
 from linked_modules import parse, view
 
 from torchlint.semantic.loops.loops import Role
+from torchlint.semantic.loops.modes import Mode
 from torchlint.semantic.script import Script
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
@@ -143,7 +144,7 @@ def test_what_is_unseen_is_not_taken_for_a_library() -> None:
     assert alone.name(_expression(alone, "no_grad")) == "torch_tools.no_grad"
     seen = view(texts, "train.py", frozenset({"torch_tools.no_grad"}))
     script = Script.parse(Source("train.py", texts["train.py"]), None, None, seen)
-    assert script.name(_expression(script, "no_grad")) is None
+    assert script.name(_expression(script, "no_grad")) == ".torch_tools.no_grad"
 
 
 def test_modules_that_import_each_other_are_followed_once() -> None:
@@ -170,7 +171,18 @@ def test_a_module_that_does_not_parse_is_left_out() -> None:
     broken = data._replace(excerpts=(data.excerpts[0]._replace(text="def ("),))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(broken,)))
     assert script.text == TRAIN
-    assert script.name(_expression(script, "make_loader")) is None
+    assert script.name(_expression(script, "make_loader")) == ".data.make_loader"
+
+
+def test_what_a_linked_module_defines_out_of_view_is_unseen() -> None:
+    seen = view(PROGRAM, "train.py")
+    (data,) = seen.modules
+    part = data._replace(excerpts=(*data.excerpts[:-2], data.excerpts[-1]))
+    script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(part,)))
+    (made,) = script.calls("torch.utils.data.DataLoader")
+    dataset = made.given("dataset", 0)
+    assert dataset is not None
+    assert script.name(cst.ensure_type(dataset.value, cst.Call).func) == ".Images"
 
 
 def test_an_empty_module_is_left_out() -> None:
@@ -252,3 +264,62 @@ def test_a_main_guard_protects_what_only_its_module_runs(called: tuple[str, ...]
     (call,) = (each for each in script.all(cst.Call) if script.code(each) == "start()")
     assert script.guard.protects(call) is (not called)
     assert not script.guard.at_import(call)
+
+
+@pytest.mark.parametrize("module", ["shapes", ".shapes", "torchvision.datasets"])
+def test_an_unseen_class_is_named_with_its_module(module: str) -> None:
+    joint = f"{module}.Shapes"
+    texts = {"train.py": f"from {module} import Shapes\n\nshapes = Shapes()\n"}
+    seen = view(texts, "train.py", frozenset({joint}))
+    script = Script.parse(Source("train.py", texts["train.py"]), None, None, seen)
+    unseen = script.provenance.unseen_tensors(_expression(script, "shapes"))
+    assert unseen == f"`Shapes` of module `{module}`"
+
+
+def test_top_level_code_of_two_modules_is_kept_apart() -> None:
+    texts = {
+        "other.py": "import torch\n\nnet = torch.nn.Dropout()\nnet.eval()\n"
+        "torch.set_grad_enabled(False)\n",
+        "train.py": "import other\nimport torch\n\nnet = torch.nn.Dropout()\nnet(torch.ones(1))\n",
+    }
+    script = parse(texts, "train.py")
+    call = cst.ensure_type(_expression(script, "net(torch.ones(1))"), cst.Call)
+    assert script.modes.mode(call, call.func) is Mode.TRAIN
+    assert script.grad(call) is Grad.ON
+    entry = script.program.entry(call)
+    assert entry is not None
+    assert entry.block is script.modules[0]
+
+
+def test_the_framework_of_another_module_owns_the_loop() -> None:
+    texts = {
+        "engine.py": "import lightning\n\n\ndef run(net):\n    lightning.Trainer().fit(net)\n",
+        "train.py": "from engine import run\n\nrun(None)\n",
+    }
+    assert parse(texts, "train.py").framework == "lightning"
+
+
+def test_readers_of_a_name_are_found_in_every_module() -> None:
+    texts = {
+        "parts.py": "scale = 3\nprint(scale)\n",
+        "train.py": "from parts import scale as factor\n\nprint(factor)\n",
+    }
+    for path in texts:
+        script = parse(texts, path)
+        (binding,) = (each for each in script.scopes.module_bindings() if each.name == "scale")
+        assert {use.value for use in script.scopes.uses(binding)} == {"scale", "factor"}
+
+
+@pytest.mark.parametrize("path", ["a.py", "b.py", "main.py"])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_the_first_node_of_a_program_is_the_same_for_each_file(path: str, guarded: bool) -> None:
+    start = "if __name__ == '__main__':\n    " if guarded else ""
+    texts = {
+        "a.py": "move(1)\n",
+        "b.py": "import a\n\nmove(2)\n",
+        "main.py": f"import b\n\n{start}move(3)\n",
+    }
+    script = parse(texts, path)
+    first = script.guard.first(script.all(cst.Call))
+    assert first is not None
+    assert script.place(first).path == ("main.py" if guarded else "a.py")

@@ -6,7 +6,7 @@ import libcst as cst
 
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.unseen import UnseenSearch
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 
 __all__ = ["Provenance"]
 
@@ -85,5 +85,13 @@ class Provenance:
             return f"`{code}`"
         if bindings[0].how is How.PARAMETER:
             return f"`{code}`, which callers give,"
-        module = bindings[0].qualified.rpartition(".")[0]
+        module = _module(bindings[0])
         return f"`{code}` of module `{module}`" if module else f"`{code}`"
+
+
+def _module(binding: Binding) -> str:
+    """Return the module that an import names, "" for any other binding."""
+    line = binding.node
+    if isinstance(line, cst.ImportFrom) and line.module is not None:
+        return "." * len(line.relative) + dotted(line.module)
+    return binding.qualified.rpartition(".")[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import libcst as cst
 
@@ -12,6 +12,8 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.values.values import Values
 
 __all__ = ["Guard"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
@@ -64,6 +66,19 @@ class Guard:
                 callers = map(self.scopes.home, self.functions.callers(home))
                 edge += [each for each in dict.fromkeys(callers) if each not in edge]
         return True
+
+    def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
+        """Return the first node of a program, the same one for each of its files.
+
+        Modules with a main guard come first, then the others by their paths.
+        """
+        starts = {self.tree.module_of(guard) for guard in self._guards}
+
+        def place(node: NodeT) -> tuple[bool, str, int]:
+            started = self.tree.module_of(node) in starts
+            return not started, self.tree.path_of(node), self.tree.order(node)
+
+        return min(nodes, key=place, default=None)
 
     def in_daemon(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a process that may not have child processes."""

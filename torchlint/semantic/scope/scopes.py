@@ -11,6 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
+from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
 
 __all__ = ["Binding", "How", "Scope", "Scopes", "dotted"]
@@ -21,8 +22,6 @@ _SCOPES: Final = (cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
 _BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
 """Statements that bind their name before their body runs."""
 _FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
-_BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
-_Fork = cst.If | cst.Try
 _AT: Final = attrgetter("at")
 _Identity = tuple[cst.CSTNode, tuple[int, ...], str, str]
 """The identity of a binding: its node, the path into it, and its names."""
@@ -32,11 +31,11 @@ def _identity(binding: Binding) -> _Identity:
     return binding.node, binding.path, binding.name, binding.qualified
 
 
-class Scopes:
+class Scopes(Blocks):
     """Every binding of a file, and which of them reach a use."""
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        super().__init__(tree)
         self.modules = tuple(Scope(module, None) for module in tree.modules)
         """The scope of the file, then those of the linked modules."""
         self.module = self.modules[0]
@@ -50,9 +49,6 @@ class Scopes:
         self._around = opened
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
-        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
-        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
-        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
         self._stored: dict[cst.CSTNode, Binding] = {}
@@ -417,47 +413,6 @@ class Scopes:
             found = self._whole[key] = tuple(scope.bindings[name])
         return found
 
-    def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-        """Return the statement lists around a node, innermost first; `with` bodies do not count."""
-        found = self._blocks.get(node)
-        if found is None:
-            parents = self.tree.parents
-            outer = parents.get(node)
-            while outer is not None and type(outer) not in _BLOCKS:
-                outer = parents.get(outer)
-            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
-        return found
-
-    def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-        """Return a statement list and those around it, leaving out `with` bodies."""
-        found = self._around_blocks.get(block)
-        if found is None:
-            parent = self.tree.parent(block)
-            kind = type(parent)
-            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
-            outer = self.blocks(block) if not ends else ()
-            found = outer if kind is cst.With else (block, *outer)
-            self._around_blocks[block] = found
-        return found
-
-    def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
-        """Return the statement lists in which a binding always happens, innermost first."""
-        found = self._homes.get(binding)
-        if found is None:
-            node = binding.node
-            if type(node) is cst.For:
-                found = (node.body, *self.blocks(node))
-            elif type(node) is cst.Param:
-                owner = self.tree.parent(self.tree.parent(node) or node)
-                body = owner.body if type(owner) is cst.FunctionDef else None
-                found = (body,) if body is not None else ()
-            elif type(node) is cst.ExceptHandler:
-                found = (node.body, *self.blocks(node))
-            else:
-                found = self.blocks(node)
-            self._homes[binding] = found
-        return found
-
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
         whole = type(place) is cst.Module
         around = (place,) if whole else self.blocks(place)
@@ -466,7 +421,7 @@ class Scopes:
         behind = bisect_left(bindings, use, key=_AT)
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
-        settled: _Fork | None = None
+        settled: Fork | None = None
         for index in range(behind - 1, -1, -1):
             binding = bindings[index]
             if self._is_open(binding, place):
@@ -483,17 +438,10 @@ class Scopes:
             fork = self._fork(binding, known) if settled is None else None
             if fork is not None:
                 inner = self.among(bindings, fork, 0, behind)
-                before = [each for each in inner if not self._is_open(each, place)]
-                settled = fork if self._binds(fork, before) else None
+                before = (each for each in inner if not self._is_open(each, place))
+                settled = fork if self._binds(fork, self._bound_blocks(before)) else None
         reached += self._carried(bindings, behind, place, settled or killer)
         return tuple(reached)
-
-    def among(
-        self, bindings: list[Binding], outer: cst.CSTNode, low: int = 0, high: int | None = None
-    ) -> list[Binding]:
-        """Return those of some bindings that are inside `outer`, in their order."""
-        first = bisect_left(bindings, self.tree.order(outer), low, high, key=_AT)
-        return bindings[first : bisect_left(bindings, self.tree.end(outer), first, high, key=_AT)]
 
     def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
         """Return whether a place is inside the binding statement, so before the binding happens."""
@@ -520,61 +468,6 @@ class Scopes:
                 if binding.node is not loop and self.tree.inside(binding.node, loop.body):
                     found[binding] = None
         return list(found)
-
-    def _exclusive(
-        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[cst.CSTNode]
-    ) -> bool:
-        """Return whether a binding is in the other branch of an `if` around the place."""
-        inner: cst.CSTNode | None = None
-        for block in self.blocks(binding.node):
-            if block in known:
-                break
-            inner = block
-        if inner is None:
-            return False
-        owner = self.tree.parent(inner)
-        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
-            owner = self.tree.parent(owner)
-        if type(owner) is not cst.If:
-            return False
-        return any(self.tree.inside(block, owner) for block in around)
-
-    def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> _Fork | None:
-        """Return the outermost `if` or `try` that decides whether a binding happens."""
-        outermost: _Fork | None = None
-        for outer in self.tree.ancestors(binding.node):
-            if type(outer) in _BLOCKS and outer in known:
-                break
-            if isinstance(outer, (cst.If, cst.Try)):
-                outermost = outer
-            elif isinstance(outer, (cst.For, cst.While)):
-                outermost = None
-        return outermost
-
-    def _binds(self, fork: cst.CSTNode, before: list[Binding]) -> bool:
-        """Return whether every path through an `if` or `try` binds or leaves the block."""
-        if isinstance(fork, cst.Try):
-            parts: list[cst.CSTNode] = [fork.body, *(handler.body for handler in fork.handlers)]
-            return bool(fork.handlers) and all(self._settles(part, before) for part in parts)
-        if not isinstance(fork, cst.If) or fork.orelse is None:
-            return False
-        rest = fork.orelse.body if isinstance(fork.orelse, cst.Else) else fork.orelse
-        return self._settles(fork.body, before) and (
-            self._binds(rest, before) if isinstance(rest, cst.If) else self._settles(rest, before)
-        )
-
-    def _settles(self, block: cst.CSTNode, before: list[Binding]) -> bool:
-        """Return whether a block always binds, also inside a fork, or leaves at its end."""
-        for binding in before:
-            home = self._home(binding)
-            if home and home[0] is block and binding.how is not How.AUGMENTED:
-                return True
-        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
-        return any(self._binds(line, before) for line in lines) or (
-            bool(lines)
-            and isinstance(lines[-1], cst.SimpleStatementLine)
-            and isinstance(lines[-1].body[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))
-        )
 
     def stored(self, target: cst.CSTNode) -> Binding | None:
         """Return the binding whose target is a name or an attribute."""
