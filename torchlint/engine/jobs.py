@@ -55,7 +55,7 @@ class Job(NamedTuple):
     asked: tuple[RuleHead, ...] | None
     """The rules that are relevant to the content, if known."""
     linked: Linked | None
-    """What the content is judged with, if there are few files."""
+    """What the content is judged with, if known."""
 
 
 class Done(Generic[R]):

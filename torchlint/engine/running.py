@@ -162,7 +162,8 @@ class _Batch(Generic[R]):
                     return self.task.light(known) if self.many else known
         size = len(source.text)
         if self.many:
-            return self._job(Job(name, size, rules, settings, context, None, asked, None))
+            found = None if asked is None else linked
+            return self._job(Job(name, size, rules, settings, context, None, asked, found))
         read = Read(source, key)
         return self._job(Job(name, size, rules, settings, context, read, asked, linked))
 

@@ -251,8 +251,11 @@ def digest(view: View) -> bytes:
 
 def _scripts(root: Path, imports: Imports) -> frozenset[str]:
     """Return the modules that `pyproject.toml` names as scripts."""
+    file = root / "pyproject.toml"
+    if not file.is_file():
+        return frozenset()
     try:
-        text = (root / "pyproject.toml").read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return frozenset()
     homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(text))
