@@ -269,7 +269,7 @@ class Numbers(Probe):
             started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
             for tensor in started if counts else ():
                 loss = tensor.detach()
-                self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
+                self._losses.append(_as_number(loss))
                 self._steps.append(self.taken)
             backward(tensors, *args, **kwargs)
 
@@ -358,6 +358,11 @@ def _has_compiled() -> bool:
     """Return whether torch's compiler has made code of a function of the script."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
+
+
+def _as_number(loss: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a loss, of several values their sum; some devices have no doubles."""
+    return loss.clone() if loss.numel() == 1 else loss.to("cpu").double().sum()
 
 
 def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
