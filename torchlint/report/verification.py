@@ -71,6 +71,7 @@ def verification_json(report: Report) -> str:
         "warmup": report.warmup,
         "rounds": report.rounds,
         "noise": _interval(report.noise),
+        **({"partial": True} if report.partial else {}),
         "timed": "runs" if report.whole else "steps",
         "launcher": None if report.launcher is None else asdict(report.launcher),
         "diverted": list(report.diverted),

@@ -117,6 +117,8 @@ class Report:
     launcher: Launcher | None = None
     whole: bool = False
     """Whether whole runs were timed, since there were too few steps."""
+    partial: bool = False
+    """Whether the verification was interrupted."""
 
     @property
     def failed(self) -> bool:
