@@ -236,6 +236,10 @@ def test_memory_is_that_of_all_devices(look: Look) -> None:
     assert here.device_reserved >= here.device_memory
 
 
+def test_the_device_of_a_run_is_named(look: Look) -> None:
+    assert look(INDEX=1).trace.machine == {"indices": [1], "names": ["Pretend 1"], "count": 2}
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_pace_and_the_timeline_have_the_devices_time(look: Look, index: int) -> None:
     pace = Pace.from_json(look("pace", INDEX=index, ITEM=5e-3).trace.pace or {})

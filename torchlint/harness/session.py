@@ -328,6 +328,7 @@ class Session:
             args=plan.args,
             device=first.device,
             torch=first.torch,
+            machine=first.machine,
             seed=plan.seed,
             steps=0 if self._runner.whole else steps,
             warmup=0 if self._runner.whole else warmup,
