@@ -109,16 +109,8 @@ def _without_magic(cell: str) -> str:
 
 
 def _notebook(cells: Sequence[str]) -> str:
-    made = [
-        {
-            "cell_type": "code",
-            "execution_count": None,
-            "metadata": {},
-            "outputs": [],
-            "source": cell,
-        }
-        for cell in cells
-    ]
+    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}}
+    made = [{**empty, "outputs": [], "source": cell} for cell in cells]
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
