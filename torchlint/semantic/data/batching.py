@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.kind import Kind
@@ -211,7 +212,7 @@ class Batching:
     def _layouts_of_name(self, name: cst.Name, seen: set[int], depth: int) -> Iterator[Layout]:
         for binding in self.scopes.reaching(name):
             if binding.how is How.IMPORT:
-                if not self.work.is_public(binding.qualified):
+                if not is_data_library(binding.qualified):
                     yield Layout.UNSEEN
             elif isinstance(binding.node, cst.FunctionDef):
                 for returned in self.functions.returns(binding.node):
