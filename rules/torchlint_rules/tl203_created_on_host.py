@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Kind,
     Move,
     Rule,
     Script,
@@ -24,6 +25,7 @@ _WIDTH: Final = 100
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit otherwise"
+_IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `device=` refuses"
 
 
 class CreatedOnHost(Rule):
@@ -112,7 +114,17 @@ def _fix(
         return Fix.unsafe(title, edits, cut, because=_GENERATOR)
     if made.rounds:
         return Fix.close(title, edits, cut, because=_ROUNDING)
+    if move.device is not None and _is_imported(script, move.device):
+        because = _IMPORTED.format(script.code(move.device))
+        return Fix.unsafe(title, edits, cut, because=because)
     return Fix.exact(title, edits, cut)
+
+
+def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
+    """Return whether a device comes from a module that is not in sight."""
+    if script.kind(device) is Kind.DEVICE or script.visibility.is_of_library(device):
+        return False
+    return script.name(device) is not None
 
 
 def _stands_in_parentheses(script: Script, move: Move) -> bool:

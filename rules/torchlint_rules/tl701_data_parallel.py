@@ -28,7 +28,9 @@ _BECAUSE = (
 class DataParallel(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network that is wrapped for training."""
-        if script.framework != "none" or any(True for _ in script.calls(*_TORCHRUN)):
+        if script.target.device == "mps" or script.framework != "none":
+            return
+        if any(True for _ in script.calls(*_TORCHRUN)):
             return
         for call in wraps(script) if _trains(script) else ():
             if not _infers_only(script, call):

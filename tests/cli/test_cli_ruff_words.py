@@ -11,6 +11,7 @@ import pytest
 from cli_shell import TRAIN, Shell
 
 from torchlint.cli.check import check
+from torchlint.cli.fix import fix
 from torchlint.config import Settings
 
 FIXED = TRAIN.replace("slow", "fast")
@@ -191,3 +192,16 @@ def test_options_that_work_are_options_of_check() -> None:
         named = set(re.findall(r"`(--[\w-]+)", remark)) if state == "equivalent" else set()
         assert named <= ours
     assert Settings().fixable == ("ALL",)
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_the_help_lists_every_option_by_subject(quick: Shell, command: str) -> None:
+    said = quick.run(command, "--help").stdout
+    headings = re.findall(r"^(\w[\w ]+):$", said, re.MULTILINE)
+    assert headings == [
+        *("Fixes", "Rules", "Files", "Report", "Exit code", "Cache", "Run and configuration")
+    ]
+    params = (check if command == "check" else fix).params
+    for param in params:
+        if param.param_type_name == "option":
+            assert param.opts[0] in said

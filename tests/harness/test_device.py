@@ -88,6 +88,7 @@ class Told(NamedTuple):
 class Seen(NamedTuple):
     trace: Trace
     steps: list[Told]
+    script: list[str]
 
     @property
     def truth(self) -> float:
@@ -125,7 +126,8 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
         folder.mkdir()
         trace = run(write(folder, text), mode, steps=12, warmup=4, server=server)
         lines = (folder / ".torchlint-run/stdout").read_text(encoding="utf-8").splitlines()
-        return Seen(trace, [Told(*json.loads(line)) for line in lines])
+        script = (folder / "train.py").read_text(encoding="utf-8").splitlines()
+        return Seen(trace, [Told(*json.loads(line)) for line in lines], script)
 
     yield look
     server.close()
@@ -234,6 +236,10 @@ def test_memory_is_that_of_all_devices(look: Look) -> None:
     assert here.device_reserved >= here.device_memory
 
 
+def test_the_device_of_a_run_is_named(look: Look) -> None:
+    assert look(INDEX=1).trace.machine == {"indices": [1], "names": ["Pretend 1"], "count": 2}
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_pace_and_the_timeline_have_the_devices_time(look: Look, index: int) -> None:
     pace = Pace.from_json(look("pace", INDEX=index, ITEM=5e-3).trace.pace or {})
@@ -245,3 +251,19 @@ def test_the_pace_and_the_timeline_have_the_devices_time(look: Look, index: int)
     assert steps.device_clock
     assert near(fmean(steps.durations[1:]), truth)
     assert {phase.name for phase in steps.phases} == {"data", "forward", "backward", "optimizer"}
+
+
+QUIET = "import warnings; warnings.filterwarnings('ignore')"
+
+
+@pytest.mark.parametrize("noise", ["", QUIET], ids=["", "without warnings"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_wait_is_counted_once_at_its_line(look: Look, count: int, noise: str) -> None:
+    wait = "loss.item()" + "; loss.cpu()" * (count - 1)
+    seen = look("syncs", SYNC=wait, MUTANT=f"accelerator.as_cuda(); {noise}")
+    assert seen.trace.failure is None
+    assert seen.trace.sync_steps == 12
+    waits = [(Path(site.file).name, site.line, site.count) for site in seen.trace.syncs]
+    line = 1 + [text.strip() for text in seen.script].index(wait)
+    assert [(name, at) for name, at, _ in waits] == [("train.py", line)] * len(waits)
+    assert sum(times for *_, times in waits) == 12 * count

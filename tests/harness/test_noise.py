@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from harness.scripts import run, write
 
 from torchlint.finding import Safety
+from torchlint.harness.child.precision import tf32_products
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
@@ -161,6 +163,19 @@ def test_a_fix_may_round_as_coarsely_as_autocast_does(
     comparison = autocast[name]
     assert (comparison.method, comparison.kept) == ("nudged", CLOSE_FIXES[name][2])
     assert "bfloat16" in comparison.tolerance
+
+
+def test_tf32_is_seen_by_either_name_of_its_setting() -> None:
+    matmul = torch.backends.cuda.matmul
+    assert not tf32_products()
+    matmul.allow_tf32 = True
+    assert tf32_products()
+    matmul.allow_tf32 = False
+    if hasattr(matmul, "fp32_precision"):  # from torch 2.9 on
+        before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
+        assert tf32_products()
+        matmul.fp32_precision = before
+    assert not tf32_products()
 
 
 UNREPEATABLE = """

@@ -130,7 +130,7 @@ def test_all_formats_give_the_same_findings() -> None:
     assert from_grouped(report) == expected
     assert from_junit(report) == expected
     assert from_gitlab(report) == [(path, code, row, said) for path, code, row, _, said in expected]
-    apart = {"json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
+    apart = {"markdown", "rdjson", "json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
     for form in set(FORMATS) - apart:
         assert from_lines(report, form) == expected, form
 

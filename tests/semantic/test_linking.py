@@ -144,7 +144,7 @@ def test_what_is_unseen_is_not_taken_for_a_library() -> None:
     assert alone.name(_expression(alone, "no_grad")) == "torch_tools.no_grad"
     seen = view(texts, "train.py", frozenset({"torch_tools.no_grad"}))
     script = Script.parse(Source("train.py", texts["train.py"]), None, None, seen)
-    assert script.name(_expression(script, "no_grad")) is None
+    assert script.name(_expression(script, "no_grad")) == ".torch_tools.no_grad"
 
 
 def test_modules_that_import_each_other_are_followed_once() -> None:
@@ -171,7 +171,18 @@ def test_a_module_that_does_not_parse_is_left_out() -> None:
     broken = data._replace(excerpts=(data.excerpts[0]._replace(text="def ("),))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(broken,)))
     assert script.text == TRAIN
-    assert script.name(_expression(script, "make_loader")) is None
+    assert script.name(_expression(script, "make_loader")) == ".data.make_loader"
+
+
+def test_what_a_linked_module_defines_out_of_view_is_unseen() -> None:
+    seen = view(PROGRAM, "train.py")
+    (data,) = seen.modules
+    part = data._replace(excerpts=(*data.excerpts[:-2], data.excerpts[-1]))
+    script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(part,)))
+    (made,) = script.calls("torch.utils.data.DataLoader")
+    dataset = made.given("dataset", 0)
+    assert dataset is not None
+    assert script.name(cst.ensure_type(dataset.value, cst.Call).func) == ".Images"
 
 
 def test_an_empty_module_is_left_out() -> None:

@@ -11,6 +11,7 @@ import click
 
 from torchlint.cli.failure import remark
 from torchlint.cli.fixoptions import check_ending, check_fix_options
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
     configuration_options,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @paths_argument
 @check_fix_options
 @configuration_options

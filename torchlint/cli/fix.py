@@ -13,6 +13,7 @@ import click
 
 from torchlint.cli.failure import remark
 from torchlint.cli.fixoptions import Ending, fix_ending, written_fix_options
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.options import (
     configuration_options,
     paths_argument,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["fix", "fix_once"]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @paths_argument
 @click.option("--apply", is_flag=True, help="Write the fixes and report the remaining findings.")
 @click.option("--interactive", is_flag=True, help="Ask before writing each fix.")

@@ -30,7 +30,7 @@ _GONE: Final = "the current folder no longer exists: change to one that does"
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
-    "verify": "Run a script as it is and as fixed, and compare.",
+    "verify": "Run the original and the fixed script side by side, and compare.",
     "tune": "Measure the loader's workers, batches ahead and batch sizes.",
     "audit": "Go through every known technique for one script.",
     "rules": "List the catalogue of rules.",

@@ -38,7 +38,12 @@ _VARIABLES: Final = frozenset(
         "FORCE_COLOR",
         "TERM",
         "COLUMNS",
+        "CI_COMMIT_SHA",
         "CI_PROJECT_DIR",
+        "CI_PROJECT_URL",
+        "GITHUB_REPOSITORY",
+        "GITHUB_SERVER_URL",
+        "GITHUB_SHA",
         "GITHUB_WORKSPACE",
         "PYTHONUTF8",
     }

@@ -48,6 +48,8 @@ FORMATS: Final = (
     "github",
     "gitlab",
     "junit",
+    "markdown",
+    "rdjson",
 )
 """The values of `output-format`."""
 COLORS: Final = ("auto", "always", "never")

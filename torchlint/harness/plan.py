@@ -9,11 +9,14 @@ from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["BY_HAND", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
+__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run measures; only `time` runs are timed."""
 
+
+COMPARED: Final[frozenset[Mode]] = frozenset({"numbers", "nudged", "record", "replay"})
+"""Modes whose losses are compared."""
 
 BY_HAND: Final = -1
 """Stands for the counting optimizer where a script updates its weights itself."""

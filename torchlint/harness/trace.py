@@ -84,7 +84,12 @@ class Trace:
     device_clock: bool = False
     """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """The devices of the network by name, with what their speed depends on."""
     host_memory: int = 0
+    """The most memory of the script's own process, in bytes."""
+    worker_memory: int = 0
+    """The memory of loader workers at the end of the window."""
     device_memory: int | None = None
     """The most that the script's tensors took on all devices together, in bytes."""
     device_reserved: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from torchlint.program.imports import Imports
@@ -375,9 +376,6 @@ class WholeGraph(Graph):
     ) -> None:
         super().__init__(imports, scripts)
         self._outlines = outlines
-        self._users: dict[Symbol, list[Place]] | None = None
-        self._importers: dict[str, list[str]] | None = None
-        self._reexported: frozenset[Symbol] | None = None
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
@@ -388,30 +386,42 @@ class WholeGraph(Graph):
         outline = self._outlines.get(path)
         return outline is not None and outline.trains
 
+    def prepare(self) -> None:
+        """Find out who uses what, for processes that are forked later, too."""
+        for found in (self._users, self._importers, self._reexported):
+            len(found)
+
     def importers(self, path: str) -> list[str]:
         """Return the modules, no tests, that import from a module."""
-        if self._importers is None:
-            self._importers = {}
-            for user in self._sources():
-                for home in self.edges(user):
-                    self._importers.setdefault(home, []).append(user)
         return self._importers.get(path, [])
 
     def users(self, symbol: Symbol) -> list[Place]:
         """Return the definitions outside its module, no tests, that use a symbol."""
-        if self._users is None:
-            self._users = {}
-            for user in self._sources():
-                for used, numbers in self.used(user).items():
-                    places = self._users.setdefault(used, [])
-                    places += (Place(user, number) for number in numbers)
         return self._users.get(symbol, [])
 
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
-        if self._reexported is None:
-            self._reexported = frozenset().union(*map(self.reexports, self._sources()))
         return not self._reexported.isdisjoint((symbol, Symbol(symbol.path, "*")))
+
+    @cached_property
+    def _importers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for user in self._sources():
+            for home in self.edges(user):
+                found.setdefault(home, []).append(user)
+        return found
+
+    @cached_property
+    def _users(self) -> dict[Symbol, list[Place]]:
+        found: dict[Symbol, list[Place]] = {}
+        for user in self._sources():
+            for symbol, numbers in self.used(user).items():
+                found.setdefault(symbol, []).extend(Place(user, number) for number in numbers)
+        return found
+
+    @cached_property
+    def _reexported(self) -> frozenset[Symbol]:
+        return frozenset[Symbol]().union(*map(self.reexports, self._sources()))
 
     def _sources(self) -> Iterator[str]:
         """Yield the modules whose uses count, sorted."""

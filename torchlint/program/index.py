@@ -24,6 +24,9 @@ __all__ = ["Index", "digest", "outline_at"]
 _SCRIPT: Final = re.compile(r"=\s*[\"']([\w.]+)\s*:\s*[\w.]+[\"']")
 """An entry point in `pyproject.toml`."""
 
+_MOST_SOURCES: Final = 200
+"""How many texts are held for excerpts."""
+
 
 class Index:
     """The files of a project below its root; paths inside are relative to it, with `/`."""
@@ -113,9 +116,10 @@ class Index:
         self._whole = None
 
     def build(self) -> None:
-        """Make the outlines of all files."""
+        """Make the outlines of all files, and find out who uses what."""
         for path in self._walk.files:
             self._on_disk(path)
+        self._whole_graph().prepare()
 
     def load(self, data: bytes) -> None:
         """Take the outlines that `dump` returned in an earlier run; damaged data counts as none."""
@@ -170,17 +174,19 @@ class Index:
 
     def _graph(self) -> Graph:
         """Return the graph of the whole project if all outlines are known, else one by search."""
-        if self._whole is not None:
-            return self._whole
-        if self._outlines.keys() >= self._walk.files.keys():
-            outlines = {**self._outlines, **self._changed_outlines}
-            self._whole = WholeGraph(self._imports, outlines, self._scripts)
-            return self._whole
+        if self._whole is not None or self._outlines.keys() >= self._walk.files.keys():
+            return self._whole_graph()
         if self._searched is None:
             self._searched = SearchedGraph(
                 self._imports, self._all_texts(), self._outline, self._scripts
             )
         return self._searched
+
+    def _whole_graph(self) -> WholeGraph:
+        if self._whole is None:
+            outlines = {**self._outlines, **self._changed_outlines}
+            self._whole = WholeGraph(self._imports, outlines, self._scripts)
+        return self._whole
 
     def _with(self, name: str, source: Source) -> Graph:
         """Return the graph with another text for a file."""
@@ -206,6 +212,8 @@ class Index:
         if path in self._changed:
             return self._changed[path]
         if path not in self._sources:
+            while len(self._sources) >= _MOST_SOURCES:
+                del self._sources[next(iter(self._sources))]
             self._sources[path] = _source_at(self.root, path) or Source(path, "")
         return self._sources[path]
 

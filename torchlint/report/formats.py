@@ -28,6 +28,8 @@ _OF_ALL: Final[Mapping[str, str]] = {
     "sarif": "torchlint.report.sarif:sarif",
     "gitlab": "torchlint.report.gitlab:gitlab",
     "junit": "torchlint.report.junit:junit",
+    "markdown": "torchlint.report.markdown:markdown",
+    "rdjson": "torchlint.report.rdjson:rdjson",
 }
 _STATISTICS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.statistics:statistics",

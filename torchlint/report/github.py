@@ -9,6 +9,7 @@ from torchlint.report.entry import Entry
 from torchlint.report.escape import github_message, github_property
 from torchlint.report.header import plain_header
 from torchlint.report.paint import Paint
+from torchlint.report.repository import repository_path
 
 __all__ = ["github"]
 
@@ -24,7 +25,7 @@ def _command(entry: Entry) -> str:
     start, end = entry.in_file
     properties = {
         "title": f"torchlint ({entry.finding.code})",
-        "file": entry.path,
+        "file": repository_path(entry.path),
         "line": start.row,
         "col": start.column,
         "endLine": end.row,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from torchlint.report.escape import printable
 from torchlint.report.identity import fingerprints, relative_path
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
+from torchlint.report.repository import repository_root
 from torchlint.report.ruffjson import dumps
 
 __all__ = ["gitlab"]
@@ -20,7 +20,7 @@ _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "info"}
 
 def gitlab(report: Report, paint: Paint) -> str:
     """Return one list of all findings, with paths relative to the root of the repository."""
-    root = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
+    root = repository_root()
     hashes = fingerprints(report.entries, root)
     issues = [
         _issue(entry, fingerprint, root)

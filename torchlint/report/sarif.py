@@ -15,12 +15,14 @@ from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
+from torchlint.report.repository import in_workspace, repository_path, repository_root
 from torchlint.report.ruffjson import dumps
 from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
 __all__ = ["sarif"]
 
+_ROOT: Final = "SRCROOT"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -28,7 +30,7 @@ def sarif(report: Report, paint: Paint) -> str:
     """Return one SARIF log with one run."""
     cards = {entry.card.code: entry.card for entry in report.entries}
     codes = sorted(cards)
-    hashes = fingerprints(report.entries, Path.cwd())
+    hashes = fingerprints(report.entries, repository_root())
     run = {
         "tool": {
             "driver": {
@@ -38,6 +40,7 @@ def sarif(report: Report, paint: Paint) -> str:
                 "rules": [_rule(cards[code]) for code in codes],
             }
         },
+        **_base(),
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
         "results": [
@@ -46,6 +49,13 @@ def sarif(report: Report, paint: Paint) -> str:
         ],
     }
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _base() -> dict[str, Any]:
+    """Return where the paths of a job on GitHub begin."""
+    if not in_workspace():
+        return {}
+    return {"originalUriBaseIds": {_ROOT: {"uri": f"{repository_root().as_uri()}/"}}}
 
 
 def _invocation(report: Report) -> dict[str, Any]:
@@ -115,10 +125,12 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
+    path = repository_path(path)
     if PurePath(path).is_absolute():
         return {"uri": Path(path).as_uri()}
     posix = PurePath(path).as_posix()
-    return {"uri": quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")}
+    uri = quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")
+    return {"uri": uri, "uriBaseId": _ROOT} if in_workspace() else {"uri": uri}
 
 
 def _region(part: Part) -> dict[str, int]:

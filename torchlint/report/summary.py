@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report, Tally
 
-__all__ = ["plural", "summary"]
+__all__ = ["plural", "ranked", "summary"]
 
 _BELOW: Final = "\n  "
 _MOST_WORTH: Final = 3
@@ -59,17 +59,25 @@ def _next(tally: Tally) -> str:
     return "no automatic fix, the messages say what to do"
 
 
-def _ranking(tally: Tally, paint: Paint) -> str:
-    """Return the line that names what is most worth fixing, empty for findings of one rule."""
+def ranked(tally: Tally) -> str:
+    """Return the rules that are most worth fixing, empty for findings of one rule."""
     if len(tally.worth) < 2:
         return ""
     best = sorted(tally.worth, key=lambda code: (-tally.worth[code].ratio, code))[:_MOST_WORTH]
     figures = ((code, tally.worth[code].figure) for code in best)
-    named = ", ".join(f"{code} ({said})" if said else code for code, said in figures)
+    return ", ".join(f"{code} ({said})" if said else code for code, said in figures)
+
+
+def _ranking(tally: Tally, paint: Paint) -> str:
+    """Return the line that names what is most worth fixing."""
+    named = ranked(tally)
+    if not named:
+        return ""
     first = f"{paint.strong('Most worth')}: {named}."
     if not (tally.fixable or tally.withheld):
         return f"{first}\n"
-    script = shlex.quote(printable(tally.script)) if tally.script not in (None, "-") else "SCRIPT"
+    path = tally.script
+    script = "SCRIPT" if path is None or path == "-" else shlex.quote(printable(path))
     proof = f"`torchlint verify {script}` proves it."
     fits = paint.width is None or len(f"Most worth: {named}. {proof}") <= paint.width
     return f"{first}{' ' if fits else _BELOW}{proof}\n"

@@ -53,6 +53,7 @@ class Face:
 
     is_available = is_initialized = staticmethod(lambda: True)
     _is_in_bad_fork = staticmethod(lambda: False)
+    get_device_name = staticmethod(lambda device: f"Pretend {device}")
     device_count = staticmethod(lambda: DEVICES)
     current_device = staticmethod(lambda: _C.pretend_current())
     set_device = staticmethod(lambda device: _C.pretend_set_current(device))

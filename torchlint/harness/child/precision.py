@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Precision", "Rounding"]
+__all__ = ["Precision", "Rounding", "tf32_convolutions", "tf32_products"]
 
 TF32: Final = "tf32"
 
@@ -52,7 +52,7 @@ class Precision:
         """Add the precision of parameters, and TF32 where their device uses it."""
         for kind, dtype in {(it.device.type, str(it.dtype)) for it in parameters}:
             self._note(dtype.removeprefix("torch."))
-            if kind == "cuda" and (_tf32_products() or _tf32_convolutions()):
+            if kind == "cuda" and _has_tensor_cores() and (tf32_products() or tf32_convolutions()):
                 self._note(TF32)
 
     def _note(self, name: str) -> None:
@@ -97,20 +97,30 @@ class Rounding(TorchDispatchMode):  # type: ignore[misc]
 def _unit(name: str, tensor: torch.Tensor) -> float:
     """Return half the last digit of an operator's result, 0 where it is not coarse."""
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype == "float32" and tensor.device.type == "cuda":
-        coarse = (name in _PRODUCTS and _tf32_products()) or (
-            name in _CONVOLUTIONS and _tf32_convolutions()
+    if dtype == "float32" and tensor.device.type == "cuda" and _has_tensor_cores():
+        coarse = (name in _PRODUCTS and tf32_products()) or (
+            name in _CONVOLUTIONS and tf32_convolutions()
         )
         return _UNITS[TF32] if coarse else 0.0
     return _UNITS[dtype] if dtype in ("bfloat16", "float16") else 0.0
 
 
-def _tf32_products() -> bool:
-    return bool(torch.backends.cuda.matmul.allow_tf32) and _has_tensor_cores()
+def tf32_products() -> bool:
+    """Return whether products of matrices are allowed in TF32."""
+    return _allowed(torch.backends.cuda.matmul, torch.backends.cuda.matmul)
 
 
-def _tf32_convolutions() -> bool:
-    return bool(torch.backends.cudnn.allow_tf32) and _has_tensor_cores()
+def tf32_convolutions() -> bool:
+    """Return whether convolutions are allowed in TF32, as they are unless a script objects."""
+    return _allowed(torch.backends.cudnn, getattr(torch.backends.cudnn, "conv", None))
+
+
+def _allowed(old: Any, new: Any) -> bool:
+    """Ask by the setting's old name; torch refuses that where a script uses the new one."""
+    try:
+        return bool(old.allow_tf32)
+    except RuntimeError:
+        return bool(new.fp32_precision == "tf32")
 
 
 def _has_tensor_cores() -> bool:

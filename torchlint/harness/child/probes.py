@@ -22,6 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.device import Device, Mark
+from torchlint.harness.child.identity import identity
 from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
@@ -103,6 +104,7 @@ class Probe:
             "leader": self.leader,
             "device": self.device.kind,
             "device_clock": self.device.has_clock,
+            "machine": identity(self.device),
             "torch": torch.__version__,
             "device_memory": self.device.peak_memory(),
             "device_reserved": self.device.peak_memory("max_memory_reserved"),
@@ -167,6 +169,7 @@ class Timer(Probe):
         self._marks: list[Mark] = []
         self._waits: list[tuple[Mark, Mark]] = []
         self._asked: Mark = 0.0
+        self._workers = 0
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
@@ -179,6 +182,8 @@ class Timer(Probe):
         if self.taken == self.task.warmup:
             self.device.forget_peak()
         self._marks.append(self.device.mark())
+        if full:
+            self._workers = _workers_memory()
         return full
 
     def close(self) -> dict[str, Any]:
@@ -188,6 +193,7 @@ class Timer(Probe):
         return {
             "durations": self.device.spans(self._marks),
             "waited": sum(waited) if waited else None,
+            "worker_memory": self._workers,
         }
 
     def _ask(self) -> None:
@@ -269,7 +275,7 @@ class Numbers(Probe):
             started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
             for tensor in started if counts else ():
                 loss = tensor.detach()
-                self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
+                self._losses.append(_as_number(loss))
                 self._steps.append(self.taken)
             backward(tensors, *args, **kwargs)
 
@@ -354,10 +360,22 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
     _BaseDataLoaderIter.__next__ = __next__
 
 
+def _workers_memory() -> int:
+    """Return the bytes of the processes that this one started."""
+    from torchlint.harness.child.cost import Cost
+
+    return Cost().workers_memory()
+
+
 def _has_compiled() -> bool:
     """Return whether torch's compiler has made code of a function of the script."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
+
+
+def _as_number(loss: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a loss, of several values their sum; some devices have no doubles."""
+    return loss.clone() if loss.numel() == 1 else loss.to("cpu").double().sum()
 
 
 def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -174,7 +174,7 @@ def _wait_share(side: Evidence) -> float | None:
 
 
 def _host_memory(side: Evidence) -> float | None:
-    return median(trace.host_memory for trace in side.timed)
+    return median(trace.host_memory + trace.worker_memory for trace in side.timed)
 
 
 def _device_memory(side: Evidence) -> float | None:

@@ -149,6 +149,12 @@ class Doubt:
         )
 
     @classmethod
+    def interrupted(cls, missing: tuple[str, ...]) -> Doubt:
+        """Report that the verification was interrupted, and which fixes were not run at all."""
+        rest = f"; not run at all: {', '.join(missing)}" if missing else ""
+        return cls("interrupted", f"interrupted, so this is what was known until then{rest}")
+
+    @classmethod
     def fixed_fails(cls, message: str, place: str) -> Doubt:
         """Report that the fixed script fails."""
         return cls("fixed-script-fails", f"the script fails with this fix{place}: {message}")

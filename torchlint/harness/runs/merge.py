@@ -43,6 +43,7 @@ def merged(ranks: Sequence[Trace]) -> Trace:
         syncs=max((rank.syncs for rank in ranks), key=len),
         sync_steps=ranks[0].sync_steps,
         host_memory=max(rank.host_memory for rank in ranks),
+        worker_memory=max(rank.worker_memory for rank in ranks),
         device_memory=max(memories, default=None),
         modules=_all(rank.modules for rank in ranks),
         warnings=_all(rank.warnings for rank in ranks),

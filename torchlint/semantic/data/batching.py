@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
@@ -220,7 +221,7 @@ class Batching:
     ) -> Iterator[Layout]:
         for binding in bindings:
             if binding.how is How.IMPORT:
-                if not self.work.is_public(binding.qualified):
+                if not is_data_library(binding.qualified):
                     yield Layout.UNSEEN
             elif isinstance(binding.node, cst.FunctionDef):
                 for returned in self.functions.returns(binding.node):

@@ -92,6 +92,6 @@ class Provenance:
 def _module(binding: Binding) -> str:
     """Return the module that an import names, "" for any other binding."""
     line = binding.node
-    if binding.qualified or not isinstance(line, cst.ImportFrom):
-        return binding.qualified.rpartition(".")[0]
-    return "." * len(line.relative) + (dotted(line.module) if line.module is not None else "")
+    if isinstance(line, cst.ImportFrom) and line.module is not None:
+        return "." * len(line.relative) + dotted(line.module)
+    return binding.qualified.rpartition(".")[0]

@@ -27,7 +27,8 @@ class Links:
     """Follows imports to the modules in view.
 
     An import of a name that is in view is replaced by the bindings that the name has at the end of
-    its module. One of the project that is not in view loses its qualified name: it is unknown.
+    its module. One of the project that is not in view gets a qualified name like that of a relative
+    import, which no library has.
     """
 
     def __init__(self, scopes: Scopes) -> None:
@@ -44,10 +45,16 @@ class Links:
         scopes.add_stars(list(self._star_imports()))
         scopes.replace(dict(self._replacements()))
 
-    def knows(self, node: cst.CSTNode, qualified: str) -> bool:
-        """Return whether a qualified name, as the module of a node has it, is of the project."""
+    def name(self, node: cst.CSTNode, qualified: str) -> str | None:
+        """Return a qualified name of the module of a node, None if it is that of a thing in view.
+
+        The name of a thing of the project that is not in view begins with a dot.
+        """
         home = self._homes[self.tree.module_of(node)]
-        return qualified in home.names or qualified in home.unseen
+        symbol = home.names.get(qualified)
+        if symbol is None and qualified not in home.unseen:
+            return qualified
+        return None if symbol is not None and self._target(symbol) else _unseen(qualified)
 
     def named(self, node: cst.CSTNode, qualified: str) -> tuple[Binding, ...]:
         """Return the bindings of a qualified name as the module of a node has it."""
@@ -63,7 +70,10 @@ class Links:
                     if behind is None:
                         continue
                     made = {_placed(binding, each): each for each in behind}
-                    yield binding, {**made} or {binding._replace(qualified=""): None}
+                    yield (
+                        binding,
+                        {**made} or {binding._replace(qualified=_unseen(binding.qualified)): None},
+                    )
 
     def _star_imports(self) -> Iterator[tuple[Scope, Binding]]:
         """Yield an import, with its scope, for each name that a star import binds."""
@@ -99,6 +109,11 @@ class Links:
         for binding in self.scopes.at_end(home.scope, symbol.name):
             behind = self._behind(binding) if binding.how is How.IMPORT else None
             yield from (binding,) if behind is None else behind
+
+
+def _unseen(qualified: str) -> str:
+    """Return the qualified name of a thing of the project that is not in view."""
+    return f".{qualified.lstrip('*.')}"
 
 
 def _placed(imported: Binding, target: Binding) -> Binding:

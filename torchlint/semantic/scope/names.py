@@ -129,7 +129,8 @@ class Names:
         self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._name).answer
         """Return the canonical qualified name, None if there is none or more than one.
 
-        Functions and classes in view, and what is unseen of the project, have no qualified name.
+        Functions and classes in view have no qualified name. The name of what the project defines
+        out of view begins with a dot.
         """
         self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
         self._asked: dict[int, tuple[Binding, ...]] = {}
@@ -149,7 +150,8 @@ class Names:
         if type(node) is cst.Name:
             word = node.value
             if word not in self._named and word not in _BUILTINS and not self.scopes.star_imports:
-                return None
+                if self.links is None or self.scopes.tree.is_own(node):
+                    return None
             bindings = self.scopes.reaching(node)
             if not bindings:
                 found = self._unbound(word, node)
@@ -159,8 +161,8 @@ class Names:
         elif type(node) is cst.Attribute:
             base = self.name(node.value)
             found = f"{base}.{node.attr.value}" if base is not None else self._name_of_own(node)
-            if found is not None and self.links is not None and self.links.knows(node, found):
-                return None
+            if found is not None and self.links is not None:
+                found = self.links.name(node, found)
         else:
             return None
         return canonical(found) if found is not None else None
@@ -211,7 +213,7 @@ class Names:
 
     def _bound(self, binding: Binding) -> str | None:
         if binding.how is _IMPORT:
-            return binding.qualified or None
+            return binding.qualified
         value = binding.value
         if binding.how is _ASSIGN and isinstance(value, (cst.Name, cst.Attribute)):
             return self.name(value)
@@ -226,4 +228,7 @@ class Names:
                 return f"torch.nn.{name}"
         if name in _BUILTINS:
             return f"builtins.{name}"
-        return _CUSTOMARY.get(name) if stars else None
+        if stars and name in _CUSTOMARY:
+            return _CUSTOMARY[name]
+        # What a linked module defines without being in view.
+        return None if self.scopes.tree.is_own(place) else f".{name}"
