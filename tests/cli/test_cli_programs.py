@@ -20,7 +20,8 @@ def program(quick: Shell) -> Shell:
 
 
 def _places(printed: str) -> list[str]:
-    return [":".join(line.split(":")[:2]) for line in printed.splitlines() if ": TL20" in line]
+    found = [line for line in printed.splitlines() if ".py:" in line and ": TL20" in line]
+    return [":".join(line.split(":")[:2]) for line in found]
 
 
 def test_check_looks_at_other_modules(program: Shell) -> None:

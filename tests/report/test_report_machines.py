@@ -397,5 +397,5 @@ def test_a_note_about_another_file_is_in_every_format() -> None:
         "artifactLocation": {"uri": "run.py"},
         "region": {"startLine": 88},
     }
-    for form in ("github", "gitlab", "junit"):
+    for form in ("github", "gitlab", "junit", "markdown", "rdjson"):
         assert "; the loop that calls it (run.py:88)" in told[form]

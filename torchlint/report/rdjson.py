@@ -37,7 +37,7 @@ def _diagnostic(entry: Entry) -> dict[str, Any]:
     if not source.is_notebook:
         location["range"] = _range(source, entry.finding.span)
     diagnostic: dict[str, Any] = {
-        "message": entry.message_in_file,
+        "message": entry.message_in_file + entry.remarks,
         "location": location,
         "severity": _SEVERITIES[entry.severity],
         "code": code,
