@@ -8,14 +8,14 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
-from torchlint_rules._dataattribute import VARIABLE, hidden, without_graph, wraps
+from torchlint_rules._dataattribute import VARIABLE, misuse, without_graph, wraps
 
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
 
 
 class DataAttribute(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every useless `Variable` and every `.data` of a recorded tensor."""
+        """Report every useless `Variable` and every `.data` that fails or hides a change."""
         calls = [s.node for s in script.calls(VARIABLE) if s.node.args and wraps(script, s.node)]
         fixes = _fixes(script, calls) if calls else {}
         for call in calls:
@@ -27,10 +27,9 @@ class DataAttribute(Rule):
                 message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
             yield Finding(self.code, script.span(call), message, fixes.get(id(call)))
         for node in script.all(cst.Attribute):
-            if node.attr.value == "data":
-                message = hidden(script, node)
-                if message:
-                    yield Finding(self.code, script.span(node), message)
+            found = misuse(script, node) if node.attr.value == "data" else None
+            if found is not None:
+                yield Finding(self.code, script.span(node), found.message, impact=found.impact)
 
 
 # -- Variable --------------------------------------------------------------------

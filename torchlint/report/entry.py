@@ -61,6 +61,11 @@ class Entry:
         return self.finding.fix
 
     @property
+    def impact(self) -> str:
+        """What is at stake: as the finding says, else as the rule's page does."""
+        return self.finding.impact or self.card.impact
+
+    @property
     def fixable(self) -> bool:
         """Whether `fix` applies the fix under these settings."""
         return self.fix is not None and self.fix.safety >= self.threshold

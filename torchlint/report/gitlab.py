@@ -36,7 +36,7 @@ def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
         "description": f"{entry.finding.code} [{entry.card.name}] {message}",
         "check_name": entry.finding.code,
         "fingerprint": fingerprint,
-        "severity": _SEVERITIES.get(entry.card.impact, "minor"),
+        "severity": _SEVERITIES.get(entry.impact, "minor"),
         "location": {
             "path": relative_path(entry.path, root),
             "lines": {"begin": start.row, "end": end.row},

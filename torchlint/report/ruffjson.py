@@ -53,7 +53,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         ],
         "url": None,
         "category": entry.card.category,
-        "impact": entry.card.impact,
+        "impact": entry.impact,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
     }

@@ -67,7 +67,7 @@ def _rule(card: Card) -> dict[str, Any]:
         "shortDescription": {"text": card.summary},
         "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
         "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
-        "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
+        "defaultConfiguration": {"enabled": card.default, "level": _level(card.impact)},
         "properties": {
             "tags": ["performance", *([card.category] if card.category else [])],
             "category": card.category,
@@ -89,8 +89,8 @@ def _plain(page: str) -> str:
     )
 
 
-def _level(card: Card) -> str:
-    return _LEVELS.get(card.impact, "warning")
+def _level(impact: str) -> str:
+    return _LEVELS.get(impact, "warning")
 
 
 def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _level(entry.card),
+        "level": _level(entry.impact),
         "message": {"text": entry.message_in_file},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": fingerprint},

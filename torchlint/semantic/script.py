@@ -72,6 +72,7 @@ from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.placement import Placement
 from torchlint.semantic.values.plain_numbers import PlainNumbers
 from torchlint.semantic.values.precision import Precision
+from torchlint.semantic.values.recorded import Recorded
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Value, Values
 from torchlint.semantic.values.visibility import Visibility
@@ -126,6 +127,7 @@ class Script:
         self.kinds = Kinds(self.functions, self.iteration)
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
+        self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
         self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
         self._repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
@@ -492,6 +494,10 @@ class Script:
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""
         return self._gradients.grad(node)
+
+    def is_recorded(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor is known to be the result of a recorded computation."""
+        return self._recorded.of(node)
 
     def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
         """Return the gradient mode that a context manager or decorator sets."""

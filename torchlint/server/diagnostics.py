@@ -8,7 +8,7 @@ from typing import Final
 from lsprotocol import types
 
 from torchlint.finding import Finding
-from torchlint.report.card import Card, card_of
+from torchlint.report.card import card_of
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 
@@ -29,7 +29,7 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     return types.Diagnostic(
         range=positions.range(finding.span),
         message=finding.message,
-        severity=_severity(card),
+        severity=_severity(finding.code, finding.impact or card.impact),
         code=finding.code,
         code_description=types.CodeDescription(card.link) if card.link else None,
         source=NAME,
@@ -37,10 +37,10 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     )
 
 
-def _severity(card: Card) -> types.DiagnosticSeverity:
-    if card.code == _UNPARSABLE:
+def _severity(code: str, impact: str) -> types.DiagnosticSeverity:
+    if code == _UNPARSABLE:
         return types.DiagnosticSeverity.Error
-    if card.impact == "low":
+    if impact == "low":
         return types.DiagnosticSeverity.Information
     return types.DiagnosticSeverity.Warning
 
