@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["EVIDENCE", "Measurement", "measurements", "measurements_beside", "measurements_of"]
+__all__ = [
+    "EVIDENCE",
+    "Measurement",
+    "gain_of",
+    "measurements",
+    "measurements_beside",
+    "measurements_of",
+]
 
 EVIDENCE: Final = "evidence.json"
 """The file beside the rules of a pack: a list of measurements for each code."""
@@ -68,6 +75,20 @@ def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
     """Return the measurements that the pack of a rule ships for it; empty if there are none."""
     module = getattr(sys.modules.get(rule.__module__), "__file__", None)
     return measurements_beside(module, rule.code) if module else ()
+
+
+def gain_of(rule: type[Rule]) -> Measurement | None:
+    """Return the measurement that shows what a rule's fix gains, None where there is none.
+
+    A step time says nothing about a rule whose gain is not speed, and one of a CPU nothing about a
+    rule for accelerators. One that is too noisy to tell shows nothing either.
+    """
+    if rule.gain != "speed":
+        return None
+    for each in measurements_of(rule):
+        if each.verdict != "UNSURE" and not (each.on_cpu and rule.device == "accelerator"):
+            return each
+    return None
 
 
 def measurements_beside(file: str, code: str) -> tuple[Measurement, ...]:

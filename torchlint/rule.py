@@ -41,6 +41,10 @@ class Rule(ABC):
     impact: ClassVar[Literal["high", "medium", "low"]]
     safety: ClassVar[Safety | None]
     """The best class that a fix of this rule can earn, None where it only reports."""
+    gain: ClassVar[Literal["speed", "memory", "results", "upkeep"]] = "speed"
+    """What improves: the step, memory, what is learned or measured, or life with newer versions."""
+    device: ClassVar[Literal["any", "accelerator"]] = "any"
+    """Where it pays: on any device, or on an accelerator only."""
     about: ClassVar[tuple[str, ...]] = ("torch",)
     """The libraries of which a file must name at least one."""
     articles: ClassVar[tuple[str, ...]] = ()

@@ -11,6 +11,7 @@ from typing import Any, Final
 __all__ = [
     "DEFAULT_EXCLUDE",
     "OF_THE_RUN",
+    "RESULTS_ONLY",
     "ConfigError",
     "Settings",
     "key_of",
@@ -52,6 +53,26 @@ DEFAULT_EXCLUDE: Final = (
 """Names of folders that contain third-party code or generated files."""
 
 
+RESULTS_ONLY: Final = (
+    "*_benchmark.py",
+    "*_test.py",
+    "archive",
+    "archived",
+    "benchmark",
+    "benchmarks",
+    "conftest.py",
+    "convert_*.py",
+    "setup.py",
+    "test",
+    "test_*.py",
+    "testing",
+    "tests",
+    "unittest",
+    "unittests",
+)
+"""Files and folders whose speed matters to no training."""
+
+
 class ConfigError(Exception):
     """An invalid setting; the message names its place and the nearest valid word."""
 
@@ -82,6 +103,8 @@ class Settings:
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     extend_exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    results_only: tuple[str, ...] = RESULTS_ONLY
+    """Patterns of files where only the rules about what is learned or measured run."""
     target_torch: tuple[int, int] | None = None
     """None if the project does not state which versions of torch it allows."""
     target_device: str = "auto"

@@ -14,7 +14,7 @@ from torchlint.engine.failures import internal_error
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
 from torchlint.engine.parsing import UnparsableError, is_ordinary, parse_script, syntax_tree
-from torchlint.engine.patterns import ignored_here
+from torchlint.engine.patterns import rules_here
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult
@@ -53,7 +53,7 @@ def check_source(
 
     `asked` are the rules relevant to it, if already known.
     """
-    kept = rules.without(ignored_here(source.path, settings, rules.known))
+    kept = rules_here(source.path, rules, settings)
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept)
     heads = list(asked)
@@ -77,7 +77,7 @@ def check_bytes(
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
-        rules = rules.without(ignored_here(path, settings, rules.known))
+        rules = rules_here(path, rules, settings)
         problem = UnparsableError(error.message, error.position)
         return _unparsable(shown, rules, settings, problem)
     return check_source(source, rules, settings, used_elsewhere=used_elsewhere)

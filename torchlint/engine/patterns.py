@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from torchlint.config import Settings
-from torchlint.registry.selection import covers
+from torchlint.registry.selection import Selection, covers
 
-__all__ = ["Patterns", "excluded_by", "ignored_here"]
+__all__ = ["Patterns", "excluded_by", "ignored_here", "rules_here"]
 
 _WILD: Final = frozenset("*?[")
 
@@ -64,4 +65,26 @@ def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> fro
         return frozenset()
     return frozenset(
         code for code, name in known.items() if any(covers(word, code, name) for word in words)
+    )
+
+
+def rules_here(path: str, rules: Selection, settings: Settings) -> Selection:
+    """Return the selected rules that run on one file."""
+    kept = rules.without(ignored_here(path, settings, rules.known))
+    if not _is_beside_training(path, settings.results_only, str(settings.root)):
+        return kept
+    return kept.without(head.code for head in kept if not head.is_about_results)
+
+
+@lru_cache(maxsize=4096)
+def _is_beside_training(path: str, patterns: tuple[str, ...], root: str) -> bool:
+    """Return whether a pattern matches the file, or a folder between it and the root."""
+    place = os.path.relpath(os.path.abspath(path), root)  # noqa: PTH100
+    parts = place.replace(os.sep, "/").split("/")
+    if parts[0] == os.pardir:
+        parts = parts[-1:]
+    place = "/".join(parts)
+    return any(
+        fnmatchcase(place, glob) if "/" in glob else any(fnmatchcase(each, glob) for each in parts)
+        for glob in patterns
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryError", "RuleHead", "not_imported"]
 
-_PARTS: Final = ("about", "needs", "since", "default")
+_PARTS: Final = ("gain", "about", "needs", "since", "default")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -40,12 +40,14 @@ def _is_version(value: Any) -> bool:
 
 
 _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "gain": lambda value: isinstance(value, str),
     "about": _are_words,
     "needs": _are_words,
     "since": _is_version,
     "default": lambda value: isinstance(value, bool),
 }
 _WORDS: Final = {
+    "gain": "a string",
     "about": "a tuple of strings",
     "needs": "a tuple of strings",
     "since": "two numbers such as (2, 4)",
@@ -57,8 +59,8 @@ _WORDS: Final = {
 class RuleHead:
     """What is known about a rule before its module is imported: code, name, and location.
 
-    `about`, `needs`, `default` and `since` come from its page. Without a page beside the module
-    they come from its class, which is imported for that. `load` imports the module.
+    `gain`, `about`, `needs`, `default` and `since` come from its page. Without a page beside the
+    module they come from its class, which is imported for that. `load` imports the module.
     """
 
     code: str
@@ -83,6 +85,11 @@ class RuleHead:
     def needs(self) -> tuple[str, ...]:
         """The words of which a file must contain at least one."""
         return tuple(self._part("needs"))
+
+    @property
+    def is_about_results(self) -> bool:
+        """Whether the rule is about what is learned or measured, not about cost."""
+        return bool(self._part("gain") == "results")
 
     @property
     def default(self) -> bool:

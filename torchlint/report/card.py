@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from torchlint.measurement import Measurement, measurements_of
+from torchlint.measurement import Measurement, gain_of
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
@@ -43,7 +43,7 @@ class Card(NamedTuple):
     link: str | None = None
     """The link that a terminal opens."""
     evidence: Measurement | None = None
-    """The measured gain of the rule's fix, where its pack has one."""
+    """The measured gain of the rule's fix, where its pack has one that counts."""
 
     @property
     def category(self) -> str | None:
@@ -68,7 +68,7 @@ def card_of(rule: type[Rule]) -> Card:
         since=rule.since,
         page=rule.page().prose,
         link=_link(rule.page_file or getattr(sys.modules.get(rule.__module__), "__file__", None)),
-        evidence=next(iter(measurements_of(rule)), None),
+        evidence=gain_of(rule),
     )
 
 

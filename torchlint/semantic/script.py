@@ -54,6 +54,7 @@ from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.readings import Reading, Readings
+from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.steps import Steps
@@ -72,7 +73,6 @@ from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.placement import Placement
 from torchlint.semantic.values.plain_numbers import PlainNumbers
 from torchlint.semantic.values.precision import Precision
-from torchlint.semantic.values.recorded import Recorded
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Value, Values
 from torchlint.semantic.values.visibility import Visibility
