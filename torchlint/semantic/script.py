@@ -41,6 +41,7 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax import Syntax, read
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
+from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes, GraphUse
@@ -152,6 +153,7 @@ class Script:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
