@@ -14,6 +14,11 @@ __all__ = ["shown"]
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
 _COUNTS: Final = frozenset("count n n_iter steps num name".split())
+_LOOKS: Final = frozenset({
+    "builtins.len", "builtins.type", "builtins.id", "builtins.isinstance", "builtins.hasattr",
+    "builtins.callable", "builtins.dir",
+})  # fmt: skip
+"""Functions that look at an object, not at its value."""
 _DEPTH: Final = 4
 
 
@@ -58,7 +63,7 @@ def _is_value(script: Script, name: cst.Name) -> bool:
         outer = script.parent(holder)
         if holder.keyword is name:
             return False
-        return not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.len"
+        return not isinstance(outer, cst.Call) or script.name(outer.func) not in _LOOKS
     return True
 
 

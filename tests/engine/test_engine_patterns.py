@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from torchlint.config import Settings
+from torchlint.config.settings import RESULTS_ONLY
 from torchlint.engine.patterns import rules_here
 from torchlint.registry import load_registry
 
 
-def _codes(path: str, **options: tuple[str, ...]) -> tuple[str, ...]:
-    settings = Settings(root=Path("/home/tests/project"), **options)
+def _codes(path: str, results_only: tuple[str, ...] = RESULTS_ONLY) -> tuple[str, ...]:
+    settings = Settings(root=Path("/home/tests/project"), results_only=results_only)
     return rules_here(path, load_registry().select(settings), settings).codes
 
 

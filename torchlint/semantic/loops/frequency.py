@@ -33,12 +33,15 @@ _RARE: Final = re.compile(
     r"profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
-    r"\w+_freq|\w+_every|every_\w+)",
+    r"\w+_freq|\w+_every|every_\w+|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
 )
 _RANKS: Final = re.compile(
     r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
     re.IGNORECASE,
+)
+_COUNTERS: Final = re.compile(
+    r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
 )
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
@@ -277,6 +280,8 @@ class Frequencies:
         """Return whether an expression is a loop counter or computed from one."""
         if isinstance(node, cst.BinaryOperation):
             return self._counts(node.left) or self._counts(node.right)
+        if isinstance(node, cst.Attribute):
+            return _COUNTERS.fullmatch(node.attr.value) is not None
         if not isinstance(node, cst.Name):
             return False
         bindings = self.scopes.reaching(node)
