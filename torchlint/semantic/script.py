@@ -54,6 +54,7 @@ from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Reading, Readings
 from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
@@ -153,6 +154,7 @@ class Script:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
         self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
@@ -431,6 +433,10 @@ class Script:
         """Return the accumulator of an addition if its value can wait for the loop's end."""
         return self._accumulators.accumulator(accumulation)
 
+    def is_emptied(self, accumulation: Accumulation) -> bool:
+        """Return whether the loop sets a sum, or a list, back to its start now and then."""
+        return self._accumulators.is_emptied(accumulation)
+
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Return whether every pass of the loop needs the running total on the host."""
         return self._accumulators.used_each_pass(accumulation)
@@ -492,6 +498,10 @@ class Script:
     def feeds_backward(self, name: cst.Name) -> bool:
         """Return whether a name's value becomes part of a value that `backward` is called on."""
         return self.kinds.losses.feeds(name)
+
+    def holds_sent(self, attribute: cst.Attribute) -> bool:
+        """Return whether `backward` is called on what an attribute holds."""
+        return self.kinds.losses.holds(attribute)
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""

@@ -332,6 +332,20 @@ class Accumulators:
             and not self.readings.hot_uses(target, loop, [])
         )
 
+    def is_emptied(self, accumulation: Accumulation) -> bool:
+        """Return whether the loop sets a sum, or a list, back to its start now and then."""
+        path, body = dotted(accumulation.target), accumulation.loop.node.body
+        if not path:
+            return False
+        for place in self.tree.among(self._places(path), body):
+            holder = self.tree.parent(place)
+            bound = self.scopes.stored(place)
+            if bound is not None and bound.how is How.ASSIGN and not self._adds(bound.node):
+                return True
+            if isinstance(holder, cst.Attribute) and holder.attr.value == "clear":
+                return True
+        return False
+
     # -- deferral to the end of the loop --------------------------------------------------------
 
     def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
