@@ -218,7 +218,7 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     target = _quoted(script, accumulation.target)
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it once per epoch"
-    elif accumulation.adding is Adding.METER:
+    elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
         cure = f"hand {target} the detached tensor and read it once per epoch"
     else:
         cure = f"keep tensors in {target} and read them once per epoch"

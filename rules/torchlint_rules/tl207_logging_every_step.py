@@ -233,12 +233,23 @@ def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -
     moved = _with_readings(script, lines, loop)
     if counter is None or moved is None or any(_draws(script, line) for line in lines):
         return None
+    if _is_periodic(script, lines[0]):
+        return None
     last = script.last_pass(loop)
     gate = f"{counter} % {every} == 0" + (f" or {last}" if last else "")
     return Fix.unsafe(
         f"Log every {every}th step",
         script.rewrite.wrap(moved, f"if {gate}:"),
         because="fewer records are written",
+    )
+
+
+def _is_periodic(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a line already runs in every k-th pass only: two periods may never meet."""
+    return any(
+        isinstance(each.operator, cst.Modulo)
+        for test in script.tests_around(line)
+        for each in script.within(test, cst.BinaryOperation)
     )
 
 

@@ -215,7 +215,16 @@ class Frequencies:
     def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
         """Return whether the branch of an `if` that holds `child` runs rarely."""
         in_body = child is guard.body
-        return self.rare(guard.test, wanted=in_body)
+        return self.rare(guard.test, wanted=in_body) and not (in_body and self._steps(guard))
+
+    def _steps(self, guard: cst.If) -> bool:
+        """Return whether a test only gathers the passes of one optimizer step."""
+        return any(
+            isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "step"
+            and self.loops.is_step(call)
+            for call in self.tree.within(guard.body, cst.Call)
+        )
 
     def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` in only a few passes of a loop."""

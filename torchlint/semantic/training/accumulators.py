@@ -215,7 +215,10 @@ class Accumulators:
     def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
         index = target.slice[0].slice
         plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
-        if not plain or self.kinds.kind(target.value) in (Kind.MAPPING, Kind.TENSOR, Kind.LOSS):
+        kind = self.kinds.kind(target.value)
+        if not plain or kind is Kind.MAPPING:
+            return None
+        if kind in (Kind.TENSOR, Kind.LOSS) and not self.readings.placement.on_host(target.value):
             return None
         return Addition(Adding.ENTRY, target, (value,))
 

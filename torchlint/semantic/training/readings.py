@@ -78,6 +78,7 @@ class Readings:
         self.names = kinds.names
         self.scopes = kinds.scopes
         self._readings: dict[cst.Call, Reading | None] = {}
+        self._work_of: dict[int, tuple[cst.Call, ...]] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
@@ -244,10 +245,27 @@ class Readings:
         places = self._looked_at(reading.tensor, loop)
         apart = set(besides)
         return any(
-            self._on_host_at(place, loop, besides)
+            self._on_host_at(place, loop, besides) and not self._works_between(place, reading, loop)
             for place in places
             if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
         )
+
+    def _works_between(self, place: cst.CSTNode, reading: Reading, loop: Region) -> bool:
+        """Return whether the device gets work between two reads, so that each of them waits."""
+        first, last = sorted((self.tree.order(place), self.tree.order(reading.node)))
+        return any(first < self.tree.order(call) < last for call in self._work(loop))
+
+    def _work(self, region: Region) -> tuple[cst.Call, ...]:
+        """Return the calls of a region that run a network, go backward or step."""
+        found = self._work_of.get(id(region))
+        if found is None:
+            loops = self.frequencies.loops
+            found = self._work_of[id(region)] = tuple(
+                call
+                for call in self.tree.within(region.body, cst.Call)
+                if loops.is_step(call) or loops.module_call(call) is not None
+            )
+        return found
 
     def _looked_at(
         self, tensor: cst.BaseExpression, loop: Region
