@@ -75,7 +75,8 @@ class DeferredSum:
             self._read(accumulator, cast),
             self._result(accumulator, cast),
         ]
-        return self._fix(f"Add up {name} on the device", edits)
+        width = ", in float64 as on the host" if cast == "float" else ""
+        return self._fix(f"Add up {name} on the device{width}", edits)
 
     def _result(self, accumulator: Accumulator, cast: str) -> Edits | None:
         """Write the line that reads the sum after the loop, unless nothing does."""
@@ -161,20 +162,9 @@ class DeferredSum:
         )
 
     def _added(self, addition: Accumulation, cast: str) -> Edits | None:
-        value = addition.values[0]
-        edits: list[Edits | None] = [
-            self._on_device(each, double=cast == "float") for each in self._readings(addition)
-        ]
-        if isinstance(addition.node, cst.AugAssign):
-            start, end = self.script.span(addition.target).end, self.script.span(value)
-            between = self.script.source.text[start : end.start]
-            if between.strip() != "+=":
-                return None
-            open_, close = ("(", ")") if _is_sum(value) else ("", "")
-            plain = f" = {self.script.code(addition.target)} + {open_}"
-            edits.append((Edit(Span(start, end.start), plain),))
-            edits.append(self.script.rewrite.insert(end.end, close) if close else ())
-        return _joined(edits)
+        return _joined(
+            [self._on_device(each, double=cast == "float") for each in self._readings(addition)]
+        )
 
     def _read(self, accumulator: Accumulator, cast: str) -> Edits | None:
         """Convert the occasional reads inside the loop to numbers."""
@@ -326,15 +316,6 @@ def _joined(parts: list[Edits | None]) -> Edits | None:
             return None
         found += [edit for edit in part if edit.text or edit.span.start != edit.span.end]
     return tuple(found)
-
-
-def _is_sum(value: cst.BaseExpression) -> bool:
-    """Return whether a value needs parentheses after a plus."""
-    return (
-        isinstance(value, cst.BinaryOperation)
-        and isinstance(value.operator, (cst.Add, cst.Subtract))
-        and not value.lpar
-    )
 
 
 def _needs_parentheses(node: cst.BaseExpression) -> bool:
