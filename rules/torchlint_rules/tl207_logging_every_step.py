@@ -95,7 +95,7 @@ def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     """Yield the lines that share a wait: nothing is given to the device in between."""
     wait: list[_Line] = []
     for each in sorted(lines, key=lambda line: (id(line.loop), script.tree.order(line.line))):
-        if wait and (each.loop is not wait[0].loop or _works_between(script, wait[-1], each)):
+        if wait and (not _shares_wait(script, wait[-1], each)):
             yield wait
             wait = []
         wait.append(each)
@@ -103,14 +103,10 @@ def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
         yield wait
 
 
-def _works_between(script: Script, first: _Line, second: _Line) -> bool:
-    """Return whether a network runs or trains between two lines of a loop."""
-    start, end = script.tree.end(first.line), script.tree.order(second.line)
-    return any(
-        start <= script.tree.order(call) < end
-        and (script.is_step(call) or script.module_call(call) is not None)
-        for call in script.within(first.loop.node.body, cst.Call)
-    )
+def _shares_wait(script: Script, first: _Line, second: _Line) -> bool:
+    """Return whether a line of the same loop finds the device idle after another."""
+    node = first.loop.node
+    return second.loop is first.loop and not script.works_between(first.line, second.line, node)
 
 
 def _place(script: Script, wait: Sequence[_Line]) -> tuple[cst.CSTNode, tuple[Note, ...]]:

@@ -487,6 +487,14 @@ class Script:
         """Return whether each pass of a loop needs a value on the host, ignoring some nodes."""
         return self._readings.needed_in(loop, reading, besides)
 
+    def is_logged(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement only shows or records the value of an expression."""
+        return self._readings.is_logged(node)
+
+    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: LoopNode) -> bool:
+        """Return whether the device gets work between two places, so that a read at each waits."""
+        return self._readings.works_between(one, other, loop)
+
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Return whether a tensor holds integers; None if unknown."""
         return self._dtypes.is_integral(node)

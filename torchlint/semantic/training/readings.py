@@ -245,14 +245,26 @@ class Readings:
         places = self._looked_at(reading.tensor, loop)
         apart = set(besides)
         return any(
-            self._on_host_at(place, loop, besides) and not self._works_between(place, reading, loop)
+            self._on_host_at(place, loop, besides)
+            and not self.works_between(place, reading.node, loop)
             for place in places
             if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
         )
 
-    def _works_between(self, place: cst.CSTNode, reading: Reading, loop: Region) -> bool:
-        """Return whether the device gets work between two reads, so that each of them waits."""
-        first, last = sorted((self.tree.order(place), self.tree.order(reading.node)))
+    def is_logged(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement only shows or records the value of an expression."""
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.Call):
+                func = outer.func.attr if isinstance(outer.func, cst.Attribute) else outer.func
+                if isinstance(func, cst.Name) and func.value in _SINKS:
+                    return True
+            if isinstance(outer, cst.BaseSmallStatement):
+                return False
+        return False
+
+    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: Region) -> bool:
+        """Return whether the device gets work between two places, so that a read at each waits."""
+        first, last = sorted((self.tree.order(one), self.tree.order(other)))
         return any(first < self.tree.order(call) < last for call in self._work(loop))
 
     def _work(self, region: Region) -> tuple[cst.Call, ...]:
