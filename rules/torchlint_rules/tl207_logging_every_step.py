@@ -33,6 +33,11 @@ _METHODS: Final = frozenset(
 _LOGGERS: Final = frozenset(
     "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
 )
+_RECORDERS: Final = frozenset("log logs logger tracker".split())
+_UPKEEP: Final = frozenset(
+    "save close finish init watch flush add_argument setLevel addHandler step start join".split()
+)
+"""Methods of a recorder that record nothing."""
 _PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -185,6 +190,8 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return word in _PLOTTERS
     if func.attr.value in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
+    if word in _RECORDERS and func.attr.value not in _UPKEEP:
+        return True
     return func.attr.value in ("log", "print") and word in _LOGGERS
 
 
