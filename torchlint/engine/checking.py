@@ -53,7 +53,7 @@ def check_source(
 
     `asked` are the rules relevant to it, if already known.
     """
-    kept = rules_here(source.path, rules, settings)
+    kept = rules_here(source.path, source.text, rules, settings)
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept)
     heads = list(asked)
@@ -77,7 +77,7 @@ def check_bytes(
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
-        rules = rules_here(path, rules, settings)
+        rules = rules_here(path, shown.text, rules, settings)
         problem = UnparsableError(error.message, error.position)
         return _unparsable(shown, rules, settings, problem)
     return check_source(source, rules, settings, used_elsewhere=used_elsewhere)
