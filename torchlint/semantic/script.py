@@ -43,6 +43,7 @@ from torchlint.semantic.syntax import Syntax, read
 from torchlint.semantic.syntax.linked import joined
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
+from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes, GraphUse
@@ -55,7 +56,9 @@ from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Reading, Readings
+from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.steps import Steps
@@ -135,6 +138,7 @@ class Script:
         self.kinds = Kinds(self.functions, self.iteration)
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
+        self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
         self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
         self.repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
@@ -159,6 +163,8 @@ class Script:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
+        self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
@@ -474,6 +480,10 @@ class Script:
         """Return the accumulator of an addition if its value can wait for the loop's end."""
         return self._accumulators.accumulator(accumulation)
 
+    def is_emptied(self, accumulation: Accumulation) -> bool:
+        """Return whether the loop sets a sum, or a list, back to its start now and then."""
+        return self._accumulators.is_emptied(accumulation)
+
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Return whether every pass of the loop needs the running total on the host."""
         return self._accumulators.used_each_pass(accumulation)
@@ -524,6 +534,14 @@ class Script:
         """Return whether each pass of a loop needs a value on the host, ignoring some nodes."""
         return self._readings.needed_in(loop, reading, besides)
 
+    def is_logged(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement only shows or records the value of an expression."""
+        return self._readings.is_logged(node)
+
+    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: LoopNode) -> bool:
+        """Return whether the device gets work between two places, so that a read at each waits."""
+        return self._readings.works_between(one, other, loop)
+
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Return whether a tensor holds integers; None if unknown."""
         return self._dtypes.is_integral(node)
@@ -536,9 +554,17 @@ class Script:
         """Return whether a name's value becomes part of a value that `backward` is called on."""
         return self.kinds.losses.feeds(name)
 
+    def holds_sent(self, attribute: cst.Attribute) -> bool:
+        """Return whether `backward` is called on what an attribute holds."""
+        return self.kinds.losses.holds(attribute)
+
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""
         return self._gradients.grad(node)
+
+    def is_recorded(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor is known to be the result of a recorded computation."""
+        return self._recorded.of(node)
 
     def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
         """Return the gradient mode that a context manager or decorator sets."""
