@@ -121,7 +121,7 @@ def test_the_json_has_every_value_with_its_interval() -> None:
     ("arguments", "line"),
     [
         (("train.py", "--budget", "1"), "invalid value for '--budget'"),
-        (("train.py", "--device", "tpu"), "no device `tpu`: take auto, cpu, cuda or cuda:N"),
+        (("train.py", "--device", "tpu"), "no device `tpu`: take auto, cpu, cuda, cuda:N, "),
         (("notes.ipynb",), "notes.ipynb is a notebook: `jupyter nbconvert --to script"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,16 @@ def test_a_script_that_is_too_slow_for_a_quick_answer_is_told_so(
     with Session(Plan(script, quick=True)) as session, pytest.raises(ScriptError) as error:
         session.measure([])
     assert "too long for --quick" in error.value.failure.message
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="a Mac may have the device")
+def test_a_device_that_is_not_there_is_told_before_any_run(tmp_path: Path) -> None:
+    seen: list[Stage] = []
+    plan = Plan(write(tmp_path, PLAIN), device="mps")
+    with Session(plan, seen.append) as session, pytest.raises(ScriptError) as error:
+        session.survey()
+    assert error.value.failure.message == "this torch sees no mps device"
+    assert seen == []
 
 
 def test_what_is_known_when_a_session_is_interrupted_is_reported(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_device_that_there_is_not_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "print()\n")
     done = verify(tmp_path, "train.py", "--device", "tpu")
     assert done.returncode == 2
-    assert "no device `tpu`: take auto, cpu, cuda or cuda:N" in done.stderr
+    assert "no device `tpu`: take auto, cpu, cuda, cuda:N, mps or xpu" in done.stderr
 
 
 def test_in_a_terminal_a_script_finds_one_of_its_width_and_nothing_typed(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ __all__ = ["device_option", "end_on_sigterm", "launch_options", "launcher"]
 
 
 def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
-        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda or cuda:N")
+    if re.fullmatch(r"auto|cpu|mps|xpu|cuda(:\d+)?", value) is None:
+        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda, cuda:N, mps or xpu")
     return value
 
 
@@ -28,7 +28,7 @@ def device_option(command: Command) -> Command:
         default="auto",
         callback=_device,
         show_default=True,
-        metavar="auto|cpu|cuda|cuda:N",
+        metavar="auto|cpu|cuda|cuda:N|mps|xpu",
         help="Device that the script may use.",
     )(command)
 

@@ -17,7 +17,7 @@ from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, noise_band
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
-from torchlint.harness.runs import tree
+from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import QUICK, Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
@@ -108,6 +108,9 @@ class Session:
 
         Raises `ScriptError` for a script that cannot be measured.
         """
+        missing = process.missing_device(self._plan.device, self._runner.folder)
+        if missing:
+            raise ScriptError(Failure("idle", missing))
         began = time.monotonic()
         first = self._measurable(self._runner.run(ORIGINAL, "numbers"))
         if first.leader == BY_HAND:

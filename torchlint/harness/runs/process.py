@@ -23,6 +23,7 @@ __all__ = [
     "COMMAND",
     "end",
     "environment",
+    "missing_device",
     "run",
     "start",
     "wait",
@@ -41,6 +42,15 @@ COMMAND: Final = (
 
 The current folder is left off the path of our own imports.
 """
+
+_DEVICES: Final = """
+import sys, torch
+kind = sys.argv[1]
+module = getattr(torch, kind, None)
+count = module.device_count() if module and module.is_available() else 0
+print(count, *["cpu"] * (torch.version.cuda is torch.version.hip is None and kind == "cuda"))
+"""
+"""Prints the number of devices of a kind, and whether torch is a build without them."""
 
 _LINGER: Final = 5.0
 """Seconds that a run may continue after its trace was written."""
@@ -163,6 +173,25 @@ def environment(device: str, folder: Path, mode: Mode = "time") -> dict[str, str
     elif device.startswith("cuda:"):
         variables |= _one_device(int(device.partition(":")[2]))
     return variables
+
+
+def missing_device(device: str, folder: Path) -> str:
+    """Return why torch cannot use a device, empty where it can; asks in a process of its own."""
+    kind = device.partition(":")[0]
+    if kind in ("auto", "cpu"):
+        return ""
+    done = subprocess.run(
+        [sys.executable, "-c", _DEVICES, kind],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment(device, folder),
+        check=False,
+    )
+    found, _, build = done.stdout.strip().partition(" ")
+    if done.returncode or found != "0":
+        return ""
+    return f"this torch sees no {kind} device" + (" (it is a build for CPUs)" if build else "")
 
 
 def _one_device(index: int) -> dict[str, str]:

@@ -15,7 +15,7 @@ import psutil
 
 from torchlint.harness.pace import LoaderSeen, Pace
 from torchlint.harness.plan import BY_HAND, Plan, Task
-from torchlint.harness.runs import tree
+from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError
 from torchlint.harness.stage import HANGS
@@ -131,6 +131,9 @@ class Runs:
     def survey(self) -> Survey:
         """The first run of the original script; raises `ScriptError` where nothing can be tuned."""
         if self._survey is None:
+            missing = process.missing_device(self.plan.device, self._runner.folder)
+            if missing:
+                raise ScriptError(Failure("idle", missing))
             trace = self._run((), {}, "first run of the script")
             if trace.leader == BY_HAND:
                 self._leader = BY_HAND
