@@ -65,7 +65,7 @@ def shell(tmp_path: Path) -> Shell:
     [
         (
             ("check", "--output-format", "concise", "train.py"),
-            "XYZ101 [their-rule-101] low: theirs",
+            "[their-rule-101] low: theirs",
         ),
         (("fix", "train.py"), "Nothing to fix."),
         (("rules",), "their-rule-102"),
