@@ -63,7 +63,10 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (("check", "--output-format", "concise", "train.py"), "XYZ101 [their-rule-101] theirs"),
+        (
+            ("check", "--output-format", "concise", "train.py"),
+            "[their-rule-101] low: theirs",
+        ),
         (("fix", "train.py"), "Nothing to fix."),
         (("rules",), "their-rule-102"),
         (("explain", "--examples", "XYZ102"), "a sentence:\n\n```diff\n! import torch\n```"),

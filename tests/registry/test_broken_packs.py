@@ -57,8 +57,8 @@ def _checked(shell: Shell, environment: dict[str, str], *arguments: str) -> tupl
     for name in ("a.py", "b.py"):
         shell.write(name, SCRIPT)
     done = shell.run(
-        *("check", "--isolated", "--no-cache", "--output-format", "concise", *arguments),
-        *("a.py", "b.py"),
+        *("check", "--isolated", "--no-cache", "--show-low", "--output-format", "concise"),
+        *(*arguments, "a.py", "b.py"),
         environment=environment,
     )
     return done.returncode, done.stdout, done.stderr
@@ -73,7 +73,7 @@ def shell(tmp_path: Path) -> Shell:
 def test_a_sound_pack_is_heard_beside_ours(shell: Shell) -> None:
     code, out, err = _checked(shell, _pack(shell.folder))
     assert (code, err) == (1, "")
-    assert out.count("XYZ101 [their-rule] theirs") == out.count(OURS) == 2
+    assert out.count("XYZ101 [their-rule] low: theirs") == out.count(OURS) == 2
 
 
 @pytest.mark.parametrize(
