@@ -276,3 +276,16 @@ def test_what_may_be_no_tensor(value: str, unseen: str) -> None:
 def test_what_is_made_of_itself_ends(text: str) -> None:
     body = _class("x = change(self.x)\n        x = change(x)\n        return x", init=text)
     assert _unseen("def change(x):\n    return change(x)\n" + body) is not None
+
+
+def test_a_dataset_that_is_its_own_transform() -> None:
+    text = (
+        "from torchvision.datasets import MNIST\n"
+        "from torch.utils.data import DataLoader\n"
+        "d = {}\n"
+        'd["k"] = MNIST(d["k"], transform=d["k"])\n'
+        'loader = DataLoader(d["k"])\n'
+    )
+    script = Script.parse(Source("train.py", text))
+    (site,) = script.calls("torch.utils.data.DataLoader")
+    assert script.provenance.unseen_tensors(site.node.args[0].value) == ""

@@ -48,6 +48,7 @@ class UnseenSearch:
         self._seen: set[int] = set()
         self._datasets: set[int] = set()
         self._ambient: set[int] = set()
+        self._called: set[int] = set()
 
     # -- datasets and functions -----------------------------------------------
 
@@ -231,6 +232,9 @@ class UnseenSearch:
 
     def made(self, node: cst.BaseExpression) -> cst.CSTNode | None:
         """Return the first unseen part of what a function, or calling an object, returns."""
+        if id(node) in self._called:
+            return None
+        self._called.add(id(node))
         origin = self.origins.of(node)
         if origin.given is not None:
             return origin.given
