@@ -92,9 +92,16 @@ class Items:
                     yield ItemCode(function, Per.BATCH, self._label(function), None)
         for function in self.tree.all(cst.FunctionDef):
             named = words(function.name.value)
-            is_collate = "collate" in named and "test" not in named
+            is_collate = "collate" in named and "test" not in named and self._collates(function)
             if is_collate and not self._makes_functions(function):
                 yield ItemCode(function, Per.BATCH, self._label(function), None)
+
+    def _collates(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function named like one may collate: no method of some other class."""
+        owner = self.scopes.class_of(function)
+        if owner is None or function.name.value.strip("_") in ("collate", "collate_fn"):
+            return True
+        return derived(self.functions.bases(owner)) is Kind.DATASET or bool(function.decorators)
 
     def _callable(self, value: cst.BaseExpression) -> cst.FunctionDef | None:
         """Return the function that calling an object, a partial or a name runs."""
