@@ -3,9 +3,9 @@
     python benchmarks/cutting.py train.py /tmp/cut/train          # data, model, engine and main
     python benchmarks/cutting.py train.py /tmp/cut/train --moved  # everything but the call of main
 
-`cut(text)` returns the modules of a script, or None where a cut would change what it does: functions
-that write globals, star imports, modules that would import each other in a circle. Every line of a
-module knows its row in the script, so that findings can be compared.
+`cut(text)` returns the modules of a script, or None where a cut would change what it does:
+functions that write globals, star imports, modules that would import each other in a circle. Every
+line of a module knows its row in the script, so that findings can be compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -162,8 +162,8 @@ class _Cut:
         rows: list[tuple[str, int]] = []
         future = [line for line in self.imports if _is_future(line)]
         wanted = [line for line in self.imports if _imported(line) & used]
-        for line in (*future, *wanted):
-            rows += self._rows(line)
+        for above in (*future, *wanted):
+            rows += self._rows(above)
         for home in _ORDER:
             names = sorted(name for name in used if self.homes.get(name) == home != module)
             if names:
@@ -222,11 +222,6 @@ def _bound(line: ast.stmt) -> set[str]:
         for inner in ast.walk(line)
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
     }
-
-
-def rows_of(modules: Iterable[Module]) -> Mapping[str, Module]:
-    """Return modules by name."""
-    return {module.name: module for module in modules}
 
 
 def main() -> None:

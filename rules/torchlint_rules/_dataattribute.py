@@ -66,7 +66,7 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
         return without_graph(script, node.expression, depth - 1)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        wants = f"{node.value}.requires_grad" in script.source.text
+        wants = script.mentions(f"{node.value}.requires_grad")
         return (
             bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
         )
@@ -160,7 +160,7 @@ def hidden(script: Script, node: cst.Attribute) -> str:
 def _has_no_graph(script: Script, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor has no graph, so that it equals its own `.data`."""
     if isinstance(tensor, cst.Attribute) and tensor.attr.value == "grad":
-        return "create_graph" not in script.source.text
+        return not script.mentions("create_graph")
     return without_graph(script, tensor)
 
 

@@ -108,7 +108,7 @@ def _has_one_size(script: Script) -> bool:
 
 def _splats_are_batches(script: Script) -> bool:
     """Return whether keyword dictionaries give the loaders a batch size."""
-    return "batch_size" in script.source.text and not _resizes(script)
+    return script.mentions("batch_size") and not _resizes(script)
 
 
 def _resizes(script: Script) -> bool:

@@ -34,11 +34,12 @@ from torchlint.semantic.loops.stuckmodes import StuckModes
 from torchlint.semantic.scope.labels import brief
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import How, Scopes
+from torchlint.semantic.scope.scopes import Scopes
+from torchlint.semantic.scope.sections import sections
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.syntax import read
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
 from torchlint.semantic.training.conditions import Conditions
@@ -113,12 +114,12 @@ class CallSite:
 class Script:
     """A parsed file and everything that rules may ask about it."""
 
-    def __init__(self, source: Source, syntax: Syntax, target: Target) -> None:
-        self.source = source
+    def __init__(self, tree: Tree, target: Target, whole: Script | None = None) -> None:
+        self.source = tree.source
         self.target = target
-        self.tree = Tree(source, syntax)
-        self.scopes = Scopes(self.tree)
-        self.names = Names(self.scopes)
+        self.tree = tree
+        self.scopes: Scopes = whole.scopes if whole is not None else Scopes(tree)
+        self.names: Names = whole.names if whole is not None else Names(self.scopes)
         self._calls = Calls(self.tree, self.names)
         self.functions = Functions(self.tree, self.scopes, self.names)
         self.values = Values(self.functions)
@@ -146,7 +147,7 @@ class Script:
         self.program = Program(self.functions, self.kinds, self.values, self._loops)
         self.guard = Guard(self.functions, self.values)
         self.steps = Steps(self.functions, self.kinds, self._loops, self._frequencies)
-        self.vocabulary = Vocabulary(source.text)
+        self.vocabulary = Vocabulary(tree)
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
@@ -170,7 +171,9 @@ class Script:
         self._attentions = Attentions(self.functions, self.values, self._numbers)
         self.scores = Scores(self.functions, self.values)
         self._arrays = Arrays(self.kinds, self.values, self.iteration)
-        self.rewrite = Rewrite(source, self.tree, self.scopes)
+        self.rewrite: Rewrite = (
+            whole.rewrite if whole is not None else Rewrite(tree.source, tree, self.scopes)
+        )
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
@@ -179,7 +182,21 @@ class Script:
         cls, source: Source, target: Target | None = None, tree: ast.Module | None = None
     ) -> Script:
         """Parse a file, reusing CPython's tree if given; raises `ParserSyntaxError`."""
-        return cls(source, read(source, tree), target or Target())
+        return cls(Tree(source, read(source, tree)), target or Target())
+
+    def sections(self) -> tuple[Script, ...]:
+        """Return the parts of the file that have nothing to do with each other.
+
+        The first is what runs at import. What is true of one does not depend on the others.
+        """
+        trees = sections(self.tree, self.scopes)
+        if len(trees) == 1:
+            return (self,)
+        return tuple(Script(tree, self.target, self) for tree in trees)
+
+    def mentions(self, *words: str) -> bool:
+        """Return whether the text in view has one of some words in it."""
+        return any(word in self.tree.own_text for word in words)
 
     @property
     def is_notebook(self) -> bool:
@@ -301,13 +318,7 @@ class Script:
 
     def imports(self, *modules: str) -> bool:
         """Return whether the file imports one of these modules, or anything from one."""
-        found = [
-            binding.qualified
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
-            if binding.how is How.IMPORT
-        ]
-        found += self.scopes.star_imports
+        found = (*self.functions.imported, *self.scopes.star_imports)
         wanted = tuple(f"{module}." for module in modules)
         return any(f"{name}.".startswith(wanted) for name in found)
 

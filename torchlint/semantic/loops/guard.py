@@ -34,7 +34,7 @@ class Guard:
     def _guards(self) -> list[cst.If]:
         return [
             line
-            for line in self.tree.module.body
+            for line in self.tree.body
             if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
         ]
 

@@ -87,6 +87,8 @@ class Tree:
         self.source = source
         self.syntax = syntax
         self.module = syntax.module
+        self.body: Sequence[cst.CSTNode] = syntax.module.body
+        """The top-level statements in view."""
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         """The parent of each node."""
         self._order: dict[cst.CSTNode, int] = {}
@@ -131,6 +133,11 @@ class Tree:
                     stack += child[::-1]
                 elif kind in known or (kind not in no_nodes and _is_node(child)):
                     stack.append(child)
+
+    @property
+    def own_text(self) -> str:
+        """The source text in view, comments included."""
+        return self.source.text
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the direct children of `node`, in source order."""

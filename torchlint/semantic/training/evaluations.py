@@ -128,11 +128,7 @@ class Evaluations:
                 yield each
 
     def _is_test_file(self) -> bool:
-        return any(
-            binding.qualified.partition(".")[0] in _TESTS
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
-        )
+        return any(name.partition(".")[0] in _TESTS for name in self.functions.imported)
 
     # -- loops --------------------------------------------------------------------
 

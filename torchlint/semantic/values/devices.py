@@ -171,12 +171,7 @@ class Devices:
         return self._framework
 
     def _find_framework(self) -> str:
-        modules = [
-            binding.qualified
-            for bindings in self.scopes.module.bindings.values()
-            for binding in bindings
-            if binding.how is How.IMPORT
-        ]
+        modules = list(self.functions.imported)
         modules += [f"{module}.*" for module in self.scopes.star_imports]
         for module in modules:
             found = _FRAMEWORKS.get(module.partition(".")[0])
