@@ -114,8 +114,18 @@ class CallSite:
 class Script:
     """A parsed file and everything that rules may ask about it."""
 
-    def __init__(self, tree: Tree, target: Target, whole: Script | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        target: Target,
+        whole: Script | None = None,
+        running: Script | None = None,
+    ) -> None:
         self.source = tree.source
+        self.running = running or self
+        """What of the file runs at import."""
+        self.whole = whole or self
+        """The whole file."""
         self.target = target
         self.tree = tree
         self.scopes: Scopes = whole.scopes if whole is not None else Scopes(tree)
@@ -137,7 +147,13 @@ class Script:
             self.functions, self.kinds, self._frequencies, self._readings, self._accumulators
         )
         self._dtypes = Dtypes(self.kinds)
-        self._devices = Devices(self.functions, self.kinds, self.values, target)
+        self._devices = Devices(
+            self.functions,
+            self.kinds,
+            self.values,
+            target,
+            running._devices if running is not None else None,
+        )
         self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
         self._evaluations = Evaluations(
             self.functions, self.kinds, self._loops, self._gradients, self.modes
@@ -189,10 +205,11 @@ class Script:
 
         The first is what runs at import. What is true of one does not depend on the others.
         """
-        trees = sections(self.tree, self.scopes)
-        if len(trees) == 1:
+        first, *others = sections(self.tree, self.scopes)
+        if not others:
             return (self,)
-        return tuple(Script(tree, self.target, self) for tree in trees)
+        running = Script(first, self.target, self)
+        return (running, *(Script(tree, self.target, self, running) for tree in others))
 
     def mentions(self, *words: str) -> bool:
         """Return whether the text in view has one of some words in it."""
@@ -555,5 +572,5 @@ def forget(script: Script) -> None:
     for name, fact in vars(script).items():
         if isinstance(fact, dict):
             fact.clear()
-        elif name not in ("source", "target"):
+        elif name not in ("source", "target", "whole", "running"):
             vars(fact).clear()

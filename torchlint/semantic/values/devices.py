@@ -48,7 +48,15 @@ _TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 class Devices:
     """Finds whether a script can use an accelerator and which framework owns its loop."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values, target: Target) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        values: Values,
+        target: Target,
+        running: Devices | None = None,
+    ) -> None:
+        self.running = running
         self.functions = functions
         self.kinds = kinds
         self.values = values
@@ -66,7 +74,9 @@ class Devices:
         if self.target.device != "auto":
             return self.target.device != "cpu"
         if self._can is None:
-            self._can = self._looks_accelerated()
+            self._can = self._looks_accelerated() or (
+                self.running is not None and self.running.can_use_accelerator
+            )
         return self._can
 
     def _looks_accelerated(self) -> bool:
