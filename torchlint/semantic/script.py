@@ -147,7 +147,7 @@ class Script:
             self.functions, self.kinds, self._frequencies, self._readings, self._accumulators
         )
         self._dtypes = Dtypes(self.kinds)
-        self._devices = Devices(
+        self._devices: Devices = Devices(
             self.functions,
             self.kinds,
             self.values,
