@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -40,8 +41,16 @@ _FRAMEWORKS: Final = {
     "fastai": "fastai",
     "deepspeed": "deepspeed",
 }
+_ROOTS: Final = tuple(f"{root}." for root in _FRAMEWORKS)
 _PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
 """Frameworks that move networks and batches to a device by themselves."""
+_HELPERS: Final = re.compile(
+    r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*"
+    r"(?:seed_everything|seed|loggers|utilities|rank_zero)(?:[._]\w+)*|"
+    r"accelerate\.(?:utils|logging|state)(?:\.\w+)*|ignite\.(?:utils|metrics)(?:\.\w+)*|"
+    r"deepspeed\.ops(?:\.\w+)*"
+)
+"""What frameworks offer to loops that they do not own."""
 _TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 
 
@@ -181,7 +190,7 @@ class Devices:
         return self._framework
 
     def _find_framework(self) -> str:
-        modules = list(self.functions.imported)
+        modules = [name for name in self.functions.imported if not self._helps(name)]
         modules += [f"{module}.*" for module in self.scopes.star_imports]
         for module in modules:
             found = _FRAMEWORKS.get(module.partition(".")[0])
@@ -190,6 +199,27 @@ class Devices:
             if _TRAINERS.fullmatch(module):
                 return "transformers"
         return "none"
+
+    def _helps(self, imported: str) -> bool:
+        """Return whether only helpers of a framework are used through an import."""
+        if imported.partition(".")[0] not in _FRAMEWORKS:
+            return False
+        used = [name for name in self._framework_names if f"{name}.".startswith(f"{imported}.")]
+        return all(map(_HELPERS.fullmatch, used or [imported]))
+
+    @cached_property
+    def _framework_names(self) -> frozenset[str]:
+        """The longest qualified names of frameworks that the code in view spells."""
+        spelled: list[cst.Name | cst.Attribute] = [
+            *self.tree.all(cst.Name),
+            *self.tree.all(cst.Attribute),
+        ]
+        named = (
+            self.names.name(node)
+            for node in spelled
+            if not isinstance(self.tree.parent(node), cst.Attribute)
+        )
+        return frozenset(name for name in named if name and name.startswith(_ROOTS))
 
 
 def _is_index(node: cst.BaseExpression) -> bool:
