@@ -33,15 +33,15 @@ _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
-        if not may_be_cuda(script) or _keeps_to_float32(script):
+        if not may_be_cuda(script):
             return
         for step in script.steps.all:
-            if _is_plain(script, step):
+            if _is_plain(script, step) and not _keeps_to_float32(script.around(step)):
                 yield _finding(self.code, script, step)
 
 
 def _keeps_to_float32(script: Script) -> bool:
-    """Return whether the file chooses a precision, or needs float32 or more."""
+    """Return whether the code around a step chooses a precision, or needs float32 or more."""
     if script.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
         return True
     if in_environment(script) or any(

@@ -35,7 +35,7 @@ from torchlint.semantic.scope.labels import brief
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Scopes
-from torchlint.semantic.scope.sections import sections
+from torchlint.semantic.scope.sections import Sections
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.scope.words import words
@@ -57,7 +57,7 @@ from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.readings import Reading, Readings
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
-from torchlint.semantic.training.steps import Steps
+from torchlint.semantic.training.steps import Step, Steps
 from torchlint.semantic.training.updates import Updates
 from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Wait, Waits
@@ -130,6 +130,7 @@ class Script:
         self.tree = tree
         self.scopes: Scopes = whole.scopes if whole is not None else Scopes(tree)
         self.names: Names = whole.names if whole is not None else Names(self.scopes)
+        self._sections = Sections(tree, self.scopes)
         self._calls = Calls(self.tree, self.names)
         self.functions = Functions(self.tree, self.scopes, self.names)
         self.values = Values(self.functions)
@@ -205,11 +206,17 @@ class Script:
 
         The first is what runs at import. What is true of one does not depend on the others.
         """
-        first, *others = sections(self.tree, self.scopes)
+        first, *others = self._sections.all()
         if not others:
             return (self,)
         running = Script(first, self.target, self)
         return (running, *(Script(tree, self.target, self, running) for tree in others))
+
+    def around(self, step: Step) -> Script:
+        """Return what has to do with a step: not the functions that train something else."""
+        apart = [each.backward for each in self.steps.all if each is not step]
+        tree = self.whole._sections.around(step.backward, apart) if apart else None
+        return self if tree is None else Script(tree, self.target, self.whole, self.running)
 
     def mentions(self, *words: str) -> bool:
         """Return whether the text in view has one of some words in it."""

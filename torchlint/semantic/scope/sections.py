@@ -1,99 +1,178 @@
-"""Sections: the parts of a file that have nothing to do with each other."""
+"""Sections: the parts of a file that have something to do with each other."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.outside import Outside
 from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["sections"]
+__all__ = ["Sections"]
 
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _BY_NAME: Final = frozenset("globals locals eval exec".split())
 """Functions that may find a definition by its name at run time."""
 
 
-def sections(tree: Tree, scopes: Scopes) -> list[Tree]:
-    """Return the sections of a file, the one that runs at import first.
-
-    Two definitions are in one section if one names the other, or both name a third. Everything that
-    runs at import is in the first, with all that it names. An import belongs to the sections that
-    use it, one that none uses to the first.
-    """
-    body = tree.module.body
-    if not any(isinstance(line, _DEFINITIONS) for line in body):
-        return [tree]
-    if any(tree.spelled(word) for word in _BY_NAME):
-        return [tree]
-    groups = _Groups(tree, scopes).groups()
-    return [Section(tree, lines) for lines in groups] if len(groups) > 1 else [tree]
-
-
-class _Groups:
-    """Groups the top-level statements of a file by the names that they share."""
+class Sections:
+    """Relates the top-level statements of a file by the names that they share."""
 
     def __init__(self, tree: Tree, scopes: Scopes) -> None:
         self.tree = tree
         self.scopes = scopes
         self.body = tree.module.body
         self.starts = [tree.order(line) for line in self.body]
-        self.leader = list(range(len(self.body)))
         self.imports = [number for number, line in enumerate(self.body) if _imports(line)]
 
-    def groups(self) -> list[list[cst.CSTNode]]:
-        """Return the groups, the one that runs at import first."""
-        left = [number for number in range(len(self.body)) if number not in set(self.imports)]
-        running = [number for number in left if not isinstance(self.body[number], _DEFINITIONS)]
-        for number in running[1:]:
-            self._join(running[0], number)
-        users = {number: set[int]() for number in self.imports}
-        for place, home in self._uses():
-            if home in users:
-                users[home].add(place)
-            else:
-                self._join(place, home)
-        members: dict[int, list[int]] = {}
-        for number in left:
-            members.setdefault(self._find(number), []).append(number)
-        first = self._find(running[0]) if running else next(iter(members))
-        for number, places in users.items():
-            for leader in {self._find(place) for place in places} or {first}:
-                members[leader].append(number)
-        ordered = sorted(members, key=lambda leader: leader != first)
-        return [[self.body[number] for number in sorted(members[each])] for each in ordered]
+    def all(self) -> list[Tree]:
+        """Return the sections of the file, the one that runs at import first.
 
-    def _uses(self) -> Iterator[tuple[int, int]]:
-        """Yield each top-level statement that names a thing of another, and the other."""
+        Two definitions are in one section if one names the other, or both name a third. Everything
+        that runs at import is in the first, with all that it names. An import belongs to the
+        sections that use it, one that none uses to the first.
+        """
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_dynamic():
+            return [self.tree]
+        groups = self._groups()
+        if len(groups) == 1:
+            return [self.tree]
+        return [self._section(numbers) for numbers in groups]
+
+    def around(self, node: cst.CSTNode, apart: Iterable[cst.CSTNode]) -> Tree | None:
+        """Return what has to do with a node, None if nothing else is in the file.
+
+        That is the code that leads to it, and all that this code names, but neither the definitions
+        around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
+        """
+        if self._is_dynamic():
+            return None
+        home = self._number(node)
+        leading = self._closure([home], self._users, ())
+        shut = {self._number(each) for each in apart} - leading
+        if not any(isinstance(self.body[number], _DEFINITIONS) for number in shut):
+            return None
+        outside = Outside(self.tree, [self.body[number] for number in shut])
+        kept = {home, *self.imports}
+        lines = list[cst.CSTNode]()
+        for number in sorted({*leading, *self._executed} - kept):
+            lines += outside.lines(self.body[number])
+        named = {*self._named.get(home, ()), *self._homes_in(lines)} - shut
+        kept |= self._closure(named - leading, self._named, shut) - {*leading, *self._executed}
+        return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *lines]))
+
+    def _homes_in(self, lines: Iterable[cst.CSTNode]) -> Iterator[int]:
+        """Yield the top-level statements that some lines name."""
         module = self.scopes.module
-        for word, bindings in module.bindings.items():
-            homes = {self._number(binding.node) for binding in bindings}
-            for home in homes:
-                if home in self.imports and all(each.how is How.IMPORT for each in bindings):
-                    continue
-                for other in homes:
-                    yield other, home
-            for name in self.tree.spelled(word):
-                if self.scopes.lookup(word, self.scopes.scope(name)) is module:
-                    for home in homes:
-                        yield self._number(name), home
+        for line in lines:
+            for name in self.tree.within(line, cst.Name):
+                if self.scopes.lookup(name.value, self.scopes.scope(name)) is module:
+                    yield from (self._number(each.node) for each in module.bindings[name.value])
+
+    def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
+        return sorted(nodes, key=self.tree.order)
+
+    def _is_dynamic(self) -> bool:
+        return any(self.tree.spelled(word) for word in _BY_NAME)
+
+    def _section(self, numbers: Iterable[int]) -> Tree:
+        return Section(self.tree, [self.body[number] for number in sorted(numbers)])
 
     def _number(self, node: cst.CSTNode) -> int:
         """Return the number of the top-level statement around a node."""
         return bisect_right(self.starts, self.tree.order(node)) - 1
 
-    def _find(self, number: int) -> int:
-        while self.leader[number] != number:
-            self.leader[number] = number = self.leader[self.leader[number]]
-        return number
+    # -- names ----------------------------------------------------------------
 
-    def _join(self, one: int, other: int) -> None:
-        self.leader[self._find(one)] = self._find(other)
+    @cached_property
+    def _executed(self) -> list[int]:
+        """The statements that run at import, imports left out."""
+        return [
+            number
+            for number, line in enumerate(self.body)
+            if not isinstance(line, _DEFINITIONS) and number not in self.imports
+        ]
+
+    @cached_property
+    def _uses(self) -> tuple[tuple[int, int], ...]:
+        """Each top-level statement that names a thing of another, and the other."""
+        return tuple(self._find_uses())
+
+    def _find_uses(self) -> Iterator[tuple[int, int]]:
+        module = self.scopes.module
+        for word, bindings in module.bindings.items():
+            homes = {self._number(binding.node) for binding in bindings}
+            if all(each.how is How.IMPORT for each in bindings):
+                homes.difference_update(self.imports)
+            for home in homes:
+                yield from ((other, home) for other in homes)
+            for name in self.tree.spelled(word) if homes else ():
+                if self.scopes.lookup(word, self.scopes.scope(name)) is module:
+                    place = self._number(name)
+                    yield from ((place, home) for home in homes)
+
+    @cached_property
+    def _named(self) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = {}
+        for place, home in self._uses:
+            found.setdefault(place, set()).add(home)
+        return found
+
+    @cached_property
+    def _users(self) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = {}
+        for place, home in self._uses:
+            found.setdefault(home, set()).add(place)
+        return found
+
+    def _closure(
+        self, starts: Iterable[int], edges: dict[int, set[int]], shut: Iterable[int]
+    ) -> set[int]:
+        found = set(starts)
+        left = list(found)
+        while left:
+            fresh = edges.get(left.pop(), set()) - found - set(shut)
+            found |= fresh
+            left += fresh
+        return found
+
+    # -- groups ----------------------------------------------------------------
+
+    def _groups(self) -> list[set[int]]:
+        """Return the groups of statements that names join, the one that runs at import first."""
+        either = {number: set[int]() for number in range(len(self.body))}
+        for place, home in self._uses:
+            either[place].add(home)
+            either[home].add(place)
+        for number in self._executed[1:]:
+            either[self._executed[0]].add(number)
+            either[number].add(self._executed[0])
+        groups: list[set[int]] = []
+        left = [number for number in range(len(self.body)) if number not in self.imports]
+        for number in [*self._executed[:1], *left]:
+            if not any(number in group for group in groups):
+                groups.append(self._closure([number], either, ()))
+        for number in self.imports:
+            users = [group for group in groups if self._uses_import(group, number)]
+            for group in users or groups[:1]:
+                group.add(number)
+        return groups
+
+    def _uses_import(self, group: set[int], number: int) -> bool:
+        """Return whether a group reads a name that an import binds."""
+        line = self.body[number]
+        return any(
+            self._number(name) in group
+            for word, bindings in self.scopes.module.bindings.items()
+            if any(self.tree.inside(each.node, line) for each in bindings)
+            for name in self.tree.spelled(word)
+        )
 
 
 def _imports(line: cst.CSTNode) -> bool:

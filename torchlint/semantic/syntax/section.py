@@ -1,4 +1,4 @@
-"""Section: some top-level statements of a tree, as a tree of its own."""
+"""Section: some statements of a tree, as a tree of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 
 class Section(Tree):
-    """A view of a tree that finds the nodes of some top-level statements alone.
+    """A view of a tree that finds the nodes of some statements alone.
 
     Nodes, ranks and places are those of the whole tree, so that edits and names fit both.
     """
@@ -52,5 +52,6 @@ class Section(Tree):
         lines = self.whole.body
         ends = [self.whole.span(line).end for line in lines]
         starts = dict(zip(lines, [0, *ends], strict=False))
+        spans = ((line, self.whole.span(line)) for line in self.body)
         text = self.source.text
-        return "\n".join(text[starts[line] : self.whole.span(line).end] for line in self.body)
+        return "\n".join(text[starts.get(line, at.start) : at.end] for line, at in spans)
