@@ -33,7 +33,7 @@ class Outside:
     def lines(self, whole: cst.CSTNode) -> list[cst.CSTNode]:
         """Return the remaining lines of a statement, with the heads of compound ones."""
         lines = list(self._lines(whole))
-        left = [line for line in lines if self.names.isdisjoint(self._words(line))]
+        left = [line for line in lines if not self._is_apart(line)]
         while True:
             used = [self._words(line) for line in left]
             dropped = {
@@ -53,14 +53,20 @@ class Outside:
         if isinstance(whole, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
             yield whole
             return
+        if isinstance(whole, cst.With) and not all(map(self._is_apart, self._lines(whole.body))):
+            yield from whole.items
         for head in _HEADS.get(type(whole), ()):
             yield getattr(whole, head)
-        yield from getattr(whole, "items", ())
+        yield from getattr(whole, "decorators", ())
         for child in self.tree.children(whole):
             if isinstance(child, (cst.BaseStatement, cst.BaseSuite, cst.Else, cst.Finally)):
                 yield from self._lines(child)
             elif isinstance(child, cst.ExceptHandler):
                 yield from self._lines(child.body)
+
+    def _is_apart(self, line: cst.CSTNode) -> bool:
+        """Return whether a line names one of the definitions."""
+        return not self.names.isdisjoint(self._words(line))
 
     def _words(self, line: cst.CSTNode) -> set[str]:
         return {name.value for name in self.tree.within(line, cst.Name)}
