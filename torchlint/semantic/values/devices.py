@@ -41,6 +41,9 @@ _FRAMEWORKS: Final = {
     "fastai": "fastai",
     "deepspeed": "deepspeed",
 }
+_OWNERS: Final = ("accelerator", "fabric", "trainer", "Trainer")
+_STEPS: Final = ("training_step", "configure_optimizers")
+"""What is spelled where another module makes the object of a framework that owns the loop."""
 _ROOTS: Final = tuple(f"{root}." for root in _FRAMEWORKS)
 _PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
 """Frameworks that move networks and batches to a device by themselves."""
@@ -202,10 +205,17 @@ class Devices:
 
     def _helps(self, imported: str) -> bool:
         """Return whether only helpers of a framework are used through an import."""
-        if imported.partition(".")[0] not in _FRAMEWORKS:
+        if imported.partition(".")[0] not in _FRAMEWORKS or self._goes_through_owner:
             return False
         used = [name for name in self._framework_names if f"{name}.".startswith(f"{imported}.")]
         return all(map(_HELPERS.fullmatch, used or [imported]))
+
+    @cached_property
+    def _goes_through_owner(self) -> bool:
+        """Whether code in view uses or serves what owns a loop, wherever that is made."""
+        return any(map(self.functions.mentions, _OWNERS)) or any(
+            function.name.value in _STEPS for function in self.tree.all(cst.FunctionDef)
+        )
 
     @cached_property
     def _framework_names(self) -> frozenset[str]:
