@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import libcst as cst
 
@@ -80,6 +80,7 @@ from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
 
+_MOST_STEPS: Final = 16
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 S = TypeVar("S")
 T = TypeVar("T")
@@ -213,9 +214,13 @@ class Script:
         return (running, *(Script(tree, self.target, self, running) for tree in others))
 
     def around(self, step: Step) -> Script:
-        """Return what has to do with a step: not the functions that train something else."""
+        """Return what has to do with a step: not the functions that train something else.
+
+        All of a file with many steps has to do with each, which bounds the time.
+        """
         apart = [each.backward for each in self.steps.all if each is not step]
-        tree = self.whole._sections.around(step.backward, apart) if apart else None
+        asked = 0 < len(apart) < _MOST_STEPS
+        tree = self.whole._sections.around(step.backward, apart) if asked else None
         return self if tree is None else Script(tree, self.target, self.whole, self.running)
 
     def mentions(self, *words: str) -> bool:

@@ -154,25 +154,26 @@ class Sections:
             either[self._executed[0]].add(number)
             either[number].add(self._executed[0])
         groups: list[set[int]] = []
+        group_of: dict[int, set[int]] = {}
         left = [number for number in range(len(self.body)) if number not in self.imports]
         for number in [*self._executed[:1], *left]:
-            if not any(number in group for group in groups):
+            if number not in group_of:
                 groups.append(self._closure([number], either, ()))
-        for number in self.imports:
-            users = [group for group in groups if self._uses_import(group, number)]
-            for group in users or groups[:1]:
+                group_of.update(dict.fromkeys(groups[-1], groups[-1]))
+        for number, users in self._importers().items():
+            for group in [group_of[each] for each in users] or groups[:1]:
                 group.add(number)
         return groups
 
-    def _uses_import(self, group: set[int], number: int) -> bool:
-        """Return whether a group reads a name that an import binds."""
-        line = self.body[number]
-        return any(
-            self._number(name) in group
-            for word, bindings in self.scopes.module.bindings.items()
-            if any(self.tree.inside(each.node, line) for each in bindings)
-            for name in self.tree.spelled(word)
-        )
+    def _importers(self) -> dict[int, set[int]]:
+        """Return the statements that read a name that each import binds, by its number."""
+        found = {number: set[int]() for number in self.imports}
+        for word, bindings in self.scopes.module.bindings.items():
+            users = {self._number(name) for name in self.tree.spelled(word)}
+            for home in {self._number(each.node) for each in bindings}:
+                if home in found:
+                    found[home] |= users
+        return {number: users - found.keys() for number, users in found.items()}
 
 
 def _imports(line: cst.CSTNode) -> bool:
