@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
-.PHONY: demo test lint docs dist clean
+.PHONY: demo test lint docs pictures dist clean
 
 demo: $(VENV)/demo.stamp
 	@set -e; \
@@ -35,6 +35,10 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs --check
 	@$(BIN)/python -m torchlint.docs --site
 	@$(BIN)/zensical build --strict
+
+# The lists of rules and the picture of the README.
+pictures: $(VENV)/test.stamp
+	@$(BIN)/python -m torchlint.docs
 
 # The site, in site/.
 docs: $(VENV)/test.stamp

@@ -109,7 +109,9 @@ class Bench:
         settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             [python, str(TRYOUT)],
-            env=os.environ | settings | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""},
+            env=os.environ
+            | settings
+            | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": "", "TORCHDYNAMO_DISABLE": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -20,7 +20,8 @@ class Copy:
     @classmethod
     def made_in(cls, folder: Path, *names: str) -> Copy:
         """Copy the package, the rules and the named files and folders."""
-        for name in ("pyproject.toml", "torchlint", "rules/torchlint_rules", *names):
+        needed = ("pyproject.toml", "torchlint", "rules/torchlint_rules", "fixtures/readme")
+        for name in (*needed, *names):
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, folder / name, ignore=_CACHES)
             else:

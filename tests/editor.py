@@ -83,10 +83,19 @@ class Editor:
 
     def change(self, uri: str, text: str, version: int) -> None:
         """Replace the text of a document."""
-        document = types.VersionedTextDocumentIdentifier(version, uri)
-        change = types.TextDocumentContentChangeWholeDocument(text)
-        parameters = types.DidChangeTextDocumentParams(document, [change])
-        self.call(self.client.text_document_did_change, parameters)
+        self.type(uri, {version: text})
+
+    def type(self, uri: str, texts: Mapping[int, str]) -> None:
+        """Replace the text of a document again and again, without a pause between the versions."""
+
+        def typed() -> None:
+            for version, text in texts.items():
+                document = types.VersionedTextDocumentIdentifier(version, uri)
+                change = types.TextDocumentContentChangeWholeDocument(text)
+                parameters = types.DidChangeTextDocumentParams(document, [change])
+                self.client.text_document_did_change(parameters)
+
+        self.call(typed)
 
     def save(self, uri: str) -> None:
         """Tell that a document was saved."""

@@ -53,3 +53,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register `%torchlint` and `%%torchlint`, for `%load_ext torchlint`."""
+    from torchlint.magics import load
+
+    load(shell)

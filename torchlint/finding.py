@@ -73,10 +73,26 @@ def _on_one_line(said: str) -> str:
 
 
 class Note(NamedTuple):
-    """A second place that belongs to a finding ("loader made here")."""
+    """A second place that belongs to a finding ("loader made here").
+
+    A place in another file has a `path`, relative to the same folder as that of the finding's file,
+    and a `row`; its span is empty.
+    """
 
     span: Span
     message: str
+    path: str = ""
+    row: int = 0
+
+    @classmethod
+    def elsewhere(cls, message: str, path: str, row: int) -> Note:
+        """Return a note about a line of another file."""
+        return cls(Span(0, 0), message, path, row)
+
+    @property
+    def place(self) -> str:
+        """The place in another file as printed in reports: `data.py:12`."""
+        return f"{self.path}:{self.row}"
 
 
 @dataclass(frozen=True, slots=True)

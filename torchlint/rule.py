@@ -41,12 +41,17 @@ class Rule(ABC):
     impact: ClassVar[Literal["high", "medium", "low"]]
     safety: ClassVar[Safety | None]
     """The best class that a fix of this rule can earn, None where it only reports."""
+    groups: ClassVar[tuple[str, ...]] = ("perf",)
+    """The groups that it belongs to: words that select it."""
     about: ClassVar[tuple[str, ...]] = ("torch",)
-    """The libraries of which a file must name at least one."""
+    """The libraries of which a file, or what is linked to it, must name at least one."""
     articles: ClassVar[tuple[str, ...]] = ()
     """The articles that advise it: `S0` to `S2`, and `S3.7` for the seventh tip of the last."""
     needs: ClassVar[tuple[str, ...]]
-    """Words of which a file must hold at least one as well for the rule to matter."""
+    """Words of which a file must hold at least one: they stand where the finding stands."""
+    elsewhere: ClassVar[tuple[str, ...]] = ()
+    """Words of which the file, or what is linked to it, must hold at least one, if there are any.
+    """
     since: ClassVar[tuple[int, int]] = (1, 0)
     """The first version of torch that has what the rule advises."""
     default: ClassVar[bool] = True

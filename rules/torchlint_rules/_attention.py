@@ -180,7 +180,7 @@ class Rewriting:
         bindings = scope.bindings[name.value] if scope is not None else []
         if any(first < each.at < last and not self._goes(each.node) for each in bindings):
             return True
-        around = script.function(node) or script.tree.module
+        around = script.home(node)
         return any(
             first < script.tree.order(call) < last
             and isinstance(call.func, cst.Attribute)
@@ -211,7 +211,7 @@ class Rewriting:
             if len(bindings) != 1 or name.value in _words(kept) or not _is_pure(bindings[0]):
                 continue
             line = script.statement(bindings[0].node)
-            outer = script.function(name) or script.tree.module
+            outer = script.home(name)
             uses = script.scopes.uses(bindings[0], outer)
             alone = script.rewrite.stands_alone(line) and script.parent(line) is home
             if alone and line not in found and "#" not in script.code(line):

@@ -126,7 +126,7 @@ def _arguments(
     if column:
         edits = (*edits, *_next_line(script, arguments, place or size, column))
     if place is None:
-        alone = not script.source.text[rewrite.line_start(start) : start].strip()
+        alone = not script.text[rewrite.line_start(start) : start].strip()
         line = f"{rewrite.newline}{rewrite.indent_of(size)}" if alone else " "
         gap = column or line
         return (*edits, *rewrite.replace(size.value, f"None,{gap}{sampler}"))
@@ -147,7 +147,7 @@ def _next_line(script: Script, arguments: list[cst.Arg], place: cst.Arg, column:
     if at == len(arguments):
         return ()
     end, start = script.span(place.value).end, script.span(arguments[at]).start
-    between = script.source.text[end:start]
+    between = script.text[end:start]
     if between.strip() != "," or "\n" in between:
         return ()
     comma = end + between.index(",") + 1
@@ -158,7 +158,7 @@ def _without(script: Script, call: cst.Call, arg: cst.Arg) -> Edits:
     at = list(call.args).index(arg)
     if at:
         before = script.span(call.args[at - 1].value).end
-        if "#" not in script.source.text[before : script.span(arg).start]:
+        if "#" not in script.text[before : script.span(arg).start]:
             return script.rewrite.delete(before, script.span(arg.value).end)
     return script.rewrite.without_argument(call, arg)
 
@@ -180,7 +180,7 @@ def _column(
                 width -= len(script.code(arg.value)) - len("train_dataset")
     if width <= _WIDTH or (first == script.span(place).start and place in gone):
         return ""
-    head = script.source.text[line:first]
+    head = script.text[line:first]
     white = head[: len(head) - len(head.lstrip())]
     return rewrite.newline + (white if "\t" in head else " " * len(head))
 

@@ -112,11 +112,13 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 def place(script: Script) -> cst.CSTNode | None:
     """Return the call that moves a network, else the iterable of the first training loop."""
-    for move in moved_networks(script):
-        return move.call
-    for loop in script.loops(Role.TRAIN_BATCH):
-        return loop.node.iter if isinstance(loop.node, cst.For) else loop.node.test
-    return None
+    moved = script.guard.first(move.call for move in moved_networks(script))
+    if moved is not None:
+        return moved
+    loop = script.guard.first(loop.node for loop in script.loops(Role.TRAIN_BATCH))
+    if loop is None:
+        return None
+    return loop.iter if isinstance(loop, cst.For) else loop.test
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:
@@ -161,9 +163,8 @@ def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
     """Return the code that builds a network: the call itself and the code of this file it runs."""
     found: list[cst.CSTNode] = [made]
     for region in found:
-        for named in script.within(region, cst.Name):
-            inner = script.definition(named) if script.scopes.reads(named) else None
-            if inner is not None and inner not in found:
+        for inner in script.functions.definitions(region):
+            if inner not in found:
                 found.append(inner)
     return found
 

@@ -167,7 +167,7 @@ class DeferredSum:
         ]
         if isinstance(addition.node, cst.AugAssign):
             start, end = self.script.span(addition.target).end, self.script.span(value)
-            between = self.script.source.text[start : end.start]
+            between = self.script.text[start : end.start]
             if between.strip() != "+=":
                 return None
             open_, close = ("(", ")") if _is_sum(value) else ("", "")
@@ -237,9 +237,7 @@ class DeferredSum:
     def _tail(self, reading: Reading) -> str | None:
         """Return the part of a read that has to run after the loop, such as `.cpu().numpy()`."""
         end = self.script.span(reading.tensor).end
-        text = "".join(
-            self.script.source.text[end : self.script.tree.bare(reading.node).end].split()
-        )
+        text = "".join(self.script.text[end : self.script.tree.bare(reading.node).end].split())
         if reading.cast or _LINKS.fullmatch(text) is None:
             return None
         return text.replace(".detach()", "").replace(".data", "")
@@ -271,7 +269,7 @@ class DeferredSum:
         """Keep a tensor on its device, detached, and in float64 if required."""
         script = self.script
         whole, inner = script.tree.bare(reading.node), script.span(reading.tensor)
-        text = script.source.text
+        text = script.text
         if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
             return None
         suffix = ""

@@ -282,7 +282,7 @@ def _read_by_others(script: Script, target: cst.Name) -> bool:
     scopes = script.scopes
     home = scopes.lookup(target.value, scopes.scope(target))
     return any(
-        scopes.function(name) is not scopes.function(target)
+        scopes.home(name) is not scopes.home(target)
         and scopes.lookup(name.value, scopes.scope(name)) is home
         and scopes.reads(name)
         for name in script.tree.spelled(target.value)

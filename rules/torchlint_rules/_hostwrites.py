@@ -16,7 +16,7 @@ def is_written_after(script: Script, move: Move) -> bool:
         root = root.func if isinstance(root, cst.Call) else root.value
     if not isinstance(root, cst.Name):
         return True
-    home = script.function(move.call) or script.tree.module
+    home = script.home(move.call)
     copied = script.scopes.reaching(root)
     deep = _depth(script, root, move.moved)
     word = root.value

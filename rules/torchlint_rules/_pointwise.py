@@ -154,7 +154,7 @@ class _Reader:
         if len(assign.targets) != 1 or not isinstance(name, cst.Name):
             return None
         binding = self.script.scopes.stored(name)
-        home = self.script.function(call) or self.script.tree.module
+        home = self.script.home(call)
         uses = list(self.script.scopes.uses(binding, home)) if binding is not None else []
         applied = [self._applied(use, "log") for use in uses]
         return applied[0] if len(applied) == 1 else None

@@ -47,7 +47,7 @@ def _shown(title: str, edits: object) -> Fix:
 
 
 def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    return script.function(node) or script.tree.module
+    return script.home(node)
 
 
 def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -200,7 +200,7 @@ def _twice(script: Script, call: ScalerCall) -> str:
 def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
     """Return whether two calls certainly run one after the other without an update in between."""
     order = script.tree.order
-    if script.function(first.node) is not script.function(second.node):
+    if script.home(first.node) is not script.home(second.node):
         return False
     blocks = script.scopes.blocks(second.node)
     if not script.scopes.blocks(first.node) or script.scopes.blocks(first.node)[0] not in blocks:

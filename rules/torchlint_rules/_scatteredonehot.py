@@ -31,7 +31,7 @@ def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | 
         return None
     changes = [
         call
-        for name in script.scopes.uses(made, script.function(use) or script.tree.module)
+        for name in script.scopes.uses(made, script.home(use))
         if (call := _changing(script, name)) is not None
     ]
     if len(changes) != 1 or not _fills(script, changes[0]):

@@ -111,10 +111,10 @@ def sets_rates(script: Script, call: cst.Call) -> bool:
     scheduler = call.func.value
     if script.schedulers.is_set_by_hand(scheduler):
         return True
-    home = script.function(call) or script.tree.module
+    home = script.home(call)
     return any(_is_rate(script, each) for each in script.within(home, cst.Subscript)) or any(
         step.call.args
-        and script.function(step.call) is script.function(call)
+        and script.home(step.call) is script.home(call)
         and script.code(step.scheduler) == script.code(scheduler)
         for step in script.schedulers.steps
     )

@@ -131,7 +131,7 @@ def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) 
     if home is not None and home.body is region:
         return False
     start = script.tree.order(region)
-    whole = home.body if home is not None else script.tree.module
+    whole = script.region(step.call)
     return any(
         each.act is Act.STEP
         and script.tree.order(each.at) < start

@@ -74,7 +74,8 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         if id(wait.reading.node) in said or span in spans:
             continue
         said.add(id(wait.reading.node))
-        yield Finding(code, span, _told(script, wait))
+        notes = script.repetition.notes_on(wait.loop.node)
+        yield Finding(code, span, _told(script, wait), None, notes)
 
 
 def _indirect(script: Script, role: Role) -> Iterator[Wait]:

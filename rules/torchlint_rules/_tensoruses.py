@@ -95,7 +95,7 @@ def _use_of_target(
     if isinstance(target, cst.Subscript) and script.kind(root) is not Kind.MAPPING:
         return TensorUse.UNSEEN
     found = TensorUse.COPIED
-    for use in script.within(script.function(line) or script.tree.module, cst.Name):
+    for use in script.within(script.home(line), cst.Name):
         later = script.tree.order(use) > script.tree.order(line)
         if use.value != root.value or script.tree.inside(use, line) or not later:
             continue

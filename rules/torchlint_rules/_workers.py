@@ -41,7 +41,7 @@ def doubt(script: Script, site: CallSite, traits: Traits) -> str:
         )
     if script.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.guards():
+    if not script.guard.protects(site.node):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
 

@@ -30,6 +30,7 @@ class CopiedNdarray(Rule):
             because = _shared(script, site.node, given, array)
             if because is None:
                 continue
+            because = because or script.provenance.called_elsewhere(given.value)
             plain = len(site.node.args) == 1 and given.keyword is None and array.sure
             maker = "from_numpy" if plain else "as_tensor"
             word, code = script.code(site.node.func), script.code(given.value)
@@ -134,8 +135,8 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
         made = script.array(root)
         return made is not None and made.fresh
     bindings = script.scopes.reaching(root)
-    home = script.function(call)
-    if not bindings or any(script.function(binding.node) is not home for binding in bindings):
+    home = script.home(call)
+    if not bindings or any(script.home(binding.node) is not home for binding in bindings):
         return False
     if not all(_is_new(script, binding) for binding in bindings):
         return False
@@ -144,7 +145,7 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
         return False
     uses = [
         use
-        for use in script.within(home or script.tree.module, cst.Name)
+        for use in script.within(home, cst.Name)
         if use.value == root.value
         and use is not root
         and script.scopes.stored(use) is None

@@ -85,7 +85,7 @@ def _grown(script: Script, node: cst.Name, start: cst.List) -> _Members:
     elements = [element.value for element in start.elements]
     steady = bool(elements)
     for use in script.tree.spelled(node.value):
-        if script.function(use) is not script.function(node):
+        if script.home(use) is not script.home(node):
             continue
         holder = script.parent(use)
         if isinstance(holder, cst.AugAssign) and holder.target is use:

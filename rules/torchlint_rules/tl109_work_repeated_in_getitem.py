@@ -144,7 +144,7 @@ def _varies(script: Script, node: cst.CSTNode, seen: set[int]) -> bool:
     return any(
         script.functions.attribute(held)
         and all(
-            script.function(binding.node) is script.function(node)
+            script.home(binding.node) is script.home(node)
             for binding in script.functions.attribute(held)
         )
         for held in script.within(node, cst.Attribute)

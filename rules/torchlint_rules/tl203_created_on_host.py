@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Kind,
     Move,
     Rule,
     Script,
@@ -24,6 +25,7 @@ _WIDTH: Final = 100
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit otherwise"
+_IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `device=` refuses"
 
 
 class CreatedOnHost(Rule):
@@ -46,7 +48,8 @@ class CreatedOnHost(Rule):
                 f"device in every step; make it there with device={where or '...'}"
             )
             fix = _fix(script, move, found, where, named)
-            yield Finding(self.code, script.span(call), message, fix)
+            notes = script.repetition.notes_on_callers(call)
+            yield Finding(self.code, script.span(call), message, fix, notes)
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
@@ -59,7 +62,7 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
         return None
     first, last = script.statement(line), script.statement(moved)
     block = script.parent(first)
-    home = script.function(line) or script.tree.module
+    home = script.home(line)
     if block is not script.parent(last) or not isinstance(last, cst.SimpleStatementLine):
         return None
     return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
@@ -82,7 +85,7 @@ def _fix(
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
-    if where is None or others or "#" in script.source.text[start:tail]:
+    if where is None or others or "#" in script.text[start:tail]:
         return None
     if named is not None and not _is_known_at(script, move, named):
         return None
@@ -111,7 +114,17 @@ def _fix(
         return Fix.unsafe(title, edits, cut, because=_GENERATOR)
     if made.rounds:
         return Fix.close(title, edits, cut, because=_ROUNDING)
+    if move.device is not None and _is_imported(script, move.device):
+        because = _IMPORTED.format(script.code(move.device))
+        return Fix.unsafe(title, edits, cut, because=because)
     return Fix.exact(title, edits, cut)
+
+
+def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
+    """Return whether a device comes from a module that is not in sight."""
+    if script.kind(device) is Kind.DEVICE or script.visibility.is_of_library(device):
+        return False
+    return script.name(device) is not None
 
 
 def _stands_in_parentheses(script: Script, move: Move) -> bool:
@@ -151,7 +164,7 @@ def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edit
     """Add `device` to a call whose line becomes `saved` characters shorter after it."""
     end = script.span(call.args[-1].value).end
     line, last = script.rewrite.line_start(end), script.rewrite.line_end(end)
-    code = script.source.text[line:last].partition("#")[0].rstrip()
+    code = script.text[line:last].partition("#")[0].rstrip()
     if script.span(call).start >= line and len(code) - saved + len(added) + 2 <= _WIDTH:
         return script.rewrite.insert(end, f", {added}")
     name, _, value = added.partition("=")

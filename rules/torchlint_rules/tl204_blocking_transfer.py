@@ -46,7 +46,10 @@ class BlockingTransfer(Rule):
                 continue
             if not is_written_after(script, move):
                 value, sure = _value(script, move), Held.UNSHOWN not in holds
-                wait = _Wait(move, value, pinned, sure, "" if pinned else _doubt(script, parts))
+                doubt = script.provenance.called_elsewhere(move.moved)
+                if not doubt and not pinned:
+                    doubt = _doubt(script, parts)
+                wait = _Wait(move, value, pinned, sure, doubt)
                 lines.setdefault(id(script.smallest_statement(call)), []).append(wait)
         for waits in lines.values():
             yield self._finding(script, waits)
@@ -73,7 +76,7 @@ class _Wait(NamedTuple):
     is_tensor: bool
     """Whether the file shows that the moved value is a tensor."""
     doubt: str
-    """Why the loader may be unable to pin it."""
+    """Why the loader may be unable to pin it, or may be another one."""
 
 
 def _doubt(script: Script, parts: Sequence[Part]) -> str:

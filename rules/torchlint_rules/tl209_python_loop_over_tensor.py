@@ -231,7 +231,7 @@ def _appended(line: cst.BaseSmallStatement) -> cst.BaseExpression | None:
 def _read_elsewhere(script: Script, loop: cst.For, found: Walk) -> bool:
     """Return whether code after a loop reads the last value of its target."""
     binding = script.scopes.stored(found.target)
-    region = script.function(loop) or script.tree.module
+    region = script.home(loop)
     uses = script.scopes.uses(binding, region) if binding is not None else iter(())
     return any(not script.tree.inside(use, loop) for use in uses)
 
@@ -247,7 +247,7 @@ def _is_known(script: Script, iterated: cst.BaseExpression) -> bool:
 
 def _steps_through(script: Script, loop: cst.For, call: cst.Call) -> bool:
     """Return whether a call's input depends only on the position, and its state only on itself."""
-    if script.function(call) is not script.function(loop) or not isinstance(loop.target, cst.Name):
+    if script.home(call) is not script.home(loop) or not isinstance(loop.target, cst.Name):
         return False
     taken, state = call.args[0].value, call.args[1].value
     names = {name.value for name in script.within(taken, cst.Name)}

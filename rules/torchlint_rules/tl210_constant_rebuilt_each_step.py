@@ -42,7 +42,8 @@ class ConstantRebuiltEachStep(Rule):
                 f"`{script.brief(whole)}` is the same in every step, and each step rebuilds it; "
                 f"{_advice(script, whole)}"
             )
-            yield Finding(self.code, script.span(whole), message)
+            notes = script.repetition.notes_on_callers(whole)
+            yield Finding(self.code, script.span(whole), message, None, notes)
 
 
 def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:
@@ -158,7 +159,7 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
-    home = script.function(whole) or script.tree.module
+    home = script.home(whole)
     grown: list[cst.CSTNode] = [
         each.value
         for each in script.within(home, cst.Assign)

@@ -43,7 +43,8 @@ class DataDependentSync(Rule):
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
             if script.each_step(place):
                 message = f"`{script.brief(place)}` waits for the device in every step: {cost}"
-                yield Finding(self.code, script.span(place), message)
+                notes = script.repetition.notes_on_callers(place)
+                yield Finding(self.code, script.span(place), message, None, notes)
 
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:

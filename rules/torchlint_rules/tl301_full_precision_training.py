@@ -86,7 +86,7 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
         return False
-    if (home or script.tree.module) in script.once(_of_whole_graphs):
+    if script.home(step.backward) in script.once(_of_whole_graphs):
         return False
     return script.mentions("param") or not any(
         script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
@@ -99,7 +99,7 @@ def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
     spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
     homes = script.all(cst.FunctionDef) if spoken else []
     found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
-    return frozenset([*found, script.tree.module] if spoken else ())
+    return frozenset([*found, *script.modules] if spoken else ())
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
@@ -161,8 +161,7 @@ def _becomes_array(script: Script, step: Step) -> bool:
         for name in script.within(line, cst.Name)
         if script.scopes.stored(name) is not None
     }
-    home = script.function(step.backward)
-    region = home.body if home is not None else script.tree.module
+    region = script.region(step.backward)
     numpy = (name for name in script.called if name.startswith("numpy."))
     arrays = [site.node for site in script.calls(*numpy)]
     return any(

@@ -39,7 +39,7 @@ class ClipBeforeUnscale(Rule):
 def _first_clip(script: Script, backward: cst.Call) -> tuple[cst.Call | None, str]:
     """Return the first call after a backward pass that uses gradients before the scaler's step."""
     order = script.tree.order
-    home = script.function(backward) or script.tree.module
+    home = script.home(backward)
     ends = [
         order(step.node)
         for step in script.scaling.of("step")
@@ -74,7 +74,7 @@ def _does(call: cst.Call) -> str:
 def _may_be_unscaled(script: Script, clip: cst.Call, backward: cst.Call) -> bool:
     """Return whether code between a backward pass and a clipping unscales, or may do so."""
     order = script.tree.order
-    home = script.function(backward) or script.tree.module
+    home = script.home(backward)
     scaling = script.scaling
     scalers = {script.code(each.scaler) for each in scaling.all}
     unscales = {id(each.node) for each in scaling.of("unscale_")}
@@ -103,7 +103,7 @@ def _steps_behind(script: Script, clip: cst.Call) -> list[ScalerCall]:
     updates = [
         order(each.node) for each in script.scaling.of("update") if order(each.node) > order(clip)
     ]
-    end = min(updates, default=script.tree.end(script.tree.module))
+    end = min(updates, default=script.tree.end(script.modules[-1]))
     return [
         each
         for each in script.scaling.of("step")

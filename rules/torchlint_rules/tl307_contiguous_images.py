@@ -31,6 +31,7 @@ _GROUPS: Final = {"torch.nn.Conv2d": 6, "torch.nn.ConvTranspose2d": 6}
 _WRITTEN: Final = "memory_format={torch}.channels_last"
 _WIDTH: Final = 100
 _BECAUSE: Final = "other kernels convolve, which add in another order"
+_UNSEEN: Final = "`{}` is not in sight and might view images as one row"
 
 
 class ContiguousImages(Rule):
@@ -54,6 +55,10 @@ class ContiguousImages(Rule):
                     edits = (*edits, *script.rewrite.with_keyword(move, *word.split("=")))
                 title = "Lay images out with their channels side by side"
                 fix = Fix.close(title, edits, written[1], because=_BECAUSE)
+                unseen = _unseen(script, network)
+                if unseen is not None:
+                    because = _UNSEEN.format(script.brief(unseen.func))
+                    fix = Fix.unsafe(title, edits, written[1], because=because)
             message = (
                 f"{_named(script, network)} gets its images channel by channel, so that every "
                 "convolution on tensor cores turns them around: move it, and them, with "
@@ -122,6 +127,28 @@ def _is_open(script: Script, made: cst.Call) -> bool:
         for call in calls
         if (name := script.name(call.func)) in _GROUPS
     )
+
+
+def _unseen(script: Script, network: _Network) -> cst.Call | None:
+    """Return a call that passes the network, or what it returns, to code out of sight."""
+    runs = script.once(_runs)
+    made = [call for each in network.made for call in runs.get(each, ())]
+    held = [script.parent(call) for call in (network.move, *made)]
+    targets = [line.targets[0].target for line in held if isinstance(line, cst.Assign)]
+    paths = [script.code(each) for each in targets if isinstance(each, (cst.Name, cst.Attribute))]
+    regions = [script.tree.module, *script.all(cst.FunctionDef)]
+    found = (script.visibility.receiver(region, *paths) for region in regions)
+    direct = (outer for call in made if (outer := _receiver(script, call)) is not None)
+    return next((each for each in (*found, *direct) if each is not None), None)
+
+
+def _receiver(script: Script, run: cst.Call) -> cst.Call | None:
+    """Return the unseen call that gets the result of a forward pass directly."""
+    holder = script.parent(run)
+    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    if not isinstance(outer, cst.Call) or script.visibility.shows(outer.func):
+        return None
+    return outer
 
 
 def _convolves_first(script: Script, made: cst.Call) -> bool:

@@ -123,7 +123,7 @@ def _is_trained(script: Script, call: cst.Call, given: cst.BaseExpression) -> bo
     if owner is not None and "torch.nn.Module" in script.functions.bases(owner):
         return True
     steps = [step.backward for step in script.steps.all]
-    beside = [step for step in steps if script.function(step) is function]
+    beside = [step for step in steps if script.home(step) is script.home(call)]
     if not beside:
         return bool(steps)
     return any(script.tree.order(call) < script.tree.order(step) for step in beside)

@@ -36,7 +36,7 @@ class DiscardedAttentionWeights(Rule):
         if given is not None or not site.has_splat:
             edits = script.rewrite.set_argument(call, given, "need_weights", "False")
             title = "Pass `need_weights=False`"
-            regions = [script.tree.module, *script.all(cst.FunctionDef)]
+            regions = [*script.modules, *script.all(cst.FunctionDef)]
             path = script.code(call.func)
             given_away = (script.visibility.receiver(region, path) for region in regions)
             unseen = next((each for each in given_away if each is not None), None)
@@ -93,4 +93,4 @@ def _uses(script: Script, target: cst.Name) -> list[cst.Name] | None:
     outward = script.scopes.scope(target).outward
     if (function is None and target.value != "_") or target.value in outward:
         return None
-    return list(script.scopes.uses(binding, function or script.tree.module))
+    return list(script.scopes.uses(binding, script.home(target)))

@@ -80,10 +80,16 @@ def _has_bias(script: Script, layer: Layer) -> bool:
 
 
 def _weights_loaded(script: Script) -> bool:
-    """Return whether weights from elsewhere may be loaded into a network of this file."""
+    """Return whether weights with biases may be loaded into a network of this file.
+
+    Another module of a program that saves weights is taken to load these.
+    """
+    saves = next(script.calls("torch.save"), None) is not None
     for call in script.method_calls("load_state_dict"):
         receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         if script.kind(receiver) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
+            continue
+        if saves and not script.is_own(call):
             continue
         if not call.args or "state_dict" not in script.code_of(call.args[0].value):
             return True

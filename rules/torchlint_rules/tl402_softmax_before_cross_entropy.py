@@ -86,7 +86,7 @@ class Loss(NamedTuple):
 class SoftmaxBeforeCrossEntropy(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every activation at the end of a loss's input that should not be there."""
-        text = script.source.text
+        text = script.text
         if "oftmax" not in text and "igmoid" not in text:
             return
         seen: set[int] = set()
@@ -321,7 +321,7 @@ def _taken_out(script: Script, call: cst.Call) -> Edits | None:
     if operand is None or imports is None:
         return None
     whole, inner = script.span(call), script.span(operand)
-    text = script.source.text
+    text = script.text
     if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
         return None
     return (

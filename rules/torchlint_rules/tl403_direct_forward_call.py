@@ -37,7 +37,7 @@ class DirectForwardCall(Rule):
             )
             start, end = script.span(func.value).end, script.span(func.attr).end
             fix = None
-            if "#" not in script.source.text[start:end]:
+            if "#" not in script.text[start:end]:
                 edits = script.rewrite.delete(start, end)
                 fix = Fix.unsafe("Call the network itself", edits, because=_BECAUSE)
             yield Finding(self.code, script.span(call), message, fix)

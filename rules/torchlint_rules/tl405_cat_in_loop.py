@@ -94,7 +94,7 @@ def _only_joins(script: Script, growth: Growth) -> bool:
         return False
     whole = script.span(growth.node)
     start, end = script.span(growth.added[0]).start, script.span(growth.added[-1]).end
-    text = script.source.text
+    text = script.text
     if "#" in text[whole.start : start] + text[end : whole.end]:
         return False
     inside = next(o for o in script.tree.ancestors(growth.node) if _ends(o, growth.loop))
@@ -162,7 +162,7 @@ def _above_comments(script: Script, statement: cst.CSTNode) -> int:
     at = script.rewrite.line_start(script.span(statement).start)
     while at:
         above = script.rewrite.line_start(at - 1)
-        if not script.source.text[above:at].lstrip().startswith("#"):
+        if not script.text[above:at].lstrip().startswith("#"):
             break
         at = above
     return at

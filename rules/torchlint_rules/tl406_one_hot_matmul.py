@@ -155,7 +155,7 @@ def _fix(script: Script, product: Product) -> Fix | None:
         edits = dropped
     text = f"{script.code(func.value)}.embedding({ids}, {matrix})"
     start = script.span(product.node).start
-    if script.source.text[max(start - 1, 0) : start].isalnum():
+    if script.text[max(start - 1, 0) : start].isalnum():
         text = f" {text}"
     edits = (*edits, *script.rewrite.replace(product.node, text))
     title = "Look the rows up"

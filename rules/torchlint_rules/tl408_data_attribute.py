@@ -63,7 +63,7 @@ def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
 def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     """Replace a call by its argument, None if that would lose something."""
     whole, inner = script.span(call), script.span(call.args[0].value)
-    text = script.source.text
+    text = script.text
     around = text[whole.start : inner.start] + text[inner.end : whole.end]
     if "#" in around or len(call.args) > 1 + ("requires_grad" in around) or call.args[0].star:
         return None

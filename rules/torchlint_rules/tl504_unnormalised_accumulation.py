@@ -193,9 +193,9 @@ def _lines(script: Script, closing: cst.If) -> list[str]:
 
 def _steps_behind(script: Script, loop: cst.CSTNode) -> bool:
     """Return whether code after a loop, in the same function, steps an optimizer."""
-    function = script.function(loop)
+    home = script.home(loop)
     return any(
-        script.function(call) is function and script.tree.order(call) >= script.tree.end(loop)
+        script.home(call) is home and script.tree.order(call) >= script.tree.end(loop)
         for call in script.optimizers.steps
         if not _in_other_loop(script, call, loop)
     )

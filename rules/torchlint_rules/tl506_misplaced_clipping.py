@@ -173,11 +173,11 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
     method = value.func.attr.value if isinstance(value.func, cst.Attribute) else ""
     if method != "parameters" and script.name(value.func) != "builtins.filter":
         return None
-    if script.function(line) is not script.function(call):
+    if script.home(line) is not script.home(call):
         return None
     if any(not script.tree.inside(line, loop.node) for loop in script.loops_around(call)):
         return given, line
-    uses = [use for use in script.scopes.uses(bindings[0], script.tree.module) if use is not given]
+    uses = [use for use in script.scopes.uses(bindings[0]) if use is not given]
     first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
     return (given, line) if any(isinstance(script.parent(use), cst.Arg) for use in first) else None
 
@@ -195,7 +195,7 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
     edits = script.rewrite.insert(script.span(alias.name).end, "_")
     if alias.asname is not None:
         return edits
-    uses = script.scopes.uses(bindings[0], script.tree.module)
+    uses = script.scopes.uses(bindings[0])
     return (*edits, *(e for use in uses for e in script.rewrite.insert(script.span(use).end, "_")))
 
 

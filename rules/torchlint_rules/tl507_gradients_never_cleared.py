@@ -66,10 +66,10 @@ class GradientsNeverCleared(Rule):
 
 def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
     """Return whether the caller of `step` clears everything that it steps, by the same name."""
-    function, loop = script.function(step), next(script.loops_around(step), None)
-    region = loop.node.body if loop is not None else function or script.tree.module
+    home, loop = script.home(step), next(script.loops_around(step), None)
+    region = loop.node.body if loop is not None else home
     return any(
-        script.function(clear) is function
+        script.home(clear) is home
         and script.tree.inside(clear, region)
         and script.code(_of(clear)) == script.code(_of(step))
         for clear in script.method_calls("zero_grad")

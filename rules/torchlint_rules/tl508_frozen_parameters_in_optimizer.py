@@ -64,7 +64,7 @@ def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edi
     title, held = "Hand over what learns", script.parent(call)
     made = held.targets[0].target if isinstance(held, cst.Assign) else None
     paths = [script.code(each) for each in (network, made) if each is not None]
-    regions = [script.tree.module, *script.all(cst.FunctionDef)]
+    regions = [*script.modules, *script.all(cst.FunctionDef)]
     found = (script.visibility.receiver(region, *paths) for region in regions)
     unseen = next((each for each in found if each is not None), None)
     if unseen is not None:

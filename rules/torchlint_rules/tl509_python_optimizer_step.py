@@ -139,7 +139,7 @@ def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
             nearest = next(
                 (outer for outer in script.tree.ancestors(line) if isinstance(outer, cst.For)), None
             )
-            if nearest is loop and script.function(line) is script.function(loop):
+            if nearest is loop and script.home(line) is script.home(loop):
                 yield line
 
 

@@ -64,7 +64,7 @@ def _fix(script: Script, stuck: StuckMode) -> tuple[str, Edits] | None:
     line, title = f"{name}.train()", "Switch back to training mode"
     if stuck.outer is stuck.training:
         edits = _behind_evaluation(script, stuck, line)
-    elif script.function(stuck.outer.node) is script.function(stuck.training.node):
+    elif script.home(stuck.outer.node) is script.home(stuck.training.node):
         edits = script.rewrite.first_in(stuck.outer.node.body, line)
     elif script.rewrite.stands_alone(stuck.training.node):
         edits = script.rewrite.before(stuck.training.node, line)

@@ -28,7 +28,9 @@ _BECAUSE = (
 class DataParallel(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network that is wrapped for training."""
-        if script.framework != "none" or any(True for _ in script.calls(*_TORCHRUN)):
+        if script.target.device == "mps" or script.framework != "none":
+            return
+        if any(True for _ in script.calls(*_TORCHRUN)):
             return
         for call in wraps(script) if _trains(script) else ():
             if not _infers_only(script, call):
@@ -83,13 +85,11 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
         return False
     name = assign.targets[0].target.value
-    home = script.function(call)
+    home = script.home(call)
     runs = [
         run
         for run in script.all(cst.Call)
-        if isinstance(run.func, cst.Name)
-        and run.func.value == name
-        and script.function(run) is home
+        if isinstance(run.func, cst.Name) and run.func.value == name and script.home(run) is home
     ]
     handed_on = any(
         isinstance(use.value, cst.Name) and use.value.value == name for use in script.all(cst.Arg)

@@ -243,7 +243,7 @@ def _loader_name(script: Script, loader: cst.Call, epochs: Loop) -> str | None:
     kinds: tuple[type[cst.Name] | type[cst.Attribute], ...] = (cst.Name, cst.Attribute)
     seen = [node for kind in kinds for node in script.within(body, kind)]
     for node in seen:
-        if script.function(node) is script.function(epochs.node):
+        if script.home(node) is script.home(epochs.node):
             if script.loaders.made_by(node) == [loader]:
                 return script.code(node)
     for assign in script.all(cst.Assign):

@@ -16,6 +16,7 @@ _VARIABLE: Final = "LOCAL_RANK"
 _LAUNCH: Final = "torch.distributed.launch"
 _COMMAND: Final = re.compile(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
 _TITLE: Final = "Read LOCAL_RANK from the environment"
+_TORCHRUN: Final = "a run that torchrun starts goes by its rank from then on"
 
 
 class DeprecatedLauncher(Rule):
@@ -29,7 +30,7 @@ class DeprecatedLauncher(Rule):
             if option is not None and not _by_version(script, call):
                 site = script.call(call)
                 edits = _edits(script, site)
-                fix = Fix.exact(_TITLE, edits) if edits else None
+                fix = Fix.unsafe(_TITLE, edits, because=_TORCHRUN) if edits else None
                 message = _message(script, site, _spelled(option))
                 yield Finding(self.code, script.span(option), message, fix)
 

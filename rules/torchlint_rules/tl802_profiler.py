@@ -55,7 +55,7 @@ def _place(script: Script, site: CallSite) -> _Place | None:
     """Return the finding for a call that records training, with a fix if it can be removed."""
     name = site.name or ""
     if name in _RUNNERS:
-        return _Place(site, name) if _trains(script, script.tree.module) else None
+        return _Place(site, name) if _trains(script, *script.modules) else None
     if name == _HISTORY:
         return _of_history(script, site)
     if _is_bounded(site):
@@ -66,7 +66,7 @@ def _place(script: Script, site: CallSite) -> _Place | None:
         if not _records_training(script, statement):
             return None
         return _Place(site, name, None if _is_read(script, site, item) else item)
-    started = _is_started(script, site.node) and _trains(script, script.tree.module)
+    started = _is_started(script, site.node) and _trains(script, *script.modules)
     return _Place(site, name) if started else None
 
 
@@ -87,7 +87,7 @@ def _of_history(script: Script, site: CallSite) -> _Place | None:
         for other in script.calls(_HISTORY)
         if other.argument("enabled", 0).equals(None) or other.argument("enabled", 0).equals(False)
     ]
-    if ends or not _trains(script, script.tree.module):
+    if ends or not _trains(script, *script.modules):
         return None
     line = script.parent(script.parent(site.node) or site.node)
     read = any(True for _ in script.method_calls(*_SNAPSHOTS))
@@ -102,8 +102,8 @@ def _measures(script: Script) -> bool:
     return any(word in spoken for word in ("bench", "profil", "test"))
 
 
-def _trains(script: Script, region: cst.CSTNode) -> bool:
-    """Return whether code runs a training loop without a fixed number of steps."""
+def _trains(script: Script, *regions: cst.CSTNode) -> bool:
+    """Return whether some code runs a training loop without a fixed number of steps."""
     loops = [
         loop.node
         for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH)
@@ -111,6 +111,7 @@ def _trains(script: Script, region: cst.CSTNode) -> bool:
     ]
     return any(
         script.tree.inside(loop, body)
+        for region in regions
         for body in script.functions.reached(region, _DEPTH)
         for loop in loops
     )
@@ -143,7 +144,7 @@ def _is_read(script: Script, site: CallSite, item: cst.WithItem) -> bool:
     binding = script.scopes.stored(item.asname.name)
     if binding is None or not isinstance(item.asname.name, cst.Name):
         return True
-    return any(True for _ in script.scopes.uses(binding, script.tree.module))
+    return any(True for _ in script.scopes.uses(binding))
 
 
 def _is_started(script: Script, call: cst.Call) -> bool:

@@ -112,10 +112,17 @@ def _costs(script: Script, setting: _Setting) -> bool:
 
 def _leftover(script: Script, setting: _Setting) -> Leftover | None:
     """Return the line to remove if a setting does not affect the numbers."""
-    if setting.name not in _DEBUGGING or not setting.whole:
+    if setting.name not in _DEBUGGING or not setting.whole or _is_read(script, setting.name):
         return None
     line = script.statement(setting.node)
     return Leftover.of(script, line) if isinstance(line, cst.SimpleStatementLine) else None
+
+
+def _is_read(script: Script, name: str) -> bool:
+    """Return whether the file mentions a variable more often than it sets it."""
+    texts = [text for text in script.all(cst.SimpleString) if text.evaluated_value == name]
+    sets = [each for each in (*_assigned(script), *_called(script)) if each.name == name]
+    return len(texts) > len(sets)
 
 
 def _message(setting: _Setting) -> str:

@@ -23,7 +23,8 @@ class CheckpointEveryStep(Rule):
                     f"every training step writes {what} to disk and waits for it; write it once an "
                     "epoch or every so many steps"
                 )
-                yield Finding(self.code, script.span(call), message)
+                notes = script.repetition.notes_on_callers(call)
+                yield Finding(self.code, script.span(call), message, None, notes)
 
 
 def _writes(script: Script) -> Iterator[cst.Call]:

@@ -248,12 +248,23 @@ def _fix(
     for value in copied:
         edits = (*edits, *_copied(script, value, word))
     title = f"Keep a deep copy in {script.code(target)}"
-    if not whole and all(is_saved(script, use) for use in _uses(script, _root(target))):
+    known = not whole and all(_is_of_torch(script, value) for value in copied)
+    if known and all(is_saved(script, use) for use in _uses(script, _root(target))):
         if not isinstance(_root(target), cst.Attribute):
             return Fix.exact(title, edits)
     return Fix.unsafe(
         title, edits, because="what is used later are the best weights instead of the last"
     )
+
+
+def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether torch's own code creates a state dict, which can be copied then."""
+    if not isinstance(value, cst.Call):
+        return False
+    owner = script.functions.instance_of(_owner(value))
+    if owner is not None and script.functions.method(owner, "state_dict") is not None:
+        return False
+    return not script.provenance.unseen_class(_owner(value))
 
 
 def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:

@@ -82,6 +82,7 @@ class Runner:
                 **os.environ,
                 "RUNNER_TEMP": str(temp),
                 "GITHUB_OUTPUT": str(output),
+                "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
                 "GITHUB_ACTION_PATH": str(ROOT),
                 **{key: self._filled(value) for key, value in step.get("env", {}).items()},
             },
@@ -157,6 +158,28 @@ def test_findings_become_annotations_and_fail_the_job(project: Path) -> None:
     assert code == 1
     assert "::error title=torchlint (TL801),file=slow.py,line=3," in runner.printed
     assert [step["uses"] for step in runner.used] == ["actions/setup-python"]
+
+
+def test_the_summary_of_the_job_shows_the_findings(project: Path) -> None:
+    _run(project)
+    summary = project.parent / "temp" / "summary.md"
+    assert summary.read_text().startswith("### torchlint: 1 finding in 1 file (1 high)\n")
+
+
+def test_no_summary_is_written_if_it_is_not_wanted(project: Path) -> None:
+    assert _run(project, summary="false", **{"fail-on": "high"})[0] == 1
+    assert not (project.parent / "temp" / "summary.md").exists()
+
+
+def test_only_findings_since_a_revision_fail_the_job(project: Path) -> None:
+    for arguments in (
+        ("init", "--quiet"),
+        ("add", "--all"),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"),
+    ):
+        subprocess.run(["git", *arguments], cwd=project, check=True)
+    code, runner = _run(project, since="HEAD")
+    assert (code, runner.printed) == (0, "")
 
 
 def test_sarif_is_written_and_uploaded_and_the_job_fails(project: Path) -> None:

@@ -28,7 +28,7 @@ def test_workflows_use_the_inputs_that_the_action_has() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     steps = [step for flow in _blocks("github") for step in flow["jobs"]["torchlint"]["steps"]]
     ours = [step for step in steps if step["uses"].startswith("torchlint/")]
-    assert len(ours) == 2
+    assert len(ours) == 3
     for step in ours:
         assert step.get("with", {}).keys() <= action["inputs"].keys()
     page = (ROOT / "docs" / "guide" / "github.md").read_text(encoding="utf-8")

@@ -26,6 +26,8 @@ def test_rules_as_json(quick: Shell) -> None:
         "name": "risky-call",
         "summary": "there is a faster one that differs",
         "category": None,
+        "groups": ["perf"],
+        "url": None,
         "impact": "medium",
         "safety": "unsafe",
         "default": True,

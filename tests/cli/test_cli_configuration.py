@@ -9,7 +9,7 @@ from torchlint.cli.check import check
 from torchlint.cli.fix import fix
 from torchlint.config.settings import key_of, option_names
 
-NO_OPTIONS = {"rules", "extend_safe_fixes", "extend_unsafe_fixes"}
+NO_OPTIONS = {"rules", "extend_safe_fixes", "extend_unsafe_fixes", "severity", "required_version"}
 """Settings that only a configuration file has."""
 
 

@@ -61,9 +61,10 @@ def test_fix_with_apply_is_0_when_what_is_left_has_no_enabled_fix(shell: Shell) 
     assert done.returncode == 0
     assert done.stderr == "Made 1 fix in 1 file.\n"
     assert done.stdout == (
-        "a.py:5:5: XY301 [risky-call] `risky` could be faster (unsafe fix)\n"
-        "a.py:6:1: XY401 [heavy-call] `heavy` is heavy: think of another way\n"
+        "a.py:5:5: XY301 [risky-call] medium: `risky` could be faster (unsafe fix)\n"
+        "a.py:6:1: XY401 [heavy-call] low: `heavy` is heavy: think of another way\n"
         "Found 2 findings: 1 fixable with `torchlint fix --apply --unsafe-fixes`.\n"
+        "Most worth: XY301, XY401. `torchlint verify a.py` proves it.\n"
     )
     assert shell.read("a.py") == TRAIN.replace("slow", "fast")
     assert shell.fix("--apply").stderr == "Nothing to fix.\n"
@@ -123,7 +124,7 @@ def test_a_file_that_was_not_checked_in_full_is_not_called_clean(shell: Shell) -
         (["audit", "a.py", "--output-format", "markdwn"], "did you mean `markdown`?"),
         (["check", "--select", "XY20x"], "--select: unknown code or name `XY20x`"),
         (["check", "--select", "slow-cal"], "`slow-cal`, did you mean `slow-call`?"),
-        (["explain", "XY210"], "unknown rule `XY210`, did you mean `XY201`?"),
+        (["explain", "XY210"], "unknown rule `XY210`: the nearest code is XY201"),
         (["check", "--jobs", "0"], "invalid value for '--jobs' / '-j'"),
         (["check", "--target-torch", "new"], "`new` is no version of torch such as `2.4`"),
         (["check", "--per-file-ignores", "a.py"], "`a.py` is no `pattern:code`"),

@@ -28,7 +28,7 @@ Place = tuple[str, str, int]
 
 
 def from_text(text: str) -> list[Place]:
-    found = re.findall(r"^(?:::error .*?::)?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
+    found = re.findall(r"^(?:::\w+ .*?::)?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
     return [(path, code, int(row)) for path, row, code in found]
 
 
@@ -76,6 +76,22 @@ def from_junit(text: str) -> list[Place]:
     return places
 
 
+def from_markdown(text: str) -> list[Place]:
+    found = re.findall(r"^\| ([\w.]+):(?:cell \d+:)?(\d+):\d+ \| (\w+) ", text, re.M)
+    return [(path, code, int(row)) for path, row, code in found]
+
+
+def from_rdjson(text: str) -> list[Place]:
+    return [
+        (
+            each["location"]["path"],
+            each["code"]["value"],
+            each["location"].get("range", {"start": {"line": 1}})["start"]["line"],
+        )
+        for each in json.loads(text)["diagnostics"]
+    ]
+
+
 READERS: dict[str, Callable[[str], list[Place]]] = {
     "full": from_text,
     "concise": from_text,
@@ -86,8 +102,10 @@ READERS: dict[str, Callable[[str], list[Place]]] = {
     "sarif": from_sarif,
     "gitlab": from_gitlab,
     "junit": from_junit,
+    "markdown": from_markdown,
+    "rdjson": from_rdjson,
 }
-AT_THE_TOP = {"gitlab", "sarif"}
+AT_THE_TOP = {"gitlab", "rdjson", "sarif"}
 """Formats without a word for cells: what is found in a notebook stands at its first line."""
 
 

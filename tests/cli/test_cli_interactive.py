@@ -46,7 +46,7 @@ def test_the_diff_of_each_fix_is_shown_and_what_is_left_is_said(shell: Shell) ->
     with Terminal(shell, *FIX, "--unsafe-fixes", "--output-format", "concise") as terminal:
         shown = terminal.wait_for(PROMPT).replace("\r\n", "\n")
         assert shown == (
-            "\na.py:1:1: XY201 [slow-call] `slow` takes its time: call `fast`\n"
+            "\na.py:1:1: XY201 [slow-call] high: `slow` takes its time: call `fast`\n"
             "help: Call `fast` (exact)\n"
             "1 - slow()\n1 + fast()\n2   risky()\n" + PROMPT
         )

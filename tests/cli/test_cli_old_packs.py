@@ -66,7 +66,7 @@ def shell(tmp_path: Path) -> Shell:
         (("check", "--output-format", "concise", "train.py"), "XYZ101 [their-rule-101] theirs"),
         (("fix", "train.py"), "Nothing to fix."),
         (("rules",), "their-rule-102"),
-        (("explain", "XYZ102"), "a sentence:\n\n```diff\n! import torch\n```"),
+        (("explain", "--examples", "XYZ102"), "a sentence:\n\n```diff\n! import torch\n```"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -136,7 +136,7 @@ def test_a_configuration_file_is_read_unless_isolated(quick: Shell) -> None:
 
     assert codes() == ["XY401"]
     assert codes("--config", "other.toml") == ["XY201"]
-    assert codes("--isolated") == ["XY201", "XY301", "XY401"]
+    assert codes("--isolated", "--show-low") == ["XY201", "XY301", "XY401"]
 
 
 def terminal_output(shell: Shell, *arguments: str, **environment: str) -> str:

@@ -58,7 +58,7 @@ def test_a_change_is_checked_and_an_interrupt_ends_it_without_a_word(shell: Shel
     with watching(shell, *WATCH) as process:
         assert lines(process, "Found") == [
             "Watching; Ctrl-C ends it.",
-            "a.py:1:1: XY201 [slow-call] `slow` takes its time: call `fast` (exact fix)",
+            "a.py:1:1: XY201 [slow-call] high: `slow` takes its time: call `fast` (exact fix)",
             "Found 1 finding: 1 fixable with `torchlint fix --apply`.",
         ]
         shell.write("notes.txt", "slow()")

@@ -31,8 +31,15 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         per-file-ignores = { "tests/*" = ["TL2"] }
         target-torch = "2.4"
         target-device = "cuda"
+        preview = true
+        severity = { TL4 = "note" }
+        required-version = ">=0"
+        sort = "impact"
+        show-low = true
+        fail-on = "high"
         unsafe-fixes = true
         ignore-suppressions = true
+        program = false
         respect-gitignore = false
         force-exclude = true
         output-format = "json-lines"
@@ -67,8 +74,15 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         per_file_ignores={"tests/*": ("TL2",)},
         target_torch=(2, 4),
         target_device="cuda",
+        preview=True,
+        severity={"TL4": "note"},
+        required_version=">=0",
+        sort="impact",
+        show_low=True,
+        fail_on="high",
         unsafe_fixes=True,
         ignore_suppressions=True,
+        program=False,
         respect_gitignore=False,
         force_exclude=True,
         output_format="json-lines",

@@ -6,18 +6,21 @@ import json
 import posixpath
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from checkouts import ROOT, Copy
 
 from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
+from torchlint.docs.picture import picture
 from torchlint.docs.lists import files
 from torchlint.docs.site import site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
 
 DOCS = ("-m", "torchlint.docs")
+SVG = "{http://www.w3.org/2000/svg}"
 LINK = re.compile(r"\]\(([\w./-]+\.md)(?:#([^)]+))?\)")
 MEASURED = [
     {
@@ -117,6 +120,18 @@ def test_the_site_has_the_page_of_every_rule_and_nothing_of_before(tmp_path: Pat
     assert "](TL101.md)" in (tmp_path / "build/docs/rules/index.md").read_text(encoding="utf-8")
 
 
+def test_the_picture_of_the_readme_is_what_check_prints_now() -> None:
+    """`python -m torchlint.docs` writes it again."""
+    made = picture(Checkout(ROOT))
+    assert (ROOT / "docs" / "check.svg").read_text(encoding="utf-8") == made
+    assert "(docs/check.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = ElementTree.fromstring(made)
+    text = "\n".join("".join(line.itertext()) for line in tree.iter(f"{SVG}text"))
+    assert "TL201 [sync-in-training-loop] high:" in text
+    assert "Most worth: " in text
+    assert "http" not in made.replace(SVG.strip("{}"), "")
+
+
 def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None:
     tree = Copy.made_in(tmp_path)
     evidence = tmp_path / "fixtures/rules/tl101_loader_without_workers/evidence.json"
@@ -130,7 +145,9 @@ def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None
     )
     tree.passes(*DOCS, "--site")
     assert measured in (tmp_path / "build/docs/rules/TL101.md").read_text(encoding="utf-8")
-    assert measured in tree.python("-m", "torchlint", "explain", "TL101").stdout
+    assert measured in tree.python("-m", "torchlint", "explain", "--examples", "TL101").stdout
+    brief = tree.python("-m", "torchlint", "explain", "TL101").stdout
+    assert measured.removeprefix("## ") in brief
 
 
 def entry(device: str, verdict: str) -> dict[str, object]:

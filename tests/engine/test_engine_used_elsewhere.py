@@ -12,7 +12,8 @@ from notebook_samples import code, notebook
 
 from torchlint.config import Settings
 from torchlint.engine import Project, check_paths, check_source, fix_paths, fix_source
-from torchlint.engine.usedelsewhere import MOST_FILES, Projects, usage_unknown
+from torchlint.engine.usedelsewhere import Projects, usage_unknown
+from torchlint.program.folder import MOST_FILES
 from torchlint.registry import load_registry
 from torchlint.source import Source
 from torchlint.timestamps import TIMESTAMP_MARGIN

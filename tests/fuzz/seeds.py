@@ -65,6 +65,14 @@ _MEASURED: Final = {
         }
     ],
 }
+_OUTLINE: Final = [
+    [["function", ["f"], 1, 2, 40, ["data", "f"], ["data.x"], [[0, "data", None, "data"]], True]],
+    [[1, "data", "x", "y"]],
+    [[0, "data"]],
+    ["f"],
+    True,
+    False,
+]
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -84,6 +92,9 @@ def seeds(target: str) -> Iterator[bytes]:
         yield json.dumps(_BASELINE).encode()
     elif target == "measured":
         yield json.dumps(_MEASURED).encode()
+    elif target == "outlines":
+        yield json.dumps(_OUTLINE).encode()
+        yield b"null"
     else:
         yield b"{}"
         yield b'[1, ["TL801", 0, 5, "told", ["Do", 3, "", [[0, 5, ""]]], [[0, 5, "note"]]]]'

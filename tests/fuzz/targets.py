@@ -32,11 +32,12 @@ from torchlint.engine import (
     check_paths,
     fix_bytes,
 )
-from torchlint.engine.gitignore import IgnoreFile
 from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
+from torchlint.program.gitignore import IgnoreFile
+from torchlint.program.index import Index
 from torchlint.registry import Registry, load_registry
 from torchlint.report.baseline import Baseline, BaselineError
 from torchlint.report.card import brief_card
@@ -267,9 +268,7 @@ def _entries(result: FileResult) -> list[Entry]:
     if result.source is None:
         return []
     heads = {each.code: _registry().find(each.code) for each in result.findings}
-    cards = {
-        code: brief_card(code, head.name, head.page or head.file) for code, head in heads.items()
-    }
+    cards = {code: brief_card(head) for code, head in heads.items()}
     source: Source = result.source
     return [
         Entry(source.path, source, each, cards[each.code], Safety.CLOSE) for each in result.findings
@@ -299,6 +298,32 @@ def _is_line(message: str, file: Path | None = None) -> None:
     assert file is None or str(file) in message, message
 
 
+def outlines(data: bytes) -> None:
+    """Read kept outlines: sound ones, or none, so that the files are read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("a.py", "b.py"):
+            Path(folder, name).write_text(f"import a, b\n{SCRIPT}", encoding="utf-8")
+        index = Index(folder)
+        index.build()
+        form, kept = json.loads(index.dump())
+        try:
+            kept["a.py"][2:] = [json.loads(data)]
+        except (ValueError, RecursionError):
+            kept["a.py"][2] = data.decode("utf-8", "replace")
+        for text in (json.dumps([form, kept]).encode(), data):
+            other = Index(folder)
+            other.load(text)
+            for name in ("a.py", "b.py"):
+                excerpts = [
+                    excerpt
+                    for module in other.view(Path(folder, name)).modules
+                    for excerpt in module.excerpts
+                ]
+                assert all(excerpt.row > 0 for excerpt in excerpts)
+            other.build()
+            assert other.missing() == []
+
+
 TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "source": source,
     "circle": circle,
@@ -311,4 +336,5 @@ TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "baseline": baseline,
     "measured": measured,
     "cache": cached,
+    "outlines": outlines,
 }

@@ -28,7 +28,15 @@ budget = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-SMALL: Final = ("baseline", "cache", "configuration", "gitignore", "measured", "suppressions")
+SMALL: Final = (
+    "baseline",
+    "cache",
+    "configuration",
+    "gitignore",
+    "measured",
+    "outlines",
+    "suppressions",
+)
 
 IMPORTS: Final = "import torch\nfrom torch.utils.data import DataLoader\n\n"
 LOOP: Final = (
@@ -83,6 +91,22 @@ def test_what_is_made_of_itself(text: str) -> None:
 )
 def test_an_entry_of_a_cache_that_cannot_be_shown(entry: str) -> None:
     TARGETS["cache"](entry.encode())
+
+
+@pytest.mark.parametrize(
+    "outline",
+    [
+        "[]",
+        "[[], [], [], [], 1]",
+        "[[], [[1e99, null, 3, []]], [], null, 0, 0]",
+        "[[], [[999999999, 0, 0, 0]], [], null, 0, 0]",
+        '[[["function", "f", -5, 99, -1, 3, 3, [], 0]], [], [], null, 0, 0]',
+        '[[["class", "f", 3, 1, 1e9, "fg", ".", [], 0]], [], [[9, "a"]], "ab", 1, 1]',
+        '[[["x", [], 1, 1, 1, [], [], [], 0]], [], [], null, 0, 0]',
+    ],
+)
+def test_a_kept_outline_that_is_damaged(outline: str) -> None:
+    TARGETS["outlines"](outline.encode())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 from torchlint.harness.plan import Mode, Task
 from torchlint.harness.runs import process
+from torchlint.harness.runs.forkserver import ForkServer
 from torchlint.harness.trace import Trace
 
 PLAIN = """
@@ -39,6 +40,7 @@ def run(script: Path, mode: Mode = "numbers", **options: Any) -> Trace:
     """Run a script once."""
     texts: Mapping[str, str] = options.pop("texts", {})
     timeout = options.pop("timeout", 120)
+    server: ForkServer | None = options.pop("server", None)
     folder = options.pop("folder", script.parent / ".torchlint-run")
     task = Task(
         script=str(script),
@@ -50,4 +52,4 @@ def run(script: Path, mode: Mode = "numbers", **options: Any) -> Trace:
         texts={path: dedent(text) for path, text in texts.items()},
         **{"steps": 6, "warmup": 2, **options},
     )
-    return process.run(task, device="cpu", timeout=timeout, verbose=False)
+    return process.run(task, device="cpu", timeout=timeout, verbose=False, server=server)

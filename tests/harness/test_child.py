@@ -506,3 +506,27 @@ def test_a_closure_that_an_optimizer_calls_again_and_again_gives_one_loss_a_step
     trace = run(write(tmp_path, text))
     assert trace.failure is None
     assert trace.loss_steps == tuple(range(8))
+
+
+@pytest.mark.parametrize("what", ["step", "optimizer.step"])
+def test_a_compiled_step_is_measured_as_it_is(tmp_path: Path, what: str) -> None:
+    script = write(
+        tmp_path,
+        f"""
+        import torch
+
+        net = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            net(x).pow(2).mean().backward()
+            optimizer.step()
+
+        {what} = torch.compile({what}, backend="eager")
+        for x in torch.randn(100, 8, 4):
+            step(x)
+        """,
+    )
+    trace = run(script)
+    assert (trace.failure, trace.ending, len(trace.losses)) == (None, "full", 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ from harness.scripts import PLAIN, write
 from torchlint.finding import Safety
 from torchlint.harness.judging.verdict import Verdict
 from torchlint.harness.plan import Plan, Variant
-from torchlint.harness.session import ScriptError, Session
+from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.harness.stage import Schedule, Stage
+from torchlint.report.verification import verification_json
 
 
 @pytest.mark.parametrize(
@@ -159,3 +162,33 @@ def test_a_script_that_is_too_slow_for_a_quick_answer_is_told_so(
     with Session(Plan(script, quick=True)) as session, pytest.raises(ScriptError) as error:
         session.measure([])
     assert "too long for --quick" in error.value.failure.message
+
+
+def test_what_is_known_when_a_session_is_interrupted_is_reported(tmp_path: Path) -> None:
+    script = write(tmp_path, PLAIN)
+    text = script.read_text(encoding="utf-8")
+    variants = [
+        Variant("rule", (code,), Safety.EXACT, {str(script): text.replace("lr=0.1", f"lr={rate}")})
+        for code, rate in (("TL801", "0.10"), ("TL901", "0.2"), ("TL902", "1e-1"))
+    ]
+    seen: list[str] = []
+
+    def notify(stage: Stage) -> None:
+        seen.append(stage.what)
+        if stage.what == "TL902: its numbers":
+            raise KeyboardInterrupt(signal.SIGTERM)
+
+    plan = Plan(script, steps=8, warmup=2, rounds=2)
+    with pytest.raises(InterruptedSession) as stop, Session(plan, notify) as session:
+        session.measure(variants)
+    assert stop.value.signal == signal.SIGTERM
+    report = stop.value.report
+    assert report.partial
+    assert [doubt.name for doubt in report.doubts] == ["interrupted"]
+    assert "not run at all: TL902" in report.doubts[0].message
+    found = {outcome.variant.name: outcome for outcome in report.outcomes}
+    assert found["TL801"].comparison is not None
+    assert found["TL801"].comparison.word == "equal"
+    assert (found["TL801"].verdict, found["TL801"].doubts) == (Verdict.UNSURE, ())
+    assert found["TL901"].verdict is Verdict.DIFFERENT
+    assert json.loads(verification_json(report))["partial"]

@@ -55,6 +55,14 @@ def test_an_evaluation_in_every_run_stays_in_the_ratio() -> None:
     assert gain.ratio == pytest.approx(1.39 / 0.89)
 
 
+def test_work_that_only_one_side_does_once_stays_in_the_ratio() -> None:
+    before = [[[0.01] * 40 for _ in range(2)] for _ in range(3)]
+    after = [[[0.005] * 39 + [0.205] for _ in range(2)] for _ in range(3)]
+    for gain in (speedup(before, after), speedup(after, before)):
+        assert gain.low == pytest.approx(gain.high)
+        assert gain.ratio == pytest.approx(1)
+
+
 def test_the_noise_band_holds_one_and_is_never_narrower_than_one_percent() -> None:
     still = noise_band(rounds(1, scatter=0.0))
     assert (still.low, still.high) == (0.99, 1.01)

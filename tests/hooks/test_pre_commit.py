@@ -110,7 +110,7 @@ def test_the_check_reports_and_fails(outcome: Outcome) -> None:
     said = outcome.of("check")
     assert "Failed\n- hook id: torchlint-check\n" in said
     assert "- exit code: 1" in said
-    assert "train.py:8:10: TL102 [unpinned-loader]" in said
+    assert "train.py:8:10: TL102 [unpinned-loader] medium" in said
     assert "files were modified" not in said
 
 

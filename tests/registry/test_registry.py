@@ -134,7 +134,10 @@ def test_a_selection_knows_whether_it_is_complete() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (Settings(select=("TL109",)), "--select: unknown code or name `TL109`, did you mean `TL10"),
+        (
+            Settings(select=("TL109",)),
+            "unknown code or name `TL109`: the nearest codes are TL101",
+        ),
         (Settings(unfixable=("TL9",)), "--unfixable: unknown code or name `TL9`"),
         (Settings(ignore=("",)), "--ignore: unknown code or name ``"),
         (Settings(per_file_ignores={"a": ("nam-tl101",)}), "did you mean `name-tl101`"),
@@ -156,7 +159,7 @@ def test_the_line_of_an_unknown_code(tmp_path: Path) -> None:
 
 def test_a_rule_is_found_by_code_and_by_name() -> None:
     assert CATALOGUE.find("tl101") is CATALOGUE.find("name-tl101")
-    with pytest.raises(ConfigError, match="unknown rule `TL11`, did you mean `TL"):
+    with pytest.raises(ConfigError, match="unknown rule `TL11`: the nearest codes are TL"):
         CATALOGUE.find("TL11")
 
 

@@ -16,6 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from torchlint.config import FORMATS
 from torchlint.edit import apply_edits
+from torchlint.finding import Note
 from torchlint.measurement import Measurement
 from torchlint.report.formats import render
 from torchlint.report.paint import Paint
@@ -71,7 +72,8 @@ def from_sarif(report: Report) -> list[Place]:
 
 def from_lines(report: Report, form: str) -> list[Place]:
     pattern = re.compile(
-        r"^(?:::error .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$",
+        r"^(?:::\w+ .*?::)?(.+?):(\d+):(\d+): ([A-Z]+\d+) \[[a-z-]+\] "
+        r"(?:(?:high|medium|low)[^:]*: )?(.*?)(?: \(\w+ fix\))?$",
         re.MULTILINE,
     )
     found = pattern.findall(render(report, PLAIN, form))
@@ -82,7 +84,9 @@ def from_grouped(report: Report) -> list[Place]:
     text = render(report, PLAIN, "grouped")
     path = text.splitlines()[0].removesuffix(":")
     pattern = re.compile(
-        r"^  (\d+):(\d+) +([A-Z]+\d+) \[[a-z-]+\] (.*?)(?: \(\w+ fix\))?$", re.MULTILINE
+        r"^  (\d+):(\d+) +([A-Z]+\d+) \[[a-z-]+\] "
+        r"(?:(?:high|medium|low)[^:]*: )?(.*?)(?: \(\w+ fix\))?$",
+        re.MULTILINE,
     )
     return [
         (path, code, int(row), int(column), message)
@@ -92,7 +96,7 @@ def from_grouped(report: Report) -> list[Place]:
 
 def from_gitlab(report: Report) -> list[tuple[str, str, int, str]]:
     """Return path, code, row and message: GitLab knows no columns."""
-    pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (.*)")
+    pattern = re.compile(r"([A-Z]+\d+) \[[a-z-]+\] (?:(?:high|medium|low)[^:]*: )?(.*)")
     found = []
     for issue in json.loads(render(report, PLAIN, "gitlab")):
         match = pattern.fullmatch(issue["description"])
@@ -126,7 +130,7 @@ def test_all_formats_give_the_same_findings() -> None:
     assert from_grouped(report) == expected
     assert from_junit(report) == expected
     assert from_gitlab(report) == [(path, code, row, said) for path, code, row, _, said in expected]
-    apart = {"json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
+    apart = {"markdown", "rdjson", "json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
     for form in set(FORMATS) - apart:
         assert from_lines(report, form) == expected, form
 
@@ -361,3 +365,37 @@ def test_sarif_names_what_could_not_be_finished() -> None:
             ],
         }
     ]
+
+
+def test_a_note_about_another_file_is_in_every_format() -> None:
+    """Name the file and the line of a note, and leave findings without such notes as they are."""
+    plain = sample_findings(SCRIPT)[2:3]
+    noted = [replace(plain[0], notes=(Note.elsewhere("the loop that calls it", "run.py", 88),))]
+    told, before = (
+        {form: render(report_of(findings=each), PLAIN, form) for form in FORMATS}
+        for each in (list(noted), list(plain))
+    )
+    for form in FORMATS:
+        assert "run.py" not in before[form]
+        assert "the loop that calls it" in told[form]
+    for form in ("full", "concise", "grouped"):
+        added = [each for each in told[form].splitlines() if each not in before[form].splitlines()]
+        assert [each.strip() for each in added] == ["note: run.py:88: the loop that calls it"]
+    (found,) = json.loads(told["json"])
+    place = {"row": 88, "column": 1}
+    assert found["notes"] == [
+        {
+            "message": "the loop that calls it",
+            "filename": str(Path("run.py").absolute()),
+            "location": place,
+            "end_location": place,
+        }
+    ]
+    (result,) = sarif_run(report_of(findings=list(noted)))["results"]
+    (related,) = result["relatedLocations"]
+    assert related["physicalLocation"] == {
+        "artifactLocation": {"uri": "run.py"},
+        "region": {"startLine": 88},
+    }
+    for form in ("github", "gitlab", "junit"):
+        assert "; the loop that calls it (run.py:88)" in told[form]

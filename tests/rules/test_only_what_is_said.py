@@ -46,7 +46,7 @@ def _said(
             source.path,
             source,
             each,
-            brief_card(each.code, heads[each.code].name, heads[each.code].page),
+            brief_card(heads[each.code]),
             gate,
         )
         for each in found

@@ -170,6 +170,85 @@ import mine
 net = {network}
 torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, foreach=False)
 """
+PINNED = """\
+import torch
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder, MNIST
+from torchvision.transforms import ToTensor
+from mine import arguments, net, prepare
+{made}
+loader = DataLoader(data, batch_size=8)
+for x, y in loader:
+    net(x.cuda(), y.cuda())
+"""
+INHERITED = """\
+class Digits(MNIST):
+    def __init__(self, root, {given}):
+        super().__init__(root, {passed})
+        {line}
+data = Digits("data", {value})"""
+FILLED = """\
+import torch
+from torch import nn
+from {module} import {name} as device
+net = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in loader:
+    start = torch.zeros(4, 4).to(device)
+    net(x.cuda() + start).sum().backward()
+    optimizer.step()
+"""
+IMAGES = """\
+import torch
+from torch import nn
+from mine import Dice, loader, score
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 64, 3)
+    def forward(self, x):
+        return self.first(x)
+net = Net().cuda()
+criterion = {criterion}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = net(x.cuda())
+    criterion(out, y.cuda()).backward()
+    optimizer.step()
+    {line}
+"""
+TRACED_BACK = """\
+import os
+os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+import torch
+{line}
+"""
+KEPT = """\
+import torch
+from torch import nn
+from mine import Net, loader, measure
+net = {network}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+best = 0
+for epoch in range(10):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+    score = measure(net)
+    if score > best:
+        best = score
+        best_state = net.state_dict()
+torch.save(best_state, "best.pt")
+"""
+LAUNCHED = """\
+import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=0)
+torch.cuda.set_device(parser.parse_args().local_rank)
+"""
 
 
 @pytest.mark.parametrize(
@@ -242,6 +321,52 @@ torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, foreach=False)
         ("TL315", WEIGHTS.format(line="watch(self.attend)"), "unsafe"),
         ("TL506", CLIPPED.format(network="torch.nn.Linear(4, 4)"), "exact"),
         ("TL506", CLIPPED.format(network="mine.build()"), "close"),
+        ("TL102", PINNED.format(made='data = MNIST("data", True, ToTensor())'), "exact"),
+        ("TL102", PINNED.format(made='data = MNIST("data", arguments.train)'), "exact"),
+        ("TL102", PINNED.format(made='data = MNIST("data", True, prepare)'), "unsafe"),
+        ("TL102", PINNED.format(made='data = ImageFolder("data", prepare)'), "unsafe"),
+        ("TL102", PINNED.format(made='data = ImageFolder("data", **arguments)'), "unsafe"),
+        (
+            "TL102",
+            PINNED.format(made='data = MNIST("data", True)\ndata.transform = prepare'),
+            "unsafe",
+        ),
+        (
+            "TL102",
+            PINNED.format(
+                made=INHERITED.format(
+                    given="f", passed="transform=f", line="pass", value="ToTensor()"
+                )
+            ),
+            "exact",
+        ),
+        (
+            "TL102",
+            PINNED.format(
+                made=INHERITED.format(given="f", passed="transform=f", line="pass", value="prepare")
+            ),
+            "unsafe",
+        ),
+        (
+            "TL102",
+            PINNED.format(
+                made=INHERITED.format(
+                    given="train", passed="train", line="self.transform = prepare", value="True"
+                )
+            ),
+            "unsafe",
+        ),
+        ("TL203", FILLED.format(module="mine", name="device"), "unsafe"),
+        ("TL307", IMAGES.format(criterion="nn.MSELoss()", line="pass"), "close"),
+        ("TL307", IMAGES.format(criterion="Dice()", line="pass"), "unsafe"),
+        ("TL307", IMAGES.format(criterion="nn.MSELoss()", line="score(net)"), "unsafe"),
+        ("TL307", IMAGES.format(criterion="nn.MSELoss()", line="score(out, y)"), "unsafe"),
+        ("TL508", FROZEN.format(line="pass").replace("mine", "evaluate"), "exact"),
+        ("TL508", FROZEN.format(line="unfreeze(net)").replace("mine", "evaluate"), "unsafe"),
+        ("TL703", LAUNCHED, "unsafe"),
+        ("TL803", TRACED_BACK.format(line="pass"), "exact"),
+        ("TL903", KEPT.format(network="nn.Linear(4, 4)"), "exact"),
+        ("TL903", KEPT.format(network="Net()"), "unsafe"),
     ],
 )
 def test_what_is_out_of_sight_is_not_trusted(code: str, text: str, safety: str | None) -> None:

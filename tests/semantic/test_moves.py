@@ -51,7 +51,7 @@ def test_only_calls_that_lead_to_a_device_are_moves(line: str, moves: bool) -> N
         ("x.to(device)", True),
         ("x.to('mps')", False),
         ("x.to(args.device)", False),
-        ("x.to(args.local_rank)", True),
+        ("x.to(args.local_rank)", False),
     ],
 )
 def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:

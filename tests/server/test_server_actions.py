@@ -129,8 +129,8 @@ def test_the_page_of_a_rule_is_shown_at_its_finding(
     assert shown is not None
     assert isinstance(shown.contents, types.MarkupContent)
     assert shown.contents.kind is types.MarkupKind.Markdown
-    assert shown.contents.value.startswith("# TL207 logging-every-step\n")
-    assert "## When not to" in shown.contents.value
+    assert shown.contents.value.startswith("**TL207 logging-every-step**: ")
+    assert "/rules/TL207/)" in shown.contents.value
     assert shown.range == found.range
     assert vscode.hover(uri, types.Position(0, 0)) is None
     assert vscode.hover(uri, types.Position(5000, 1)) is None
@@ -144,5 +144,5 @@ def test_the_page_of_a_rule_is_shown_at_its_code_in_a_comment(
     at_ours = vscode.hover(uri, types.Position(1, 22))
     assert at_ours is not None
     assert isinstance(at_ours.contents, types.MarkupContent)
-    assert "# TL801 anomaly-detection" in at_ours.contents.value
+    assert "**TL801 anomaly-detection**" in at_ours.contents.value
     assert vscode.hover(uri, types.Position(1, 15)) is None

@@ -104,7 +104,7 @@ def test_a_configuration_cannot_forge_a_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-FORMS = (*TEXT_FORMATS, "json", "json-lines", "sarif", "gitlab", "junit")
+FORMS = (*TEXT_FORMATS, "json", "json-lines", "sarif", "gitlab", "junit", "rdjson", "markdown")
 
 
 def _steers(project: Path, *arguments: str, codes: tuple[int, ...] = (1,)) -> str:

@@ -18,6 +18,7 @@ from torchlint.engine import check_source
 from torchlint.engine.failures import internal_error
 from torchlint.engine.parsing import parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
+from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
 from torchlint.measurement import measurements_beside
@@ -47,13 +48,15 @@ class Audit:
     warnings: tuple[str, ...] = ()
 
 
-def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
+def audit(source: Source, registry: Registry, settings: Settings, link: Link = alone) -> Audit:
     """Answer every technique; raises `UnparsableError` for a text that does not parse.
+
+    `link` returns the definitions of other modules that the script is judged with.
 
     All rules run, including those that are off by default or ignored: a technique whose rules
     are ignored or silenced by a comment is not applicable.
     """
-    look = _FileAudit(source, registry, settings)
+    look = _FileAudit(source, registry, settings, link(source, settings))
     rows = tuple(
         look.row(family, technique)
         for family, techniques in look.families.items()
@@ -66,14 +69,17 @@ def audit(source: Source, registry: Registry, settings: Settings) -> Audit:
 class _FileAudit:
     """The audit of one file in progress."""
 
-    def __init__(self, source: Source, registry: Registry, settings: Settings) -> None:
+    def __init__(
+        self, source: Source, registry: Registry, settings: Settings, linked: Linked
+    ) -> None:
         self.source = source
+        self.linked = linked
         self.registry = registry
         self.settings = settings
         self.errors: list[str] = []
         self.warnings: list[str] = []
         target = Target(settings.target_torch, settings.target_device)
-        self.survey = Survey(parse_script(source, target, syntax_tree(source)))
+        self.survey = Survey(parse_script(source, target, syntax_tree(source), linked.view))
         self.heads = {head.code: head for head in registry.rules}
         self.families = {**FAMILIES, OTHERS: tuple(self._others())}
         self.result = self._checked()
@@ -95,16 +101,18 @@ class _FileAudit:
         found = [each for each in self.result.findings if each.code in technique.rules]
         active = [each for each in found if not self._silenced(each)]
         answer = self._of_rules(found, active) or self._of_script(technique)
+        path = answer.line.path if answer.line else ""
         return Row(
             family,
             technique.name,
             technique.articles,
             answer.status,
             answer.line.row if answer.line else None,
-            answer.why,
+            answer.why + (f", {path}:{answer.line.row}" if answer.line and path else ""),
             tuple(dict.fromkeys(each.code for each in active)),
             self._gain(technique, active) if answer.status is Status.MISSING else "",
             answer.line.cell if answer.line else None,
+            path,
         )
 
     def _gain(self, technique: Technique, active: Sequence[Finding]) -> str:
@@ -129,6 +137,7 @@ class _FileAudit:
             self.source,
             Selection(tuple(heads), self.registry.known),
             replace(self.settings, ignore_suppressions=True, per_file_ignores={}),
+            linked=self.linked,
         )
 
     def _fits(self, head: RuleHead) -> bool:
@@ -166,7 +175,8 @@ class _FileAudit:
     def _ignored(self) -> frozenset[str]:
         words = (*self.settings.ignore, *self.settings.extend_ignore)
         selected = self.registry.select(self.settings).codes
-        here = ignored_here(self.source.path, self.settings, self.registry.known)
+        registry = self.registry
+        here = ignored_here(self.source.path, self.settings, registry.known, registry.groups)
         return (self.registry.covered(words) - frozenset(selected)) | here
 
     # -- answers of the script ------------------------------------------------

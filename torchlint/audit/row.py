@@ -34,10 +34,12 @@ class Row:
     """The measured gain of a missing technique, or a cited one."""
     cell: int | None = None
     """The notebook cell in which the line is counted."""
+    path: str = ""
+    """The file of the line, if it is not the audited one."""
 
     @property
     def place(self) -> str:
         """The place to look at: `4`, or `3:4` for the fourth line of cell 3."""
-        if self.line is None:
+        if self.line is None or self.path:
             return ""
         return f"{self.line}" if self.cell is None else f"{self.cell}:{self.line}"

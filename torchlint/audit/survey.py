@@ -42,7 +42,7 @@ class Survey:
 
     def line(self, node: cst.CSTNode) -> Line:
         """Return the line on which a node begins."""
-        return Line.of(self.script.source, self.script.span(node).start)
+        return Line.in_program(self.script, self.script.span(node).start)
 
     def quoted(self, node: cst.CSTNode) -> str:
         """Return the code of a node in backquotes, a call without its arguments."""

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.options import color_option, file_timeout_option, target_options
+from torchlint.cli.options import (
+    color_option,
+    file_timeout_option,
+    program_option,
+    target_options,
+)
 from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
@@ -41,6 +46,7 @@ __all__ = ["audit"]
     show_default=True,
     help="Format of the checklist.",
 )
+@program_option
 @target_options
 @file_timeout_option
 @color_option
@@ -85,7 +91,8 @@ def _of_source(run: Run, source: Source) -> Audit | None:
 
     def audited() -> Audit | None:
         try:
-            return audit(source, run.registry, run.project.settings(Path(source.path)))
+            settings = run.project.settings(Path(source.path))
+            return audit(source, run.registry, settings, run.programs.link)
         except UnparsableError as error:
             at = source.offset(error.position)
             place = f"{source.path}:{source.part(Span(at, at)).place}"

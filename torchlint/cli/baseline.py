@@ -70,7 +70,7 @@ class KnownFindings:
         project = self._run.project
         with refused():
             rules, settings = project.selection(Path(path)), project.settings(Path(path))
-        codes = frozenset(rules.codes) - ignored_here(path, settings, rules.known)
+        codes = frozenset(rules.codes) - ignored_here(path, settings, rules.known, rules.groups)
         self._codes[relative_path(path, self._folder)] = codes if whole else frozenset()
 
     def unknown(self, entries: Sequence[Entry], hidden: list[str]) -> list[Entry]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchlint.cli.failure import remark
+from torchlint.cli.fixoptions import check_ending, check_fix_options
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.measured import measured_options, measured_report, without_cheap
 from torchlint.cli.options import (
     configuration_options,
@@ -20,11 +22,11 @@ from torchlint.cli.options import (
 from torchlint.cli.recording import Recording
 from torchlint.cli.replay import Command, Output
 from torchlint.cli.run import STDIN, Run, refused
+from torchlint.cli.since import ChangedLines, changed_since, since_option
 from torchlint.engine import FileResult
 from torchlint.engine.failures import guarded
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
-from torchlint.report.escape import printable
 from torchlint.report.report import Report, Tally
 from torchlint.report.summary import plural
 
@@ -36,16 +38,27 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @paths_argument
+@check_fix_options
 @configuration_options
 @run_options
 @report_options
 @measured_options
+@since_option
 @click.option(
-    "--add-ignore", is_flag=True, help="Add a suppression comment to the line of every finding."
+    "--add-ignore",
+    "--add-noqa",
+    is_flag=True,
+    help="Add a suppression comment to the line of every finding.",
+)
+@click.option(
+    "--show-links",
+    is_flag=True,
+    help="Print the definitions of other modules that each file is judged with.",
 )
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline.")
+@click.option("--show-settings", is_flag=True, help="Print the settings in force, as `config`.")
 @click.pass_context
 def check(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """Report what makes training slow.
@@ -63,6 +76,16 @@ def _check(
     paths: tuple[Path, ...], options: Mapping[str, Any], command: Command | None = None
 ) -> int:
     """Check once and return the exit code; with a `command` the output may be replayed."""
+    if options["show_settings"]:
+        from torchlint.cli.config import print_settings
+
+        return print_settings(paths[0] if paths else Path(), options)
+    changed = changed_since(options)
+    ending = check_ending(options)
+    if ending is not None:
+        from torchlint.cli.fix import fix_once
+
+        return fix_once(paths, options, ending)
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
@@ -71,12 +94,16 @@ def _check(
             name = action.replace("_", "-")
             raise click.UsageError(f"`--{name}` writes to files, not to standard input")
     if options["show_files"]:
-        return show_files(run, paths)
+        return run.show_files(paths)
+    if options["show_links"]:
+        from torchlint.cli.showlinks import show_links
+
+        return show_links(run, paths)
     if options["add_ignore"]:
         from torchlint.cli.addignore import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
-    printed = run.replay(command)
+    printed = run.replay(command) if changed is None else None
     if printed is not None:
         run.show(printed.text)
         return printed.code
@@ -89,18 +116,11 @@ def _check(
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
     measured = measured_report(options, names)
     if reads_stdin:
-        return _report(run, _stdin_result(run), measured, known)
-    alone = known is None and measured is None
+        return _report(run, _stdin_result(run), measured, known, None, changed)
+    alone = known is None and measured is None and changed is None
     recording = run.recording(command, paths) if alone else None
     results = run.results(files)
-    return _report(run, results, measured, known, recording)
-
-
-def show_files(run: Run, paths: tuple[Path, ...]) -> int:
-    """Print the files that a run would check, and return the exit code."""
-    for file in run.files(paths):
-        click.echo(printable(str(file)))
-    return run.code(False)
+    return _report(run, results, measured, known, recording, changed)
 
 
 def _stdin_result(run: Run) -> list[FileResult]:
@@ -114,7 +134,8 @@ def _stdin_result(run: Run) -> list[FileResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        work = partial(check_bytes, data, path, rules, settings, Projects().used_elsewhere)
+        others = (Projects().used_elsewhere, run.programs.link)
+        work = partial(check_bytes, data, path, rules, settings, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 
@@ -123,7 +144,8 @@ def _report(
     results: Iterable[FileResult],
     measured: MeasuredReport | None,
     known: KnownFindings | None,
-    recording: Recording | None = None,
+    recording: Recording | None,
+    changed: ChangedLines | None,
 ) -> int:
     entries: list[Entry] = []
     writer = run.report_writer() if known is None and measured is None else None
@@ -137,6 +159,7 @@ def _report(
         run.report_problems(result)
         if result.source is not None:
             found = run.entries(result.source, result.findings)
+            found = found if changed is None else changed.kept(found)
             if writer is None:
                 entries += found
             else:
@@ -144,7 +167,7 @@ def _report(
     options = run.options
     if known is not None and options["write_baseline"]:
         return known.write(entries)
-    hidden: list[str] = []
+    hidden = [] if changed is None else changed.hidden
     if known is not None:
         known.mention_gone(entries)
         entries = known.unknown(entries, hidden)
@@ -154,11 +177,12 @@ def _report(
     report = Report(
         tuple(entries), files, run.failed, run.quiet, tuple(hidden), told, tuple(run.unfinished)
     )
+    run.warn_left_out()
     if run.settings.verbose:
         remark(f"{plural(files, 'file')} checked, {plural(suppressed, 'finding')} suppressed")
     text = run.render(report) if writer is None else writer.text(report)
     run.deliver(text)
-    code = run.code(report.tally.found > 0)
+    code = run.code(report.tally.failing > 0)
     has_poured = writer is not None and writer.has_poured
     if recording is not None and is_all_seen and not (run.failed or run.unfinished or has_poured):
         recording.keep(Output(text, code))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.check import show_files
 from torchlint.cli.failure import remark
+from torchlint.cli.fixoptions import Ending, fix_ending, written_fix_options
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.options import (
     configuration_options,
     paths_argument,
@@ -36,13 +38,14 @@ from torchlint.source import Source
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
 
-__all__ = ["fix"]
+__all__ = ["fix", "fix_once"]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @paths_argument
 @click.option("--apply", is_flag=True, help="Write the fixes and report the remaining findings.")
 @click.option("--interactive", is_flag=True, help="Ask before writing each fix.")
+@written_fix_options
 @configuration_options
 @run_options
 @report_options
@@ -58,37 +61,38 @@ def fix(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
             raise click.UsageError("`--watch` and `--interactive` cannot go together")
         from torchlint.cli.watch import watch
 
-        ctx.exit(watch(lambda: _fix(paths, options), paths, options))
-    ctx.exit(_fix(paths, options))
+        ctx.exit(watch(lambda: fix_once(paths, options, fix_ending(options)), paths, options))
+    ctx.exit(fix_once(paths, options, fix_ending(options)))
 
 
-def _fix(paths: tuple[Path, ...], options: Mapping[str, Any]) -> int:
+def fix_once(paths: tuple[Path, ...], options: Mapping[str, Any], ending: Ending) -> int:
     """Fix once and return the exit code."""
     run = Run(options)
     run.check_statistics()
     reads_stdin = run.reads_stdin(paths)
-    if reads_stdin and options["interactive"]:
+    asks = ending.writes and options.get("interactive", False)
+    if reads_stdin and asks:
         raise click.UsageError("`--interactive` writes to files, not to standard input")
     if options["show_files"]:
-        return show_files(run, paths)
+        return run.show_files(paths)
     known = None
     if run.settings.baseline is not None:
         from torchlint.cli.baseline import known_findings
 
         known = known_findings(run, write=False)
-    questions = Questions(run) if options["interactive"] else None
+    questions = Questions(run) if asks else None
     accept = _accept(run, known, questions)
     results = (
         _stdin_result(run, accept)
         if reads_stdin
         else _results(run, run.files(paths), accept, questions is not None)
     )
-    if not (options["apply"] or questions):
+    if not ending.writes:
         return _show(run, results)
     if reads_stdin:
-        return _print_fixed(run, *results)
+        return _print_fixed(run, next(iter(results)), ending)
     # Compute all fixes before writing any: they depend on the other files as they were.
-    return _apply(run, results if questions else list(results), known)
+    return _apply(run, results if questions else list(results), known, ending)
 
 
 def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) -> Accept | None:
@@ -118,6 +122,8 @@ def _results(
             file_timeout=0 if asks else settings.file_timeout,
             cache_dir=run.cache_dir,
             accept=accept,
+            one_by_one=asks,
+            programs=run.programs,
         )
         yield from with_progress(results, len(files), wanted=not (run.quiet or asks))
 
@@ -131,7 +137,8 @@ def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        work = partial(fix_bytes, data, path, rules, settings, accept, Projects().used_elsewhere)
+        others = (Projects().used_elsewhere, run.programs.link)
+        work = partial(fix_bytes, data, path, rules, settings, accept, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 
 
@@ -179,30 +186,36 @@ def _summarize_changes(changed: list[FixResult], withheld: int) -> None:
     remark(f"{said}{more}.")
 
 
-def _print_fixed(run: Run, result: FixResult) -> int:
-    """Print the fixed text of standard input, and messages on standard error."""
+def _print_fixed(run: Run, result: FixResult, ending: Ending) -> int:
+    """Print the fixed text of standard input, and all messages on standard error."""
     run.report_problems(result)
     sys.stdout.flush()
     sys.stdout.buffer.write(result.after.to_bytes())
-    return run.code(any(entry.fixable for entry in run.entries(result.after, result.left)))
+    sys.stdout.buffer.flush()
+    left = run.entries(result.after, result.left)
+    if left and ending.reports and ending.fails_on_left:
+        report = Report(tuple(left), 1, run.failed, run.quiet, unfinished=tuple(run.unfinished))
+        click.echo(run.render(report), nl=False, err=True)
+    return _code(run, left, bool(result.changed), ending)
 
 
-def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) -> int:
+def _apply(
+    run: Run, results: Iterable[FixResult], known: KnownFindings | None, ending: Ending
+) -> int:
     """Write all fixes, report the remaining findings, and return the exit code."""
     left: list[Entry] = []
-    files = fixed = written = 0
+    written: list[FixResult] = []
+    files = 0
     for result in results:
         files += 1
         run.report_problems(result)
         if result.changed:
             if not _written(run, result):
                 continue
-            written += 1
-            fixed += len(result.applied)
+            written.append(result)
         left += run.entries(result.after, result.left)
     if not run.quiet:
-        made = f"Made {plural(fixed, 'fix')} in {plural(written, 'file')}."
-        remark(made if written else "Nothing to fix.")
+        _tell_written(written, ending)
     hidden: list[str] = []
     left = left if known is None else known.unknown(left, hidden)
     report = Report(
@@ -213,9 +226,34 @@ def _apply(run: Run, results: Iterable[FixResult], known: KnownFindings | None) 
         tuple(hidden),
         unfinished=tuple(run.unfinished),
     )
-    if left or hidden or run.settings.output_format not in TEXT:
+    is_worth_it = left or hidden or run.settings.output_format not in TEXT
+    if ending.reports and is_worth_it:
         run.deliver(run.render(report))
-    return run.code(any(entry.fixable for entry in left))
+    return _code(run, left, bool(written), ending)
+
+
+def _code(run: Run, left: Sequence[Entry], has_fixed: bool, ending: Ending) -> int:
+    """Return the exit code for the remaining findings."""
+    if ending.fails_on_left:
+        is_failing = any(entry.fails for entry in left)
+    else:
+        is_failing = ending.reports and any(entry.fixable and entry.fails for entry in left)
+    return run.code(is_failing or (has_fixed and ending.fails_on_fix))
+
+
+def _tell_written(written: Sequence[FixResult], ending: Ending) -> None:
+    """Print how many fixes were written, and which if that is wanted."""
+    made = sum(len(result.applied) for result in written)
+    if not written:
+        remark("Nothing to fix.")
+        return
+    lists = ending.lists_fixes
+    remark(f"Made {plural(made, 'fix')} in {plural(len(written), 'file')}{':' if lists else '.'}")
+    for result in written if lists else ():
+        remark(f"- {result.path}:")
+        counts = Counter(finding.code for finding in result.applied)
+        for code, count in sorted(counts.items()):
+            remark(f"    {count} x {code}")
 
 
 def _written(run: Run, result: FixResult) -> bool:

@@ -74,7 +74,7 @@ def end_on_sigterm() -> None:
 
 def _interrupt(number: int, frame: object) -> None:
     """Raise `KeyboardInterrupt`, so that all child processes are ended."""
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(number)
 
 
 def launcher(options: Mapping[str, Any]) -> Launcher | None:

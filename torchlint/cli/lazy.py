@@ -14,11 +14,21 @@ __all__ = ["LazyGroup"]
 
 
 class LazyGroup(click.Group):
-    """A group that imports the command `name` from `torchlint.cli.name` on first use."""
+    """A group that imports the command `name` from `torchlint.cli.name` on first use.
 
-    def __init__(self, *arguments: Any, commands_help: Mapping[str, str], **options: Any) -> None:
+    `aliases` maps words of other tools to commands.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        commands_help: Mapping[str, str],
+        aliases: Mapping[str, str],
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._commands_help = commands_help
+        self._aliases = aliases
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
@@ -26,6 +36,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command, None if there is none with this name."""
+        cmd_name = self._aliases.get(cmd_name, cmd_name)
         if cmd_name not in self._commands_help:
             return None
         command = getattr(import_module(f"torchlint.cli.{cmd_name}"), cmd_name)
@@ -51,10 +62,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command to call; raise a usage error with the nearest name if unknown."""
         word = args[0]
-        if word not in self._commands_help and not word.startswith("-"):
-            from difflib import get_close_matches
+        known = {**self._commands_help, **self._aliases}
+        if word not in known and not word.startswith("-"):
+            from torchlint.cli.otherwords import command_hint
 
-            near = get_close_matches(word, self._commands_help, n=1)
-            hint = f", did you mean `{near[0]}`?" if near else "; `torchlint --help` lists them"
-            raise click.UsageError(f"no command `{word}`{hint}", ctx)
+            raise click.UsageError(f"no command `{word}`{command_hint(word, known)}", ctx)
         return super().resolve_command(ctx, args)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
-from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN
+from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
 __all__ = [
     "color_option",
@@ -17,6 +17,7 @@ __all__ = [
     "file_timeout_option",
     "overrides",
     "paths_argument",
+    "program_option",
     "report_options",
     "run_options",
     "target_options",
@@ -25,7 +26,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LISTS: Final = {
-    "select": "Rules to apply: codes, prefixes such as TL2, names, or ALL.",
+    "select": "Rules to apply: codes, prefixes such as TL2, names, groups such as perf, or ALL.",
     "extend_select": "Add rules to the selected ones.",
     "ignore": "Rules to skip.",
     "extend_ignore": "Add rules to the ignored ones.",
@@ -36,7 +37,9 @@ _LISTS: Final = {
 }
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude"})
 _FLAGS: Final = {
+    "preview": "Also apply the rules that are off by default.",
     "unsafe_fixes": "Also apply fixes that may change results.",
+    "program": "Judge files together with the definitions of other modules.",
     "respect_gitignore": "Skip files that .gitignore lists.",
     "force_exclude": "Skip excluded files even if they are given as PATHS.",
 }
@@ -98,6 +101,11 @@ def color_option(command: Command) -> Command:
     )(command)
 
 
+def program_option(command: Command) -> Command:
+    """Add `--program` and `--no-program`."""
+    return click.option("--program/--no-program", default=None, help=_FLAGS["program"])(command)
+
+
 def file_timeout_option(command: Command) -> Command:
     """Add `--file-timeout`."""
     return click.option(
@@ -126,6 +134,7 @@ def target_options(command: Command) -> Command:
             click.option(
                 "--config",
                 "config_file",
+                envvar="TORCHLINT_CONFIG",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 help="Read only this configuration file.",
             ),
@@ -164,6 +173,7 @@ def configuration_options(command: Command) -> Command:
             ),
             click.option(
                 "--ignore-suppressions",
+                "--ignore-noqa",
                 is_flag=True,
                 default=None,
                 help="Also report findings that comments suppress.",
@@ -202,7 +212,10 @@ def run_options(command: Command) -> Command:
                 "--show-files", is_flag=True, help="Print the files that would be checked."
             ),
             click.option(
-                "--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C."
+                "--watch",
+                "-w",
+                is_flag=True,
+                help="Run again whenever a file changes, until Ctrl-C.",
             ),
             click.option(
                 "--quiet",
@@ -244,7 +257,21 @@ def report_options(command: Command) -> Command:
                 help="Hide findings that are listed in FILE.",
             ),
             click.option(
+                "--sort", type=OneOf(ORDERS), help="Order of the findings (default: file)."
+            ),
+            click.option(
+                "--show-low/--hide-low",
+                default=None,
+                help="Print findings of low impact one by one, too.",
+            ),
+            click.option(
+                "--fail-on",
+                type=OneOf(STEPS),
+                help="Exit with 1 only for findings of this impact and above (default: low).",
+            ),
+            click.option(
                 "--exit-zero",
+                "-e",
                 is_flag=True,
                 default=None,
                 help="Exit with 0 even if there are findings.",

@@ -85,6 +85,8 @@ def _known(registry: Registry, by_name: bool, selection: bool) -> Iterator[tuple
     """Yield the words that select rules, each with a description."""
     if by_name:
         yield from ((name, code) for code, name in registry.known.items())
+        groups = registry.groups if selection else {}
+        yield from ((group, f"{len(codes)} rules") for group, codes in groups.items())
         return
     if selection:
         yield "ALL", "every rule"

@@ -23,12 +23,14 @@ _COMPLETION: Final = """\b
 A shell completes commands, options and codes of rules after
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
 in ~/.bashrc; for zsh it is zsh_source, for fish fish_source.
+
+Ruff's words work, too: `rule` is `explain`, `linter` is `rules`, `lint` is `check`.
 """
 _GONE: Final = "the current folder no longer exists: change to one that does"
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
-    "verify": "Run a script as it is and as fixed, and compare.",
+    "verify": "Run the original and the fixed script side by side, and compare.",
     "tune": "Measure the loader's workers, batches ahead and batch sizes.",
     "audit": "Go through every known technique for one script.",
     "rules": "List the catalogue of rules.",
@@ -36,12 +38,17 @@ _COMMANDS: Final = {
     "server": "Serve an editor: findings, fixes and pages of rules.",
     "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
+    "clean": "Empty the caches below a folder.",
+    "version": "Print the version.",
 }
+_ALIASES: Final = {"rule": "explain", "linter": "rules", "lint": "check"}
+"""Ruff's words for commands."""
 
 
 @click.group(
     cls=LazyGroup,
     commands_help=_COMMANDS,
+    aliases=_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_COMPLETION,
 )
@@ -96,14 +103,15 @@ def _words(error: click.ClickException) -> str:
 
 def _no_option(option: str, ctx: click.Context | None) -> str:
     """Return the message for an unknown option: the command that has it, or the nearest one."""
-    from difflib import get_close_matches
+    from torchlint.cli.otherwords import option_hint
 
-    for name in ("check", "fix"):
-        command = program.get_command(click.Context(program), name)
-        if command is not None and option in _options(command):
-            return f"no option `{option}` here, it is one of `torchlint {name}`"
-    near = get_close_matches(option, _options(ctx.command) if ctx else (), n=1)
-    hint = f", did you mean `{near[0]}`?" if near else "; `--help` lists them"
+    known = _options(ctx.command) if ctx else set()
+    hint = option_hint(option, known)
+    if not hint.startswith(":"):
+        for name in ("check", "fix"):
+            command = program.get_command(click.Context(program), name)
+            if command is not None and option in _options(command):
+                return f"no option `{option}` here, it is one of `torchlint {name}`"
     return f"no option `{option}`{hint}"
 
 

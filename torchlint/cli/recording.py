@@ -11,7 +11,7 @@ from typing import Final
 from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
 from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.store import keep, sources_below
-from torchlint.engine.usedelsewhere import project_of
+from torchlint.program.folder import project_of
 from torchlint.registry import Registry, pack_metadata
 
 __all__ = ["Recording", "inputs_of"]
@@ -55,24 +55,27 @@ def inputs_of(
     paths: Sequence[Path],
     found: Discovery,
     registry: Registry,
-    config_file: Path | None,
+    configurations: Sequence[Path],
     cache_dir: Path,
+    linkable: Iterable[str],
 ) -> Inputs:
     """Return everything that a check of `paths` depends on, given the files `found`.
 
-    The cache folder is left out.
+    `linkable` are the files and folders of the projects. The cache folder is left out.
     """
     above = list(dict.fromkeys(_folders_above(paths)))
     own = os.path.abspath(cache_dir)  # noqa: PTH100
     folders = [folder for folder in found.folders if os.path.abspath(folder) != own]  # noqa: PTH100
+    others = [name for name in linkable if os.path.abspath(name) != own]  # noqa: PTH100
     read = [
         *sources_below(registry),
         *pack_metadata(),
-        *([str(config_file)] if config_file is not None else []),
+        *map(str, configurations),
         *(os.path.join(folder, name) for folder in above for name in (*DECIDING, _EXCLUDED)),  # noqa: PTH118
         *folders,
         *_deciding_in(folders),
         *map(str, found.files),
+        *others,
     ]
     return Inputs.over(read, (os.path.join(folder, _REPOSITORY) for folder in above))  # noqa: PTH118
 

@@ -32,8 +32,24 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # no
 _GONE: Final = (0, 0, 0, 0, 0)
 _POSITIVE: Final = (1 << 63) - 1
 _OPTION: Final = "--cache-dir"
-_VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "CI_PROJECT_DIR", "PYTHONUTF8")
-"""The environment variables that a report depends on."""
+_VARIABLES: Final = frozenset(
+    {
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "TERM",
+        "COLUMNS",
+        "CI_COMMIT_SHA",
+        "CI_PROJECT_DIR",
+        "CI_PROJECT_URL",
+        "GITHUB_REPOSITORY",
+        "GITHUB_SERVER_URL",
+        "GITHUB_SHA",
+        "GITHUB_WORKSPACE",
+        "PYTHONUTF8",
+    }
+)
+_OWN_VARIABLES: Final = "TORCHLINT_"
+"""The environment variables that a report depends on, with those that begin so."""
 
 
 class Output(NamedTuple):
@@ -105,7 +121,11 @@ class Command(NamedTuple):
         columns = None
         if sys.stdout.isatty():
             columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        variables = [os.environ.get(name) for name in _VARIABLES]
+        variables = sorted(
+            (name, value)
+            for name, value in os.environ.items()
+            if name in _VARIABLES or name.startswith(_OWN_VARIABLES)
+        )
         program = (__version__, sys.version, sys.flags.utf8_mode, sys.path)
         return cls(arguments, repr((here, columns, sys.stdout.encoding, variables, program)))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, warn
+from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.options import overrides
 from torchlint.cli.recording import Recording, inputs_of
 from torchlint.cli.replay import CACHE, Command, Output
@@ -19,11 +19,14 @@ from torchlint.cli.terminal import paint_for, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine import Discovery, FileResult, FixResult, Project, check_paths, discover
+from torchlint.engine.programs import Programs
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.formats import BRIEF, STATISTICS, ReportWriter, render
+from torchlint.report.escape import printable
+from torchlint.report.formats import BRIEF, FOLDING, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report, Unfinished
+from torchlint.report.worth import in_order_of
 from torchlint.source import Source
 
 if TYPE_CHECKING:
@@ -138,6 +141,12 @@ class Run:
             warn("no Python files found")
         return found.files
 
+    def show_files(self, paths: Sequence[Path]) -> int:
+        """Print the files that a run would check, and return the exit code."""
+        for file in self.files(paths):
+            click.echo(printable(str(file)))
+        return self.code(False)
+
     def reads_stdin(self, paths: Sequence[Path]) -> bool:
         """Return whether the run reads standard input."""
         if STDIN not in paths:
@@ -147,6 +156,13 @@ class Run:
         if len(paths) > 1:
             raise click.UsageError("`-` (standard input) cannot be combined with other paths")
         return True
+
+    def warn_left_out(self) -> None:
+        """Print what the search for other modules left out, if the user wants to know."""
+        if self.settings.verbose:
+            for index in self.programs.indexes:
+                if index.left_out:
+                    remark(index.left_out)
 
     def stdin(self) -> tuple[bytes, str, Selection, Settings]:
         """Return standard input with its path, and the rules and settings for it.
@@ -171,6 +187,11 @@ class Run:
         usual = Path(CACHE)
         return None if usual.is_symlink() else usual
 
+    @cached_property
+    def programs(self) -> Programs:
+        """The indexes of the projects of the run."""
+        return Programs(self.cache_dir)
+
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; show progress on a terminal if it takes long."""
         if not files:
@@ -183,6 +204,7 @@ class Run:
                 jobs=self.settings.jobs,
                 file_timeout=self.settings.file_timeout,
                 cache_dir=self.cache_dir,
+                programs=self.programs,
             )
         return with_progress(results, len(files), wanted=not self.quiet)
 
@@ -200,14 +222,46 @@ class Run:
         from torchlint.report.entry import Entry
 
         gate = Safety.UNSAFE if settings.unsafe_fixes else Safety.CLOSE
+        severities, folds = self._severities(settings), self._folds(settings)
         return [
-            Entry(source.path, source, finding, self._card(finding.code), gate)
+            Entry(
+                source.path,
+                source,
+                finding,
+                self._card(finding.code),
+                gate,
+                severities.get(finding.code),
+                self.settings.fail_on,
+                folds,
+            )
             for finding in findings
         ]
+
+    def _folds(self, settings: Settings) -> bool:
+        """Whether findings of low impact are only counted if there are others.
+
+        They are printed if the user chose the rules.
+        """
+        run = self.settings
+        is_chosen = settings.select is not None or bool(settings.extend_select)
+        return run.output_format in FOLDING and not (run.show_low or is_chosen)
+
+    def _severities(self, settings: Settings) -> Mapping[str, str]:
+        """Return the severities that settings choose, which most files of a run share."""
+        known = self._chosen.get(id(settings))
+        if known is None:
+            known = self._chosen[id(settings)] = self.registry.severities(settings)
+        return known
+
+    @cached_property
+    def _chosen(self) -> dict[int, Mapping[str, str]]:
+        return {}
 
     def report_writer(self) -> ReportWriter | None:
         """Return a writer that reports file by file, None if the format cannot."""
         settings = self.settings
+        if settings.sort != "file":
+            return None
         form, statistics = settings.output_format, settings.statistics
         alone = settings.output_file is None and not sys.stdout.isatty()
         pour = self.show if alone else None
@@ -217,6 +271,8 @@ class Run:
         """Return the text of a report."""
         settings = self.settings
         form, statistics = settings.output_format, settings.statistics
+        if settings.sort != "file":
+            report = report._replace(entries=tuple(in_order_of(settings.sort, report.entries)))
         return render(report, self._report_paint, form, statistics=statistics)
 
     def deliver(self, text: str) -> None:
@@ -252,11 +308,26 @@ class Run:
         if command is None or self.cache_dir is None or not self.found.files or any(more):
             return None
 
-        config_file = self.options["config_file"]
-        inputs = inputs_of(paths, self.found, self.registry, config_file, self.cache_dir)
+        linkable = list(self._linkable())
+        bases = self._configurations
+        inputs = inputs_of(paths, self.found, self.registry, bases, self.cache_dir, linkable)
         leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
         searched = () if leaves_out else self.found.folders
         return Recording(command, self.cache_dir, inputs, searched)
+
+    def _linkable(self) -> Iterator[str]:
+        """Yield all files and folders of the projects whose definitions may be linked."""
+        with refused():
+            asking = [file for file in self.found.files if self.project.settings(file).program]
+        for index in dict.fromkeys(self.programs.index(str(file)) for file in asking):
+            yield from (*index.folders, *index.files)
+
+    @property
+    def _configurations(self) -> tuple[Path, ...]:
+        """The configuration files that are not found by their names: one given, and bases."""
+        given = self.options["config_file"]
+        bases = (file for settings in self.project.known() for file in settings.bases)
+        return (*([] if given is None else [given]), *dict.fromkeys(bases))
 
     def write_file(self, file: Path, data: bytes, append: bool = False) -> None:
         """Write to the output file."""
@@ -273,7 +344,7 @@ class Run:
             with refused():
                 head = self.registry.find(code)
                 if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head.code, head.name, head.page or head.file)
+                    self._cards[code] = brief_card(head, self.settings.target_device)
                 else:
                     self._cards[code] = card_of(head.load())
         return self._cards[code]

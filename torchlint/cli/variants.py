@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchlint.engine import FixResult, Project, fix_source, write_atomic
+from torchlint.engine.programs import Programs
 from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
 from torchlint.harness.plan import Variant
@@ -56,7 +57,7 @@ class Fixes:
         def accept(source: Source, finding: Finding) -> bool:
             return codes is None or finding.code in codes
 
-        used_elsewhere = Projects().used_elsewhere
+        used_elsewhere, link = Projects().used_elsewhere, Programs().link
         return [
             fix_source(
                 source,
@@ -64,6 +65,7 @@ class Fixes:
                 self._project.settings(Path(source.path)),
                 accept,
                 used_elsewhere,
+                link,
             )
             for source in self._sources
         ]

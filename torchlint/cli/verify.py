@@ -23,7 +23,7 @@ from torchlint.engine import WriteError
 from torchlint.harness.judging.keeping import candidates, kept_together, together
 from torchlint.harness.judging.verdict import Report
 from torchlint.harness.plan import Plan
-from torchlint.harness.session import ScriptError, Session
+from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
 __all__ = ["verify"]
@@ -115,9 +115,13 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     unsafe = options["unsafe_fixes"] is not False
     run = Run({**options, "unsafe_fixes": unsafe, "quiet": False})
     end_on_sigterm()
+    fixes: Fixes | None = None
+    code = 0
     try:
         with progress_bar() as notify, Session(plan, notify) as session:
             fixes, report = _measure(run, session, options)
+    except InterruptedSession as stop:
+        report, code = stop.report, 128 + stop.signal
     except ScriptError as error:
         fail(failure_line(str(script), error.failure))
         ctx.exit(2)
@@ -127,11 +131,11 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         paint = paint_for(options["color"], sys.stdout)
         click.echo(verification_text(report, paint), nl=False, color=paint.color)
     done = options["html"] is None or write_page(options["html"], report)
-    if options["apply"] and not _apply(fixes, kept_together(report)):
+    if options["apply"] and fixes is not None and not _apply(fixes, kept_together(report)):
         done = False
     if not done:
         ctx.exit(2)
-    ctx.exit(1 if report.failed else 0)
+    ctx.exit(code or (1 if report.failed else 0))
 
 
 def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,17 @@
 
 from torchlint.config.loading import load
 from torchlint.config.settings import OF_THE_RUN, ConfigError, Settings, nearest, target_version
-from torchlint.config.values import COLORS, DEVICES, FORMATS, MOST_SECONDS, place, read_values
+from torchlint.config.values import (
+    COLORS,
+    DEVICES,
+    FORMATS,
+    MOST_SECONDS,
+    ORDERS,
+    SEVERITIES,
+    STEPS,
+    place,
+    read_values,
+)
 
 __all__ = [
     "COLORS",
@@ -10,6 +20,9 @@ __all__ = [
     "FORMATS",
     "MOST_SECONDS",
     "OF_THE_RUN",
+    "ORDERS",
+    "SEVERITIES",
+    "STEPS",
     "ConfigError",
     "Settings",
     "load",

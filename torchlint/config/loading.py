@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torchlint.config.environment import from_environment
 from torchlint.config.requirement import lowest_torch
-from torchlint.config.settings import ConfigError, Settings
+from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
 from torchlint.config.toml import parse, read_text
-from torchlint.config.values import read_table
+from torchlint.config.values import place_of, read_table
 
 __all__ = ["load"]
 
@@ -22,10 +24,11 @@ def load(
     isolated: bool = False,
     config_file: Path | None = None,
 ) -> Settings:
-    """Return the settings of a file or folder: the nearest configuration, then `overrides`.
+    """Return the settings of a file or folder.
 
-    `overrides` maps fields of `Settings` to the options given on the command line; options that
-    were not given are absent. With `isolated` no file is read, with `config_file` only that one.
+    They are those of the nearest configuration, then of the environment, then `overrides`, which
+    maps fields of `Settings` to the options given on the command line; options that were not given
+    are absent. With `isolated` no file is read, with `config_file` only that one.
     Raises `ConfigError`.
     """
     settings = Settings()
@@ -34,10 +37,45 @@ def load(
         found = (config_file, _table(config_file)) if config_file else _nearest_table(folder)
         if found is not None:
             file, table = found
-            settings = replace(read_table(table, file), root=file.parent.absolute())
+            settings = replace(_settings_in(table, file), root=file.parent.absolute())
         if settings.target_torch is None:
             settings = _with_own_torch(settings, folder)
-    return _overridden(settings, overrides or {})
+    settings = _overridden(settings, from_environment(), ENVIRONMENT)
+    return _overridden(settings, overrides or {}, "command line")
+
+
+def _settings_in(table: Mapping[str, Any], file: Path, seen: tuple[Path, ...] = ()) -> Settings:
+    """Return the settings in a table of `file`, over those of the file that it extends."""
+    table = dict(table)
+    base = table.pop("extend", None)
+    own = read_table(table, file)
+    if base is None:
+        return own
+    where = place_of(file, "extend")
+    if not isinstance(base, str) or not base or "\0" in base:
+        raise ConfigError(f"{where}: `extend`: must be a path in quotes")
+    other = Path(os.path.normpath(file.parent / os.path.expanduser(base)))  # noqa: PTH111
+    if other in (file, *seen):
+        raise ConfigError(f"{where}: `extend`: {base} extends this file in turn")
+    if not other.is_file():
+        raise ConfigError(f"{where}: `extend`: there is no file {other}")
+    below = _settings_in(_table(other), other, (*seen, file))
+    merged = {name: _merged(name, below, own) for name in own.sources}
+    return replace(
+        below,
+        **merged,
+        config_file=file,
+        bases=(other, *below.bases),
+        sources={**below.sources, **own.sources},
+    )
+
+
+def _merged(option: str, below: Settings, own: Settings) -> Any:
+    """Return the value of an option that a file sets: lists to extend grow, tables are merged."""
+    value, before = getattr(own, option), getattr(below, option)
+    if option.startswith("extend_"):
+        return (*before, *value)
+    return {**before, **value} if isinstance(value, dict) else value
 
 
 def _folder(path: Path) -> Path:
@@ -88,13 +126,15 @@ def _with_own_torch(settings: Settings, folder: Path) -> Settings:
     return settings
 
 
-def _overridden(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
-    """Apply the command line to settings: `extend` lists grow, everything else is replaced."""
+def _overridden(settings: Settings, overrides: Mapping[str, Any], source: str) -> Settings:
+    """Apply options to settings: `extend` lists grow, everything else is replaced."""
+    if not overrides:
+        return settings
     values = dict(overrides)
     for option in ("extend_select", "extend_ignore", "extend_exclude"):
         if option in values:
             values[option] = (*getattr(settings, option), *values[option])
     if "select" in values:
         values["extend_select"] = overrides.get("extend_select", ())
-    sources = {**settings.sources, **dict.fromkeys(overrides, "command line")}
+    sources = {**settings.sources, **dict.fromkeys(overrides, source)}
     return replace(settings, **values, sources=sources)

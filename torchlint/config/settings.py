@@ -10,6 +10,7 @@ from typing import Any, Final
 
 __all__ = [
     "DEFAULT_EXCLUDE",
+    "ENVIRONMENT",
     "OF_THE_RUN",
     "ConfigError",
     "Settings",
@@ -17,7 +18,11 @@ __all__ = [
     "nearest",
     "option_names",
     "target_version",
+    "variable_of",
 ]
+
+ENVIRONMENT: Final = "environment"
+"""The source of a setting that comes from a variable."""
 
 DEFAULT_EXCLUDE: Final = (
     ".bzr",
@@ -65,11 +70,13 @@ class Settings:
     """Every option of `check` and `fix` that configuration may set, for one directory.
 
     `root` is the folder that patterns are relative to. `sources` maps each option to the origin
-    of its value: `default`, `command line`, or the path of a file.
+    of its value: `default`, `command line`, `environment`, or the path of a file.
     """
 
     root: Path = field(default_factory=Path.cwd)
     config_file: Path | None = None
+    bases: tuple[Path, ...] = ()
+    """The files that the configuration extends, the nearest first."""
     select: tuple[str, ...] | None = None
     """None selects the rules that are on by default."""
     extend_select: tuple[str, ...] = ()
@@ -82,17 +89,26 @@ class Settings:
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     extend_exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    severity: Mapping[str, str] = field(default_factory=dict)
+    """`error`, `warning`, `note` or `off`, by the words that select rules."""
     target_torch: tuple[int, int] | None = None
     """None if the project does not state which versions of torch it allows."""
     target_device: str = "auto"
+    preview: bool = False
     unsafe_fixes: bool = False
     ignore_suppressions: bool = False
+    program: bool = True
+    """Judge a file together with the definitions of other modules."""
     respect_gitignore: bool = True
     force_exclude: bool = False
+    required_version: str | None = None
     output_format: str = "full"
     output_file: Path | None = None
     statistics: bool = False
     baseline: Path | None = None
+    sort: str = "file"
+    show_low: bool = False
+    fail_on: str = "low"
     exit_zero: bool = False
     jobs: int | None = None
     file_timeout: float = 60
@@ -117,6 +133,9 @@ OF_THE_RUN: Final = frozenset(
         "output_file",
         "statistics",
         "baseline",
+        "sort",
+        "show_low",
+        "fail_on",
         "exit_zero",
         "jobs",
         "file_timeout",
@@ -132,7 +151,7 @@ OF_THE_RUN: Final = frozenset(
 Those of the folder that torchlint is called in hold for all files.
 """
 
-NOT_OPTIONS: Final = frozenset({"root", "config_file", "sources"})
+NOT_OPTIONS: Final = frozenset({"root", "config_file", "bases", "sources"})
 
 
 def option_names() -> tuple[str, ...]:
@@ -143,6 +162,11 @@ def option_names() -> tuple[str, ...]:
 def key_of(option: str) -> str:
     """Return the key of an option in a configuration file, with dashes for underscores."""
     return option.replace("_", "-")
+
+
+def variable_of(option: str) -> str:
+    """Return the environment variable of an option."""
+    return f"TORCHLINT_{option.upper()}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

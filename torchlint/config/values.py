@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torchlint.config.settings import (
+    ENVIRONMENT,
     ConfigError,
     Settings,
     key_of,
     nearest,
     option_names,
     target_version,
+    variable_of,
 )
 from torchlint.config.toml import line_of, read_text
 
@@ -22,7 +25,11 @@ __all__ = [
     "COLORS",
     "DEVICES",
     "FORMATS",
+    "KINDS",
     "MOST_SECONDS",
+    "ORDERS",
+    "SEVERITIES",
+    "STEPS",
     "place",
     "place_of",
     "read_table",
@@ -41,10 +48,18 @@ FORMATS: Final = (
     "github",
     "gitlab",
     "junit",
+    "markdown",
+    "rdjson",
 )
 """The values of `output-format`."""
 COLORS: Final = ("auto", "always", "never")
 """The values of `color`."""
+ORDERS: Final = ("file", "impact", "cost", "code")
+"""The values of `sort`."""
+SEVERITIES: Final = ("error", "warning", "note", "off")
+"""The values of `severity`."""
+STEPS: Final = ("high", "medium", "low", "error", "warning", "note")
+"""The values of `fail-on`: three steps, each by its impact or its severity."""
 MOST_SECONDS: Final = 1_000_000
 """The highest value of `file-timeout`."""
 _PATHS: Final = ("output_file", "baseline", "cache_dir")
@@ -78,9 +93,8 @@ def read_values(table: Mapping[str, Any], place_of_key: Callable[[str], str]) ->
             hint = nearest(key, options)
             raise ConfigError(f"{place_of_key(key)}: unknown key `{key}`{hint}")
         option = options[key]
-        read: Callable[[Any], Any] = _READERS.get(option, _words)
         try:
-            values[option] = read(value)
+            values[option] = KINDS[option].read(value)
         except ValueError as error:
             raise ConfigError(f"{place_of_key(key)}: `{key}`: {error}") from None
     return values
@@ -97,9 +111,18 @@ def place(settings: Settings, option: str, word: str | None = None) -> str:
     if option in settings.rules or option not in option_names():
         file = settings.config_file
         return place_of(file, option) if file is not None else option
-    if settings.source_of(option) == "command line" or settings.config_file is None:
+    source = settings.source_of(option)
+    if source == ENVIRONMENT:
+        return variable_of(option)
+    if source == "command line" or settings.config_file is None:
         return f"--{key_of(option)}"
-    return place_of(settings.config_file, key_of(option), word)
+    return place_of(_file_of(settings, option), key_of(option), word)
+
+
+def _file_of(settings: Settings, option: str) -> Path:
+    """Return the file that sets an option: the configuration, or one that it extends."""
+    file = Path(settings.source_of(option))
+    return file if file in settings.bases else settings.config_file or file
 
 
 def _path_beside(file: Path, option: str, path: Path) -> Path:
@@ -176,25 +199,70 @@ def _by_rule(value: Any) -> dict[str, dict[str, Any]]:
     return {name: dict(options) for name, options in value.items()}
 
 
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "per_file_ignores": _by_pattern,
-    "target_torch": _torch,
-    "target_device": partial(_one_of, DEVICES),
-    "unsafe_fixes": _flag,
-    "ignore_suppressions": _flag,
-    "respect_gitignore": _flag,
-    "force_exclude": _flag,
-    "output_format": partial(_one_of, FORMATS),
-    "output_file": _path,
-    "statistics": _flag,
-    "baseline": _path,
-    "exit_zero": _flag,
-    "jobs": _positive,
-    "file_timeout": _seconds,
-    "no_cache": _flag,
-    "cache_dir": _path,
-    "quiet": _flag,
-    "verbose": _flag,
-    "color": partial(_one_of, COLORS),
-    "rules": _by_rule,
+def _version(value: Any) -> str:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    text = value if isinstance(value, str) else ""
+    try:
+        SpecifierSet(text if re.match(r"\s*[<>=!~]", text) else f"=={text}")
+    except InvalidSpecifier:
+        raise ValueError('must be a version of torchlint such as "0.2.0" or ">=0.2"') from None
+    return text
+
+
+def _severities(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("must be a table of codes, each with a severity")
+    return {word: _one_of(SEVERITIES, severity) for word, severity in value.items()}
+
+
+class Kind(NamedTuple):
+    """How the value of an option is read, and its JSON schema."""
+
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+
+
+def _choice(words: Sequence[str]) -> Kind:
+    return Kind(partial(_one_of, words), {"enum": list(words)})
+
+
+_STRINGS: Final = {"type": "array", "items": {"type": "string"}}
+_WORDS: Final = Kind(_words, _STRINGS)
+_FLAG: Final = Kind(_flag, {"type": "boolean"})
+_PATH: Final = Kind(_path, {"type": "string", "minLength": 1})
+
+KINDS: Final[Mapping[str, Kind]] = {
+    **dict.fromkeys(option_names(), _WORDS),
+    "per_file_ignores": Kind(_by_pattern, {"type": "object", "additionalProperties": _STRINGS}),
+    "severity": Kind(
+        _severities,
+        {"type": "object", "additionalProperties": {"enum": list(SEVERITIES)}},
+    ),
+    "target_torch": Kind(_torch, {"type": "string", "pattern": r"^[0-9]+\.[0-9]+(\.[0-9]+)?$"}),
+    "target_device": _choice(DEVICES),
+    "preview": _FLAG,
+    "unsafe_fixes": _FLAG,
+    "ignore_suppressions": _FLAG,
+    "program": _FLAG,
+    "respect_gitignore": _FLAG,
+    "force_exclude": _FLAG,
+    "required_version": Kind(_version, {"type": "string"}),
+    "output_format": _choice(FORMATS),
+    "output_file": _PATH,
+    "statistics": _FLAG,
+    "baseline": _PATH,
+    "sort": _choice(ORDERS),
+    "show_low": _FLAG,
+    "fail_on": _choice(STEPS),
+    "exit_zero": _FLAG,
+    "jobs": Kind(_positive, {"type": "integer", "minimum": 1}),
+    "file_timeout": Kind(_seconds, {"type": "number", "minimum": 0, "maximum": MOST_SECONDS}),
+    "no_cache": _FLAG,
+    "cache_dir": _PATH,
+    "quiet": _FLAG,
+    "verbose": _FLAG,
+    "color": _choice(COLORS),
+    "rules": Kind(_by_rule, {"type": "object", "additionalProperties": {"type": "object"}}),
 }
+"""Every option, by its field of `Settings`."""

@@ -1,4 +1,6 @@
-"""`python -m torchlint.docs` writes the lists of rules; `--check` reports stale ones.
+"""`python -m torchlint.docs` writes the lists of rules and the picture of the README.
+
+`--check` reports stale ones.
 
 Either way it fails where a rule claims a gain that measurements contradict. With `--site` it writes
 the sources of the site.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from torchlint.docs.articles import ARTICLES, BONUS, TIPS, tip_of
 from torchlint.docs.claims import contradictions
+from torchlint.docs.picture import picture
 from torchlint.measurement import EVIDENCE
 from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import card_of
@@ -28,6 +29,7 @@ def files(tree: Checkout) -> dict[Path, str]:
     return {
         tree.rules / EVIDENCE: json.dumps(evidence_of(tree), indent=2) + "\n",
         tree.docs / "rules" / "index.md": _text(_index(rules, "../../rules/torchlint_rules")),
+        tree.docs / "check.svg": picture(tree),
         tree.docs / "articles.md": _text(_articles(rules, "../rules/torchlint_rules")),
     }
 

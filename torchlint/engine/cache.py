@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint.edit import Edit, Span
+from torchlint.engine.programs import Linked
 from torchlint.engine.results import FileResult
 from torchlint.engine.store import Store
 from torchlint.engine.usedelsewhere import UsedElsewhere
@@ -32,16 +33,19 @@ class Cache:
         self.new: dict[str, Any] = {}
         self.known = registry.known
 
-    def get(self, key: str, source: Source, used_elsewhere: UsedElsewhere) -> FileResult | None:
+    def get(
+        self, key: str, source: Source, used_elsewhere: UsedElsewhere, linked: Linked
+    ) -> FileResult | None:
         """Return the cached result for a key, None if there is no valid one.
 
-        It is valid only if `used_elsewhere` gives the same answers as it did then.
+        It is valid only if `used_elsewhere` gives the same answers as it did then, and if the same
+        definitions are `linked` to the file.
         """
         entry = self.old.get(key)
         if entry is None:
             return None
         try:
-            (suppressed, names), *plain = entry
+            (suppressed, names, digest), *plain = entry
             uses = tuple((str(name), answer) for name, answer in names)
             findings = tuple(map(_finding, plain))
             sound = all(_is_sound(each, source, self.known) for each in findings)
@@ -50,17 +54,22 @@ class Cache:
         if (
             not sound
             or type(suppressed) is not int
+            or type(digest) is not str
+            or (digest and digest != linked.digest)
             or uses != _uses_now(source, uses, used_elsewhere)
         ):
             return None
         self.new[key] = entry
-        return FileResult(source.path, source, findings, suppressed, import_uses=uses)
+        return FileResult(
+            source.path, source, findings, suppressed, import_uses=uses, linked=digest
+        )
 
     def put(self, key: str, result: FileResult) -> None:
         """Store a result, unless it has errors or warnings, which the next run must repeat."""
         if result.is_whole:
             uses = [list(each) for each in result.import_uses]
-            self.new[key] = [[result.suppressed, uses], *map(_plain, result.findings)]
+            about = [result.suppressed, uses, result.linked]
+            self.new[key] = [about, *map(_plain, result.findings)]
 
     def save(self) -> None:
         """Write the cache if there is anything new; ignore failures."""
@@ -102,7 +111,10 @@ def _plain(finding: Finding) -> list[Any]:
             fix.because,
             [[edit.span.start, edit.span.end, edit.text] for edit in fix.edits],
         ],
-        [[note.span.start, note.span.end, note.message] for note in finding.notes],
+        [
+            [note.span.start, note.span.end, note.message, note.path, note.row]
+            for note in finding.notes
+        ],
     ]
 
 
@@ -113,7 +125,9 @@ def _finding(plain: Any) -> Finding:
         span=Span(start, end),
         message=message,
         fix=None if fix is None else _fix(*fix),
-        notes=tuple(Note(Span(first, last), said) for first, last, said in notes),
+        notes=tuple(
+            Note(Span(first, last), said, path, row) for first, last, said, path, row in notes
+        ),
     )
 
 
@@ -129,7 +143,7 @@ def _is_sound(finding: Finding, source: Source, known: Mapping[str, str]) -> boo
     texts = (
         finding.message,
         *about,
-        *(note.message for note in finding.notes),
+        *(text for note in finding.notes for text in (note.message, note.path)),
         *(edit.text for edit in edits),
     )
     notes = (note.span for note in finding.notes)
@@ -139,4 +153,5 @@ def _is_sound(finding: Finding, source: Source, known: Mapping[str, str]) -> boo
         and all(type(text) is str for text in texts)
         and all(type(at) is int for span in spans for at in (span.start, span.end))
         and all(span.end <= len(source.text) for span in spans)
+        and all(type(note.row) is int for note in finding.notes)
     )

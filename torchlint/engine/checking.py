@@ -13,13 +13,15 @@ from torchlint.engine.asynckeyword import renamed
 from torchlint.engine.failures import internal_error
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
+from torchlint.engine.ownpart import own_part
 from torchlint.engine.parsing import UnparsableError, is_ordinary, parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
+from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult
 from torchlint.engine.timelimit import Overdue
-from torchlint.engine.torchimports import TORCH, TorchImport, torch_import
+from torchlint.engine.torchimports import TORCH, TorchImport, imports_torch, torch_import
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.notebook import read_source
@@ -48,21 +50,28 @@ def check_source(
     settings: Settings,
     asked: Iterable[RuleHead] | None = None,
     used_elsewhere: UsedElsewhere = used_nowhere,
+    linked: Linked | None = None,
 ) -> FileResult:
     """Return what the selected rules find in `source`.
 
-    `asked` are the rules relevant to it, if already known.
+    `asked` are the rules relevant to it, if already known. `linked` are the definitions of other
+    modules that it is judged with.
     """
-    kept = rules.without(ignored_here(source.path, settings, rules.known))
+    linked = linked or alone(source, settings)
+    kept = rules.without(ignored_here(source.path, settings, rules.known, rules.groups))
     if asked is None or kept is not rules:
-        asked = relevant(source.text, kept)
+        asked = relevant(source.text, kept, linked)
     heads = list(asked)
     if not heads or (asks_only_to_parse(heads) and parses(source.text)):
-        return FileResult(source.path, source)
-    try:
-        return _Check(source, kept, settings, used_elsewhere).result(heads, syntax_tree(source))
-    except UnparsableError as problem:
-        return _unparsable(source, kept, settings, problem)
+        result = FileResult(source.path, source)
+    else:
+        try:
+            check = _Check(source, kept, settings, used_elsewhere, linked)
+            result = check.result(heads, syntax_tree(source))
+        except UnparsableError as problem:
+            result = _unparsable(source, kept, settings, problem)
+    problems = (linked.problem,) if linked.problem else ()
+    return result._replace(linked=linked.asked_digest, warnings=(*result.warnings, *problems))
 
 
 def check_bytes(
@@ -71,16 +80,18 @@ def check_bytes(
     rules: Selection,
     settings: Settings,
     used_elsewhere: UsedElsewhere = used_nowhere,
+    link: Link = alone,
 ) -> FileResult:
     """Return what the selected rules find in a file; undecodable bytes are one TL001."""
     try:
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
-        rules = rules.without(ignored_here(path, settings, rules.known))
+        rules = rules.without(ignored_here(path, settings, rules.known, rules.groups))
         problem = UnparsableError(error.message, error.position)
         return _unparsable(shown, rules, settings, problem)
-    return check_source(source, rules, settings, used_elsewhere=used_elsewhere)
+    linked = link(source, settings)
+    return check_source(source, rules, settings, None, used_elsewhere, linked)
 
 
 def _unparsable(
@@ -98,7 +109,7 @@ def _unparsable(
     if fix is not None and not source.takes(fix.edits):
         fix = None
     finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}", fix)
-    grades = Grades.of(settings, rules.known)
+    grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 
 
@@ -106,9 +117,15 @@ class _Check:
     """One check of one text that CPython can parse."""
 
     def __init__(
-        self, source: Source, rules: Selection, settings: Settings, used_elsewhere: UsedElsewhere
+        self,
+        source: Source,
+        rules: Selection,
+        settings: Settings,
+        used_elsewhere: UsedElsewhere,
+        linked: Linked,
     ) -> None:
         self.source = source
+        self.linked = linked
         self.used_elsewhere = used_elsewhere
         self.rules = rules
         self.settings = settings
@@ -126,7 +143,7 @@ class _Check:
         if kept:
             imports = SharedImports(self.source, self.used_elsewhere)
             uses = imports.import_uses
-            grades = Grades.of(self.settings, self.rules.known)
+            grades = Grades.of(self.settings, self.rules.known, self.rules.groups)
             kept = [self._with_fix_that_fits(grades.graded(finding), imports) for finding in kept]
             kept.sort(key=lambda finding: (finding.span, finding.code, finding.message))
         return FileResult(
@@ -141,7 +158,7 @@ class _Check:
 
     def _findings(self, heads: list[RuleHead], tree: ast.Module) -> list[Finding]:
         """Return the distinct findings of the rules; raises `UnparsableError`."""
-        heads, through_star = _of_the_file(heads, tree)
+        heads, through_star = _of_the_file(heads, tree, self.linked)
         if not heads:
             return []
         from torchlint.semantic.scope.target import Target
@@ -149,7 +166,7 @@ class _Check:
 
         target = Target(self.settings.target_torch, self.settings.target_device)
         try:
-            script = parse_script(self.source, target, tree)
+            script = parse_script(self.source, target, tree, self.linked.view)
         except UnparsableError:
             raise
         except Exception as error:
@@ -189,6 +206,8 @@ class _Check:
             found = list(head.load()(options).check(script))
             for finding in found:
                 self._refuse_wrong(finding, head)
+            if self.linked.view.modules:
+                found = [own for each in found if (own := own_part(each, script)) is not None]
         except Overdue as overdue:
             overdue.rule = head.code
             raise
@@ -206,6 +225,8 @@ class _Check:
     def _refuse_wrong(self, finding: Finding, head: RuleHead) -> None:
         if finding.code != head.code:
             raise ValueError(f"a finding has the code {finding.code}")
+        if self.linked.view.modules:
+            return
         edits = finding.fix.edits if finding.fix is not None else ()
         if max([finding.span.end, *(edit.span.end for edit in edits)]) > len(self.source.text):
             raise ValueError("a place behind the end of the file")
@@ -249,12 +270,17 @@ class _Check:
             yield Finding(UNUSED, unused.span, message, fix)
 
 
-def _of_the_file(heads: list[RuleHead], tree: ast.Module) -> tuple[list[RuleHead], bool]:
-    """Return the rules whose library the file imports, and whether torch comes by a star import."""
+def _of_the_file(
+    heads: list[RuleHead], tree: ast.Module, linked: Linked
+) -> tuple[list[RuleHead], bool]:
+    """Return the rules whose library is imported, and whether torch comes by a star import.
+
+    An import of the file or of what is linked to it counts.
+    """
     if not any(TORCH in head.about for head in heads):
         return heads, False
     found = torch_import(tree)
-    if found is TorchImport.NONE:
+    if found is TorchImport.NONE and not imports_torch(linked.view):
         heads = [head for head in heads if TORCH not in head.about]
     return heads, found is TorchImport.THROUGH_STAR
 

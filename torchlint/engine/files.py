@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from torchlint.config import Settings
-from torchlint.engine.gitignore import Ignored
 from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import CONFIGURATION
+from torchlint.program.gitignore import Ignored
 
 __all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "TooManyFilesError", "discover"]
 

@@ -12,6 +12,7 @@ from torchlint.engine.checking import check_bytes, check_source
 from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.grading import applies
 from torchlint.engine.keptimports import KeptImports, import_cleanup
+from torchlint.engine.programs import Link, alone
 from torchlint.engine.relevance import UNPARSABLE
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
@@ -31,13 +32,15 @@ def fix_source(
     settings: Settings,
     accept: Accept | None = None,
     used_elsewhere: UsedElsewhere = used_nowhere,
+    link: Link = alone,
 ) -> FixResult:
     """Apply every enabled fix, pass after pass, until none is left.
 
     `accept` is called once for each finding whose fix is about to be made, with the current text.
-    `used_elsewhere` returns which names of this file other files use.
+    `used_elsewhere` returns which names of this file other files use, `link` what the text of a
+    pass is judged with.
     """
-    return _Fixing(source, rules, settings, accept, used_elsewhere).result()
+    return _Fixing(source, rules, settings, accept, used_elsewhere, link).result()
 
 
 def fix_bytes(
@@ -47,13 +50,14 @@ def fix_bytes(
     settings: Settings,
     accept: Accept | None = None,
     used_elsewhere: UsedElsewhere = used_nowhere,
+    link: Link = alone,
 ) -> FixResult:
     """Fix a file; undecodable bytes are kept, with one TL001."""
     try:
         source = read_source(data, path)
     except SourceError:
         return unchanged(check_bytes(data, path, rules, settings))
-    return fix_source(source, rules, settings, accept, used_elsewhere)
+    return fix_source(source, rules, settings, accept, used_elsewhere, link)
 
 
 def unchanged(result: FileResult) -> FixResult:
@@ -68,6 +72,7 @@ def unchanged(result: FileResult) -> FixResult:
         result.errors,
         result.warnings,
         result.import_uses,
+        result.linked,
     )
 
 
@@ -81,6 +86,7 @@ class _Fixing:
         settings: Settings,
         accept: Accept | None,
         used_elsewhere: UsedElsewhere,
+        link: Link,
     ) -> None:
         self.before = self.source = source
         self.readable = source
@@ -89,6 +95,7 @@ class _Fixing:
         self.rules = rules
         self.settings = settings
         self.used_elsewhere = used_elsewhere
+        self.link = link
         self.answers = None if accept is None else Answers(accept)
         self.applied: list[Finding] = []
         self.withheld: set[str] = set()
@@ -135,6 +142,7 @@ class _Fixing:
             tuple(self.errors),
             tuple(self.warnings),
             checked.import_uses,
+            checked.linked,
         )
 
     def _make(self, edits: Sequence[Edit]) -> None:
@@ -145,8 +153,9 @@ class _Fixing:
         self.imports = KeptImports(self.source)
 
     def _check(self) -> FileResult:
+        linked = self.link(self.source, self.settings)
         checked = check_source(
-            self.source, self.rules, self.settings, used_elsewhere=self.used_elsewhere
+            self.source, self.rules, self.settings, None, self.used_elsewhere, linked
         )
         self.errors.update(dict.fromkeys(checked.errors))
         self.warnings.update(dict.fromkeys(checked.warnings))

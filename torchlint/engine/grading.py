@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
-from torchlint.registry.selection import winners
+from torchlint.registry.selection import Groups, winners
 
 __all__ = ["Grades", "applies"]
 
@@ -28,14 +28,14 @@ class Grades(NamedTuple):
     unsafe: frozenset[str]
 
     @classmethod
-    def of(cls, settings: Settings, known: Mapping[str, str]) -> Grades:
-        """Resolve the codes and names in the settings to codes."""
+    def of(cls, settings: Settings, known: Mapping[str, str], groups: Groups) -> Grades:
+        """Resolve the words in the settings to codes."""
         safe, unsafe = settings.extend_safe_fixes, settings.extend_unsafe_fixes
-        rules = tuple(known.items())
+        rules, members = tuple(known.items()), tuple(groups.items())
         return cls(
-            _winners(rules, settings.fixable, settings.unfixable),
-            _winners(rules, safe, unsafe),
-            _winners(rules, unsafe, safe),
+            _winners(rules, members, settings.fixable, settings.unfixable),
+            _winners(rules, members, safe, unsafe),
+            _winners(rules, members, unsafe, safe),
         )
 
     def graded(self, finding: Finding) -> Finding:
@@ -55,7 +55,10 @@ class Grades(NamedTuple):
 
 @lru_cache
 def _winners(
-    rules: tuple[tuple[str, str], ...], chosen: tuple[str, ...], dropped: tuple[str, ...]
+    rules: tuple[tuple[str, str], ...],
+    groups: tuple[tuple[str, frozenset[str]], ...],
+    chosen: tuple[str, ...],
+    dropped: tuple[str, ...],
 ) -> frozenset[str]:
     """Return the chosen codes; cached, because most files of a run share their settings."""
-    return winners(dict(rules), chosen, dropped, ())
+    return winners(dict(rules), chosen, dropped, (), dict(groups))

@@ -14,6 +14,7 @@ from torchlint.engine.cache import key_of
 from torchlint.engine.failures import guarded
 from torchlint.engine.grading import applies
 from torchlint.engine.processes import Died, can_fork, processors
+from torchlint.engine.programs import Linked, Programs
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.timelimit import FINAL, end_process_after, within, words
 from torchlint.engine.usedelsewhere import UsedElsewhere
@@ -53,6 +54,8 @@ class Job(NamedTuple):
     """The content, if there are few files."""
     asked: tuple[RuleHead, ...] | None
     """The rules that are relevant to the content, if known."""
+    linked: Linked | None
+    """What the content is judged with, if known."""
 
 
 class Done(Generic[R]):
@@ -66,8 +69,9 @@ class Done(Generic[R]):
 class Task(ABC, Generic[R]):
     """What a run does with each file: check it or fix it."""
 
-    def __init__(self, used_elsewhere: UsedElsewhere) -> None:
+    def __init__(self, used_elsewhere: UsedElsewhere, programs: Programs) -> None:
         self.used_elsewhere = used_elsewhere
+        self.programs = programs
 
     @abstractmethod
     def do(self, source: Source, job: Job) -> R:
@@ -99,9 +103,12 @@ class CheckTask(Task[FileResult]):
         """Check a file."""
         from torchlint.engine.checking import check_source
 
+        linked = job.linked or self.programs.link(source, job.settings)
         return guarded(
             source.path,
-            lambda: check_source(source, job.rules, job.settings, job.asked, self.used_elsewhere),
+            lambda: check_source(
+                source, job.rules, job.settings, job.asked, self.used_elsewhere, linked
+            ),
             lambda said: FileResult(source.path, source, warnings=(said,)),
         )
 
@@ -121,8 +128,10 @@ class CheckTask(Task[FileResult]):
 class FixTask(Task[FixResult]):
     """The task of fixing files in memory."""
 
-    def __init__(self, used_elsewhere: UsedElsewhere, accept: Accept | None) -> None:
-        super().__init__(used_elsewhere)
+    def __init__(
+        self, used_elsewhere: UsedElsewhere, programs: Programs, accept: Accept | None
+    ) -> None:
+        super().__init__(used_elsewhere, programs)
         self.accept = accept
 
     def do(self, source: Source, job: Job) -> FixResult:
@@ -130,7 +139,14 @@ class FixTask(Task[FixResult]):
         from torchlint.engine.fixing import fix_source
 
         def fixed() -> FixResult:
-            return fix_source(source, job.rules, job.settings, self.accept, self.used_elsewhere)
+            return fix_source(
+                source,
+                job.rules,
+                job.settings,
+                self.accept,
+                self.used_elsewhere,
+                self.programs.link,
+            )
 
         def left_out(said: str) -> FixResult:
             return self.known(FileResult(source.path, source, warnings=(said,)))
@@ -159,6 +175,7 @@ class FixTask(Task[FixResult]):
             result.errors,
             result.warnings,
             result.import_uses,
+            result.linked,
         )
 
     def light(self, result: FixResult) -> FixResult:

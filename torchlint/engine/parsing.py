@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.engine.newersyntax import needed_version
 from torchlint.engine.quickparse import parses
+from torchlint.semantic.view import ALONE, View
 from torchlint.source import Position, Source
 
 if TYPE_CHECKING:
@@ -63,14 +64,17 @@ def compile_problem(source: Source) -> UnparsableError | None:
     return _problem(source, 0)
 
 
-def parse_script(source: Source, target: Target, tree: ast.Module) -> Script:
-    """Return the semantic model of a text that CPython parsed; raises `UnparsableError`."""
+def parse_script(source: Source, target: Target, tree: ast.Module, view: View = ALONE) -> Script:
+    """Return the semantic model of a text that CPython parsed, with what `view` links to it.
+
+    Raises `UnparsableError`.
+    """
     from libcst import ParserSyntaxError
 
     from torchlint.semantic.script import Script
 
     try:
-        return Script.parse(source, target, tree)
+        return Script.parse(source, target, tree, view)
     except ParserSyntaxError as error:
         reason = f"LibCST cannot read this, though Python can: {error.message}"
         raise UnparsableError(

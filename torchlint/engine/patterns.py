@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.config import Settings
-from torchlint.registry.selection import covers
+from torchlint.registry.selection import Groups, covers
 
 __all__ = ["Patterns", "excluded_by", "ignored_here"]
 
@@ -51,7 +51,9 @@ def excluded_by(settings: Settings) -> Patterns:
     return Patterns((*settings.exclude, *settings.extend_exclude), settings.root)
 
 
-def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> frozenset[str]:
+def ignored_here(
+    path: str, settings: Settings, known: Mapping[str, str], groups: Groups
+) -> frozenset[str]:
     """Return the codes that the settings ignore for one file."""
     words = [
         word
@@ -63,5 +65,7 @@ def ignored_here(path: str, settings: Settings, known: Mapping[str, str]) -> fro
     if not words:
         return frozenset()
     return frozenset(
-        code for code, name in known.items() if any(covers(word, code, name) for word in words)
+        code
+        for code, name in known.items()
+        if any(covers(word, code, name, groups) for word in words)
     )

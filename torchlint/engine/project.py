@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.config import Settings, load
+from torchlint import __version__
+from torchlint.config import ConfigError, Settings, load, place
 from torchlint.registry import Registry, Selection
 
-__all__ = ["CONFIGURATION", "Project"]
+__all__ = ["CONFIGURATION", "Project", "require_version"]
 
 CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
 """The names of configuration files; the first one in a folder wins."""
@@ -51,6 +52,10 @@ class Project:
             self._settings[name] = self._of_folder(str(Path(absolute)))
         return self._settings[name]
 
+    def known(self) -> Iterable[Settings]:
+        """Return the settings of all folders that were asked for so far."""
+        return self._folders.values()
+
     def selection(self, path: Path) -> Selection:
         """Return the rules that the settings of a file or folder select."""
         settings = self.settings(path)
@@ -64,12 +69,27 @@ class Project:
             parent = os.path.dirname(folder)  # noqa: PTH120
             own = any(os.path.isfile(os.path.join(folder, name)) for name in CONFIGURATION)  # noqa: PTH113, PTH118
             if own or parent == folder:
-                self._folders[folder] = load(
+                settings = load(
                     Path(folder),
                     self.overrides,
                     isolated=self.isolated,
                     config_file=self.config_file,
                 )
+                require_version(settings)
+                self._folders[folder] = settings
             else:
                 self._folders[folder] = self._of_folder(parent)
         return self._folders[folder]
+
+
+def require_version(settings: Settings) -> None:
+    """Raise `ConfigError` if this is not the version of torchlint that the settings require."""
+    wanted = settings.required_version
+    if wanted is None:
+        return
+    from packaging.specifiers import SpecifierSet
+
+    specifiers = wanted if wanted.strip()[:1] in "<>=!~" else f"=={wanted}"
+    if not SpecifierSet(specifiers).contains(__version__, prereleases=True):
+        where = place(settings, "required_version")
+        raise ConfigError(f"{where}: `required-version`: {wanted}, this is {__version__}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from torchlint.registry import RuleHead, Selection
 from torchlint.suppressionwords import has_suppression_word
+
+if TYPE_CHECKING:
+    from torchlint.semantic.view import View
 
 __all__ = ["UNPARSABLE", "UNUSED", "asks_only_to_parse", "relevant"]
 
@@ -18,17 +21,27 @@ UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
 
 
-def relevant(text: str, rules: Selection) -> Iterator[RuleHead]:
-    """Yield the rules that may find something in a text."""
-    words = _Words(text)
+class Linked(Protocol):
+    """What a text is judged with, found out on first use."""
+
+    @property
+    def view(self) -> View:
+        """The definitions of other modules."""
+        ...
+
+
+def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Iterator[RuleHead]:
+    """Yield the rules that may find something in a text, judged with what is linked to it."""
+    words = _Around(_Words(text), linked)
     for head in rules:
         if head.code == UNPARSABLE:
             yield head
         elif head.code == UNUSED:
             if _names_our_rules(text, rules):
                 yield head
-        elif words.names(head.about) and words.holds(head.needs):
-            yield head
+        elif words.names(head.about) and words.own.holds(head.needs):
+            if not head.elsewhere or words.hold(head.elsewhere):
+                yield head
 
 
 def asks_only_to_parse(heads: Sequence[RuleHead]) -> bool:
@@ -67,6 +80,30 @@ class _Words:
             if found:
                 return True
         return False
+
+
+class _Around:
+    """The words of a text, and of what is linked to it."""
+
+    def __init__(self, own: _Words, linked: Linked | None) -> None:
+        self.own = own
+        self._linked = linked
+
+    @cached_property
+    def _others(self) -> _Words | None:
+        modules = () if self._linked is None else self._linked.view.modules
+        texts = [excerpt.text for module in modules for excerpt in module.excerpts]
+        return _Words("\n".join(texts)) if texts else None
+
+    def names(self, libraries: tuple[str, ...]) -> bool:
+        """Return whether the text, or what is linked to it, mentions one of these libraries."""
+        if self.own.names(libraries):
+            return True
+        return self._others is not None and self._others.names(libraries)
+
+    def hold(self, words: tuple[str, ...]) -> bool:
+        """Return whether the text, or what is linked to it, contains one of these words."""
+        return self.own.holds(words) or (self._others is not None and self._others.holds(words))
 
 
 @cache

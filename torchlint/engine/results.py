@@ -20,7 +20,8 @@ class FileResult(NamedTuple):
     `suppressed` counts the findings that a comment silenced. `errors` have one line each and make
     the run fail (exit code 2); `warnings` name what could not be finished in this file.
     `import_uses` are the imported names for which it mattered whether other files use them, with
-    the answer; None if it is unknown.
+    the answer; None if it is unknown. `linked` is the digest of the definitions of other modules
+    that the file was judged with, empty if nothing depended on them.
     """
 
     path: str
@@ -30,6 +31,7 @@ class FileResult(NamedTuple):
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     import_uses: tuple[tuple[str, bool | None], ...] = ()
+    linked: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -44,7 +46,7 @@ class FixResult(NamedTuple):
     that fixed them. `left` are the findings of `after`. Both sources are empty texts for a file
     that cannot be read (`errors` says why), and for one of many files without findings.
     `warnings` name what could not be finished, and fixes that were withheld.
-    `import_uses` is that of the check of `after`.
+    `import_uses` and `linked` are those of the check of `after`.
     """
 
     before: Source
@@ -55,6 +57,7 @@ class FixResult(NamedTuple):
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     import_uses: tuple[tuple[str, bool | None], ...] = ()
+    linked: str = ""
 
     @property
     def is_whole(self) -> bool:

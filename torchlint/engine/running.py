@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from torchlint.config import Settings
@@ -13,10 +14,12 @@ from torchlint.engine.answers import Accept
 from torchlint.engine.cache import Cache, key_of
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import CheckTask, Done, FixTask, Job, Read, Task, Work, read_bytes
+from torchlint.engine.programs import Programs
 from torchlint.engine.project import Project
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult, FixResult
+from torchlint.engine.rounds import in_rounds
 from torchlint.engine.store import context
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
@@ -40,17 +43,17 @@ def check_paths(
     jobs: int | None = None,
     file_timeout: float = 0,
     cache_dir: Path | None = None,
+    programs: Programs | None = None,
 ) -> Iterator[FileResult]:
     """Check files; yield one result for each, in the order of `files`.
 
     `jobs` is the number of processes, by default one for each processor; the workers start before
     this function returns, so start threads (a progress bar) afterwards. A file that takes more
     than `file_timeout` CPU seconds is given up with a warning; 0 is no limit. `cache_dir` is the
-    folder of the cache, None for no cache.
+    folder of the cache, None for no cache. `programs` are the indexes to use, if there are some.
     """
-    return _Batch(
-        CheckTask(Projects().used_elsewhere), files, project, file_timeout, cache_dir
-    ).start(jobs)
+    task = CheckTask(Projects().used_elsewhere, programs or Programs(cache_dir))
+    return _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
 
 
 def fix_paths(
@@ -61,16 +64,26 @@ def fix_paths(
     file_timeout: float = 0,
     cache_dir: Path | None = None,
     accept: Accept | None = None,
+    one_by_one: bool = False,
+    programs: Programs | None = None,
 ) -> Iterator[FixResult]:
     """Fix files in memory; yield one result for each, in the order of `files`.
 
     Nothing is written: `write_atomic(path, result.after, result.before.to_bytes())` does that.
-    With `jobs=1` each file is fixed when its result is consumed. `accept` is passed on to
-    `fix_source`; the other arguments are those of `check_paths`.
+    Files are fixed again while fixes change what is linked to them, unless they are fixed
+    `one_by_one`: then with `jobs=1` each is fixed when its result is consumed. `accept` is passed
+    on to `fix_source`; the other arguments are those of `check_paths`.
     """
-    return _Batch(
-        FixTask(Projects().used_elsewhere, accept), files, project, file_timeout, cache_dir
-    ).start(jobs)
+    programs = programs or Programs(cache_dir)
+    task = FixTask(Projects().used_elsewhere, programs, accept)
+    first = _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
+    if one_by_one:
+        return first
+
+    def again(some: Sequence[Path], texts: Mapping[str, Source]) -> Iterator[FixResult]:
+        return _Batch(task, some, project, file_timeout, None, texts).start(jobs)
+
+    return in_rounds(first, files, project, programs, again)
 
 
 class _Batch(Generic[R]):
@@ -83,8 +96,10 @@ class _Batch(Generic[R]):
         project: Project,
         limit: float,
         cache_dir: Path | None,
+        texts: Mapping[str, Source] = MappingProxyType({}),
     ) -> None:
         self.task: Task[R] = task
+        self.texts = texts
         self.work: Work[R] = Work(task, limit)
         self.project = project
         self.cache_dir = cache_dir
@@ -98,6 +113,9 @@ class _Batch(Generic[R]):
 
     def start(self, processes: int | None) -> Iterator[R]:
         """Start the work and return the results in order."""
+        if len(self.files) > 1:
+            linked = (str(path) for path in self.files if self._about(path)[0].program)
+            self.task.programs.build(linked, processes)
         self.plan += map(self._planned, self.files)
         return self._in_order(self.work.results(processes))
 
@@ -115,6 +133,10 @@ class _Batch(Generic[R]):
         """Return the result of a file, or the number of its job."""
         name = str(path)
         settings, rules = self._about(path)
+        if name in self.texts:
+            read = Read(self.texts[name], "")
+            size = len(read.source.text)
+            return self._job(Job(name, size, rules, settings, None, read, None, None))
         try:
             data = read_bytes(name)
         except OSError as error:
@@ -126,19 +148,27 @@ class _Batch(Generic[R]):
             from torchlint.engine.checking import check_bytes
 
             return self.task.known(check_bytes(data, name, rules, settings))
-        asked = None if self.very_many else tuple(relevant(source.text, rules))
+        linked = self.task.programs.link(source, settings)
+        asked = None if self.very_many else tuple(relevant(source.text, rules, linked))
         if asked is not None and _is_clean(source, asked):
             return self.task.known(FileResult(name, None if self.many else source))
         key, context = "", self._context(settings, rules)
         if self.cache is not None and context is not None:
             key = key_of(data, name, context)
-            kept = self.cache.get(key, source, self.task.used_elsewhere)
+            kept = self.cache.get(key, source, self.task.used_elsewhere, linked)
             if kept is not None:
                 known = self.task.from_check(kept, settings)
                 if known is not None:
                     return self.task.light(known) if self.many else known
-        read = None if self.many else Read(source, key)
-        self.work.jobs.append(Job(name, len(source.text), rules, settings, context, read, asked))
+        size = len(source.text)
+        if self.many:
+            found = None if asked is None else linked
+            return self._job(Job(name, size, rules, settings, context, None, asked, found))
+        read = Read(source, key)
+        return self._job(Job(name, size, rules, settings, context, read, asked, linked))
+
+    def _job(self, job: Job) -> int:
+        self.work.jobs.append(job)
         return len(self.work.jobs) - 1
 
     def _about(self, path: Path) -> tuple[Settings, Selection]:
@@ -177,8 +207,10 @@ class _Batch(Generic[R]):
                 come[number] = done.result
                 self._keep(done)
             yield self._without_repeats(come.pop(planned))
-        if self.work.jobs and self.cache is not None:
+        if self.cache is not None and self.work.jobs:
             self.cache.save()
+        if self.cache_dir is not None:
+            self.task.programs.save()
 
     def _keep(self, done: Done[R]) -> None:
         check = self.task.to_check(done.result)

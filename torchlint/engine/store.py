@@ -16,7 +16,7 @@ from torchlint import __version__
 from torchlint.config import OF_THE_RUN, Settings
 from torchlint.registry import Registry, Selection
 
-__all__ = ["Store", "context", "keep", "sources_below"]
+__all__ = ["Store", "context", "keep", "read_kept", "sources_below"]
 
 
 class Store:
@@ -43,6 +43,14 @@ class Store:
         rest = (item for item in old.items() if item[0] not in new)
         kept = dict([*new.items(), *rest][:most])
         keep(self.folder, self.file.name, json.dumps(kept, separators=(",", ":")).encode())
+
+
+def read_kept(folder: Path, name: str) -> bytes:
+    """Return the content of a file of the cache, empty if it cannot be read."""
+    try:
+        return (folder / name).read_bytes()
+    except OSError:
+        return b""
 
 
 def keep(folder: Path, name: str, data: bytes) -> None:

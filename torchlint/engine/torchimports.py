@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
-__all__ = ["TORCH", "TorchImport", "torch_import"]
+from torchlint.semantic.view import View
+
+__all__ = ["TORCH", "TorchImport", "imports_torch", "torch_import"]
 
 TORCH: Final = "torch"
 _FRAMEWORKS: Final = frozenset(
@@ -54,6 +56,22 @@ def torch_import(tree: ast.Module) -> TorchImport:
     if stars and any(map(_is_word_torch, ast.walk(tree))) and not _binds_torch(tree):
         return TorchImport.THROUGH_STAR
     return TorchImport.NONE
+
+
+def imports_torch(view: View) -> bool:
+    """Return whether the definitions of other modules come with an import of torch."""
+    return any(
+        _text_imports_torch(excerpt.text) for module in view.modules for excerpt in module.excerpts
+    )
+
+
+def _text_imports_torch(text: str) -> bool:
+    if "import" not in text:
+        return False
+    try:
+        return torch_import(ast.parse(text)) is TorchImport.IMPORTED
+    except SyntaxError:
+        return False
 
 
 def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:

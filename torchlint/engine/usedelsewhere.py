@@ -12,19 +12,14 @@ from typing import Any, Final, NamedTuple
 from torchlint.config import Settings
 from torchlint.engine.files import TooManyFilesError, discover
 from torchlint.notebook import is_notebook
+from torchlint.program.folder import MOST_BYTES, MOST_FILES, project_of
 from torchlint.source import Source
 
-__all__ = ["Projects", "UsedElsewhere", "project_of", "usage_unknown", "used_nowhere"]
+__all__ = ["Projects", "UsedElsewhere", "usage_unknown", "used_nowhere"]
 
 UsedElsewhere = Callable[[Source, frozenset[str]], "frozenset[str] | None"]
 """A function that returns which of the given names of a file other files use, None if unknown."""
 
-MOST_FILES: Final = 5_000
-MOST_BYTES: Final = 50_000_000
-"""The limits of a project; in a larger one every name counts as used."""
-
-_MARKS: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
-"""Files and folders that mark the root of a project."""
 _PACKAGE: Final = "__init__.py"
 _IMPORT: Final = re.compile(
     r"(?:\bfrom\s*(?P<module>(?:[.\w \t]|\\\r?\n)*?)\s*)?\bimport\b(?:[ \t]|\\\r?\n)*"
@@ -212,19 +207,6 @@ def _whole(word: str) -> re.Pattern[str]:
 def _first(names: str) -> str:
     found = _WORD.search(names)
     return found.group() if found is not None else ""
-
-
-def project_of(path: str) -> str:
-    """Return the root folder of the project that a file belongs to.
-
-    Without a marker it is the current folder if that contains the file, else the file's folder.
-    """
-    parents = Path(os.path.realpath(path)).parents
-    for each in parents:
-        if any((each / mark).exists() for mark in _MARKS):
-            return str(each)
-    here = Path(os.path.realpath(Path.cwd()))
-    return str(here if here in parents else parents[0])
 
 
 class _ProjectSettings:

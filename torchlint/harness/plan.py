@@ -9,11 +9,14 @@ from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["BY_HAND", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
+__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run measures; only `time` runs are timed."""
 
+
+COMPARED: Final[frozenset[Mode]] = frozenset({"numbers", "nudged", "record", "replay"})
+"""Modes whose losses are compared."""
 
 BY_HAND: Final = -1
 """Stands for the counting optimizer where a script updates its weights itself."""
@@ -110,6 +113,11 @@ class Task:
     shift: int = 0
     """The offset added to every seed that the script sets."""
 
+    lenient: bool = False
+    """Whether runs for numbers may use operators without a deterministic kernel."""
+
+    watched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Lines of the texts, by file, to notice when they run."""
     launched: bool = False
     """Whether torchrun starts the run, so that each rank adapts the task to itself."""
     verbose: bool = False
@@ -118,6 +126,11 @@ class Task:
     def trace(self) -> Path:
         """The file in which the run writes its trace."""
         return Path(self.folder, "trace.json")
+
+    @property
+    def ran(self) -> Path:
+        """The file in which watched lines are written down as they run."""
+        return Path(self.folder, "ran")
 
     @property
     def other_processes(self) -> Path:

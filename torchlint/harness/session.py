@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from torchlint.harness.runs.runner import QUICK, Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["ScriptError", "Session"]
+__all__ = ["InterruptedSession", "ScriptError", "Session"]
 
 _FEWEST: Final = 8
 """Steps that a script must take so that single steps can be timed."""
@@ -52,6 +53,15 @@ class ScriptError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class InterruptedSession(Exception):  # noqa: N818 - it is no error
+    """A verification was interrupted; `report` holds what is known by then."""
+
+    def __init__(self, report: Report, signal: int) -> None:
+        super().__init__(signal)
+        self.report = report
+        self.signal = signal
 
 
 @dataclass(slots=True)
@@ -123,23 +133,47 @@ class Session:
     def measure(self, variants: Sequence[Variant]) -> Report:
         """Run every variant against the original, and report on these and on earlier ones.
 
-        A quick session begins with all fixes together, and goes on while there is time.
+        A quick session begins with all fixes together, and goes on while there is time. Raises
+        `InterruptedSession` with what is known where a signal ends it.
         """
         if self._original is None:
             self.survey()
         assert self._original is not None
         self._runner.inspect_variants(variants)
+        try:
+            self._measure_all(self._original, variants)
+        except KeyboardInterrupt as stop:
+            number = stop.args[0] if stop.args else signal.SIGINT
+            raise InterruptedSession(self._partial(self._original, variants), number) from None
+        return self._report(self._original)
+
+    def _measure_all(self, original: Evidence, variants: Sequence[Variant]) -> None:
         if not self._plan.quick:
-            self._measure(self._original, variants)
-            return self._report(self._original)
+            self._measure(original, variants)
+            return
         for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
             late = not self._runner.schedule.fits(numbers=1, time=self._timed_runs(1))
             known = self._trial(variant) is not None
             if late and self._outcomes and variant.kind == "rule" and not known:
                 self._unmeasured += variant.codes
                 continue
-            self._measure(self._original, [variant])
-        return self._report(self._original)
+            self._measure(original, [variant])
+
+    def _partial(self, original: Evidence, variants: Sequence[Variant]) -> Report:
+        """Report what is known of the variants when the session is interrupted."""
+        judged = [outcome.variant.texts for outcome in self._outcomes]
+        noise = _noise(original)
+        for trial in self._trials:
+            if trial.variant.texts not in judged:
+                evidence = _whole_rounds(trial.evidence)
+                originals = replace(original, rounds=evidence.originals)
+                outcome = assess(trial.variant, originals, evidence, trial.comparison, noise)
+                self._outcomes.append(_unfinished(outcome))
+        known = {code for trial in self._trials for code in trial.variant.codes}
+        missing = [code for variant in variants for code in variant.codes if code not in known]
+        report = self._report(original)
+        doubt = Doubt.interrupted(tuple(dict.fromkeys(missing)))
+        return replace(report, partial=True, doubts=(*report.doubts, doubt))
 
     def _measurable(self, trace: Trace) -> Trace:
         """Return the trace of an original that can be measured; raise `ScriptError` otherwise."""
@@ -168,8 +202,10 @@ class Session:
             ):
                 distinct.append(variant)
         self._expect(len(distinct), numbers=len(distinct))
-        trials = [self._tried(variant) for variant in distinct]
-        self._trials += trials
+        trials = []
+        for variant in distinct:
+            trials.append(self._tried(variant))
+            self._trials.append(trials[-1])
         sound = [trial for trial in trials if trial.sound]
         self._expect(len(sound))
         if sound:
@@ -292,6 +328,7 @@ class Session:
             args=plan.args,
             device=first.device,
             torch=first.torch,
+            machine=first.machine,
             seed=plan.seed,
             steps=0 if self._runner.whole else steps,
             warmup=0 if self._runner.whole else warmup,
@@ -318,6 +355,20 @@ class Session:
         if changed:
             doubts.append(Doubt.written(changed))
         return tuple(doubts)
+
+
+def _whole_rounds(evidence: Evidence) -> Evidence:
+    """Return the rounds of which both sides were run."""
+    count = min(len(evidence.rounds), len(evidence.originals))
+    rounds, originals = evidence.rounds[:count], evidence.originals[:count]
+    return replace(evidence, rounds=rounds, originals=originals)
+
+
+def _unfinished(outcome: Outcome) -> Outcome:
+    """Return an outcome without doubts about limits of time, which none had."""
+    limits = ("not-timed", "timed-once")
+    doubts = tuple(doubt for doubt in outcome.doubts if doubt.name not in limits)
+    return replace(outcome, doubts=doubts)
 
 
 def _short_window(warmup: int, steps: int, start: float, pace: float) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,9 +69,9 @@ class Trace:
     leader: int | None = None
     """The optimizer that counts; `BY_HAND` where none does and each `backward()` is a step."""
     durations: tuple[float, ...] = ()
-    """Seconds of each step of the window, with a device sync at both ends of the window."""
+    """Seconds of each step of the window, by the device's clock where it has one."""
     waited: float | None = None
-    """Seconds of the window spent waiting for a loader, None where no loader was used."""
+    """Seconds of the window in which a loader kept the device waiting, None without a loader."""
     phases: tuple[Phase, ...] = ()
     """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()
@@ -80,13 +81,25 @@ class Trace:
     syncs: tuple[SyncSite, ...] = ()
     sync_steps: int = 0
     device: str = "cpu"
+    device_clock: bool = False
+    """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """The devices of the network by name, with what their speed depends on."""
     host_memory: int = 0
+    """The most memory of the script's own process, in bytes."""
+    worker_memory: int = 0
+    """The memory of loader workers at the end of the window."""
     device_memory: int | None = None
+    """The most that the script's tensors took on all devices together, in bytes."""
+    device_reserved: int | None = None
+    """The most that torch's allocator held for them."""
     rank_times: tuple[float, ...] = ()
     """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False
     """Whether several ranks formed a process group."""
+    precision: str = "float32"
+    """The coarsest precision in which the script computed."""
     batch_norm: bool = False
     """Whether a layer uses batch statistics, of which each rank sees a part."""
     weights: str = ""
@@ -105,6 +118,16 @@ class Trace:
     """Whether the script set environment variables before it imported torch."""
     compiler: bool = False
     """Whether torch's compiler was imported, by the script or by an optimizer."""
+    ran: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The watched lines that ran, by file."""
+    compiled: bool = False
+    """Whether torch's compiler made code of the script's own, whose lines cannot be seen."""
+    epoch: int | None = None
+    """Batches in the longest pass over a loader, None where that is unknown."""
+    idle: tuple[tuple[str, int], ...] = ()
+    """Places of the fix that the run did not reach."""
+    changed: int = 0
+    """Places of the fix that a run may reach."""
     misaligned: str = ""
     """Why this run could not use the weights and batches of the original."""
     output: str = ""

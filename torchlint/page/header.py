@@ -11,6 +11,7 @@ from torchlint.page.failure import PageError
 __all__ = [
     "CONTROL",
     "FENCE",
+    "GROUPS",
     "Header",
     "decoded",
     "read_header",
@@ -23,6 +24,18 @@ FENCE: Final = "---"
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What may stand nowhere in a line."""
+
+GROUPS: Final = (
+    "perf",
+    "correctness",
+    "gpu",
+    "distributed",
+    "memory",
+    "data",
+    "frameworks",
+    "compile",
+)
+"""The groups of rules. Each word selects all of its rules."""
 
 _ENOUGH: Final = 2048
 """How many bytes are read at first: few headers are longer."""
@@ -48,6 +61,9 @@ class Header(NamedTuple):
     safety: str | None
     """The best class that a fix can earn, None where the rule only reports."""
     needs: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ("perf",)
+    """The words, apart from code and name, that select it."""
     about: tuple[str, ...] = ("torch",)
     articles: tuple[str, ...] = ()
     since: tuple[int, int] = (1, 0)
@@ -200,6 +216,13 @@ def _safety(value: str) -> str | None:
     return None if value == "none" else value
 
 
+def _groups(value: str) -> tuple[str, ...]:
+    found = _list(value)
+    if not found or not set(found) <= set(GROUPS):
+        raise ValueError(f"a list of some of {', '.join(GROUPS)}")
+    return found
+
+
 def _since(value: str) -> tuple[int, int]:
     match = _VERSION.fullmatch(value)
     if match is None:
@@ -227,6 +250,8 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "impact": _impact,
     "safety": _safety,
     "needs": _filled_list,
+    "elsewhere": _filled_list,
+    "groups": _groups,
     "about": _filled_list,
     "articles": _list,
     "since": _since,

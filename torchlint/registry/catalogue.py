@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.config import ConfigError, Settings, nearest, place
+from torchlint.page.header import GROUPS
 from torchlint.registry.heads import RegistryError, RuleHead
 from torchlint.registry.packs import installed_packs, rules_of
-from torchlint.registry.selection import ALL, Selection, covers, winners
+from torchlint.registry.selection import ALL, Groups, Selection, covers, values, winners
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
@@ -37,12 +38,20 @@ class Registry:
         """The name of every rule by its code."""
         return {head.code: head.name for head in self.rules}
 
+    @cached_property
+    def groups(self) -> Groups:
+        """The codes of the rules of every group."""
+        return {
+            group: frozenset(head.code for head in self.rules if group in head.groups)
+            for group in GROUPS
+        }
+
     def find(self, word: str) -> RuleHead:
         """Return the rule with this code or name; raise `ConfigError` with the nearest one."""
         for head in self.rules:
             if word.upper() == head.code or word.lower() == head.name:
                 return head
-        raise ConfigError(f"unknown rule `{word}`{nearest(word, self._words())}")
+        raise ConfigError(f"unknown rule `{word}`{self._hint(word)}")
 
     def loaded(self) -> tuple[list[type[Rule]], list[str]]:
         """Import every rule; return the usable ones, and one error line for each other.
@@ -57,17 +66,24 @@ class Registry:
     def select(self, settings: Settings) -> Selection:
         """Return the rules that `settings` select; raise `ConfigError` for an unknown word."""
         self._refuse_unknown(settings)
-        default = frozenset(head.code for head in self.rules if head.default)
+        default = frozenset(head.code for head in self.rules if head.default or settings.preview)
         codes = winners(
             self.known,
             (*(settings.select or ()), *settings.extend_select),
             (*settings.ignore, *settings.extend_ignore),
             start=default if settings.select is None else _ALWAYS,
+            groups=self.groups,
         )
-        heads = [head for head in self.rules if head.code in codes]
+        off = {code for code, value in self.severities(settings).items() if value == "off"}
+        heads = [head for head in self.rules if head.code in codes - off]
         target = settings.target_torch
         fitting = [head for head in heads if target is None or head.since <= target]
-        return Selection(tuple(fitting), self.known, complete=default <= codes)
+        complete = default <= codes - off
+        return Selection(tuple(fitting), self.known, complete, self.groups)
+
+    def severities(self, settings: Settings) -> dict[str, str]:
+        """Return the severity of every code for which `settings` set one."""
+        return values(self.known, settings.severity, self.groups) if settings.severity else {}
 
     def covered(self, words: Iterable[str]) -> frozenset[str]:
         """Return the codes that any of these words covers."""
@@ -75,11 +91,31 @@ class Registry:
         return frozenset(
             code
             for code, name in self.known.items()
-            if any(covers(word, code, name) for word in words)
+            if any(covers(word, code, name, self.groups) for word in words)
         )
 
+    def _hint(self, word: str) -> str:
+        """Return a hint for an unknown word: the codes of its family, or the nearest word."""
+        letters = word.upper().rstrip("0123456789")
+        digits = word[len(letters) :]
+        if not digits or not any(code.startswith(letters) for code in self.known):
+            return nearest(word, [ALL, *self._words()])
+        family = next(
+            (
+                found
+                for stop in range(len(digits) - 1, 0, -1)
+                if (found := self.covered([letters + digits[:stop]]))
+            ),
+            None,
+        )
+        if family is None:
+            starts = sorted({code[: len(letters) + 1] for code in self.known})
+            return f": codes begin with {', '.join(each for each in starts if letters in each)}"
+        are = "code is" if len(family) == 1 else "codes are"
+        return f": the nearest {are} {', '.join(sorted(family))}"
+
     def _words(self) -> list[str]:
-        return [*self.known, *self.known.values()]
+        return [*self.known, *self.known.values(), *GROUPS]
 
     def _refuse_unknown(self, settings: Settings) -> None:
         for option in (
@@ -94,6 +130,8 @@ class Registry:
         ):
             for word in getattr(settings, option) or ():
                 self._refuse_word(word, option, settings)
+        for word in settings.severity:
+            self._refuse_word(word, "severity", settings)
         for words in settings.per_file_ignores.values():
             for word in words:
                 self._refuse_word(word, "per_file_ignores", settings)
@@ -101,11 +139,9 @@ class Registry:
             self._refuse_options(name, options, settings)
 
     def _refuse_word(self, word: str, option: str, settings: Settings) -> None:
-        if not word or not self.covered([word]):
-            known = [ALL, *self._words()]
+        if word not in GROUPS and (not word or not self.covered([word])):
             raise ConfigError(
-                f"{place(settings, option, word)}: unknown code or name `{word}`"
-                f"{nearest(word, known)}"
+                f"{place(settings, option, word)}: unknown code or name `{word}`{self._hint(word)}"
             )
 
     def _refuse_options(self, name: str, options: Mapping[str, Any], settings: Settings) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryError", "RuleHead", "not_imported"]
 
-_PARTS: Final = ("about", "needs", "since", "default")
+_PARTS: Final = ("about", "needs", "elsewhere", "since", "default", "groups", "impact")
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -42,12 +42,18 @@ def _is_version(value: Any) -> bool:
 _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "about": _are_words,
     "needs": _are_words,
+    "elsewhere": _are_words,
+    "groups": _are_words,
+    "impact": lambda value: value in ("high", "medium", "low"),
     "since": _is_version,
     "default": lambda value: isinstance(value, bool),
 }
 _WORDS: Final = {
     "about": "a tuple of strings",
     "needs": "a tuple of strings",
+    "elsewhere": "a tuple of strings",
+    "groups": "a tuple of strings",
+    "impact": "high, medium or low",
     "since": "two numbers such as (2, 4)",
     "default": "True or False",
 }
@@ -57,8 +63,8 @@ _WORDS: Final = {
 class RuleHead:
     """What is known about a rule before its module is imported: code, name, and location.
 
-    `about`, `needs`, `default` and `since` come from its page. Without a page beside the module
-    they come from its class, which is imported for that. `load` imports the module.
+    `about`, `needs`, `elsewhere`, `default` and `since` come from its page. Without a page beside
+    the module they come from its class, which is imported for that. `load` imports the module.
     """
 
     code: str
@@ -76,13 +82,28 @@ class RuleHead:
 
     @cached_property
     def about(self) -> tuple[str, ...]:
-        """The libraries of which a file must mention at least one."""
+        """The libraries of which a file, or what is linked to it, must mention at least one."""
         return tuple(self._part("about"))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """The words of which a file must contain at least one."""
         return tuple(self._part("needs"))
+
+    @cached_property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The words of which a file, or what is linked to it, must contain one, if any."""
+        return tuple(self._part("elsewhere"))
+
+    @property
+    def impact(self) -> str:
+        """How much the rule's findings usually matter: `high`, `medium` or `low`."""
+        return str(self._part("impact"))
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that the rule belongs to."""
+        return tuple(self._part("groups"))
 
     @property
     def default(self) -> bool:

@@ -1,19 +1,24 @@
-"""Selecting rules by words: a code, the beginning of codes, a name, or ALL."""
+"""Selecting rules by words: a code, the beginning of codes, a name, a group, or ALL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from torchlint.registry.heads import RuleHead
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["ALL", "Selection", "covers", "specificity", "winners"]
+__all__ = ["ALL", "Groups", "Selection", "covers", "specificity", "values", "winners"]
 
-ALL = "ALL"
+ALL: Final = "ALL"
+
+Groups: TypeAlias = Mapping[str, frozenset[str]]
+"""The codes of each group of rules."""
+
+_NO_GROUPS: Final[Groups] = {}
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Selection:
     """The name of every rule of the catalogue by its code."""
     complete: bool = True
     """Whether every rule that is on by default is among them."""
+    groups: Groups = field(default_factory=dict)
+    """The groups of the rules of the catalogue."""
 
     @classmethod
     def of(cls, *rules: type[Rule]) -> Selection:
@@ -47,30 +54,51 @@ class Selection:
         return self if len(kept) == len(self.rules) else replace(self, rules=kept, complete=False)
 
 
-def covers(word: str, code: str, name: str) -> bool:
+def covers(word: str, code: str, name: str, groups: Groups = _NO_GROUPS) -> bool:
     """Return whether a word of a selection covers a rule."""
-    return word in (ALL, name) or code.startswith(word)
+    return word in (ALL, name) or code.startswith(word) or code in groups.get(word, ())
 
 
-def specificity(word: str, name: str) -> int:
-    """Return how specific a word is that covers a rule; a name counts as much as a full code."""
+def specificity(word: str, name: str, groups: Groups = _NO_GROUPS) -> int:
+    """Return how specific a word is that covers a rule; a name counts as much as a full code.
+
+    Every beginning of a code is more specific than a group.
+    """
     if word == ALL:
         return 0
-    return 1_000 if word == name else len(word)
+    if word in groups:
+        return 1
+    return 1_000 if word == name else 1 + len(word)
+
+
+def values(
+    known: Mapping[str, str], by_word: Mapping[str, str], groups: Groups = _NO_GROUPS
+) -> dict[str, str]:
+    """Return the value of every code that a word of a table covers; the most specific word wins."""
+    found: dict[str, str] = {}
+    for code, name in known.items():
+        words = [word for word in by_word if covers(word, code, name, groups)]
+        if words:
+            found[code] = by_word[max(words, key=lambda word: specificity(word, name, groups))]
+    return found
 
 
 def winners(
-    known: Mapping[str, str], chosen: Sequence[str], dropped: Sequence[str], start: Iterable[str]
+    known: Mapping[str, str],
+    chosen: Sequence[str],
+    dropped: Sequence[str],
+    start: Iterable[str],
+    groups: Groups = _NO_GROUPS,
 ) -> frozenset[str]:
     """Return the codes that are chosen; the most specific word wins, and `dropped` wins ties."""
     codes = set(start)
     for code, name in known.items():
-        length = len(code)
+        length = 1 + len(code)
         votes = [
-            (min(specificity(word, name), length), not choose, choose)
+            (min(specificity(word, name, groups), length), not choose, choose)
             for words, choose in ((chosen, True), (dropped, False))
             for word in words
-            if covers(word, code, name)
+            if covers(word, code, name, groups)
         ]
         if votes:
             (codes.add if max(votes)[2] else codes.discard)(code)

@@ -30,6 +30,8 @@ def block(entry: Entry, paint: Paint) -> Iterator[str]:
     gutter = max([widest, *(gutter_width(made.last_row) for _, made in others)])
     yield from heading(entry, paint)
     yield from excerpt.lines(paint, gutter, paint.mark)
+    for note in entry.notes_elsewhere:
+        yield from _labeled("note:", paint.note, printable(f"{note.place}: {note.message}"), paint)
     for note, made in others:
         at = f"{printable(entry.path)}:{source.part(note.span).place}"
         yield from _labeled("note:", paint.note, f"{at}: {printable(note.message)}", paint)
@@ -45,7 +47,7 @@ def _notes(
     """Return the notes to show in the excerpt, and those that need excerpts of their own."""
     inside: list[Label] = []
     apart: list[Note] = []
-    for note in entry.finding.notes:
+    for note in entry.notes_here:
         part = entry.source.part(note.span)
         label = Label(part.start, part.end, printable(note.message))
         same = part.source == excerpt.source and part.cell == entry.part.cell
@@ -70,10 +72,11 @@ def _advice(fix: Fix, paint: Paint) -> Iterator[str]:
     because = f": {printable(fix.because)}" if fix.because else ""
     safety = f"({fix.safety.word}{because})"
     if paint.width is None or len(f"help: {title} {safety}") <= paint.width:
-        yield f"{paint.help('help:')} {title} {paint.warn(safety)}"
+        yield f"{paint.help('help:')} {title} {paint.safety(safety, fix.safety.word)}"
         return
     yield from _labeled("help:", paint.help, title, paint)
-    yield from map(paint.warn, wrapped(safety, paint.width, _HANGING))
+    for line in wrapped(safety, paint.width, _HANGING):
+        yield paint.safety(line, fix.safety.word)
 
 
 def _labeled(word: str, style: Callable[[str], str], text: str, paint: Paint) -> Iterator[str]:

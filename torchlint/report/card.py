@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from torchlint.measurement import Measurement, measurements_of
+from torchlint.links import rule_url
+from torchlint.measurement import Measurement, measurements_beside, measurements_of
 
 if TYPE_CHECKING:
+    from torchlint.registry import RuleHead
     from torchlint.rule import Rule
 
 __all__ = ["Card", "brief_card", "card_of"]
@@ -41,9 +42,12 @@ class Card(NamedTuple):
     page: str = ""
     """The rule's page in Markdown."""
     link: str | None = None
-    """The link that a terminal opens."""
+    """The link that a terminal or an editor opens: the address of the page, or its file."""
+    url: str | None = None
+    """The address of the page, None if it has none."""
     evidence: Measurement | None = None
     """The measured gain of the rule's fix, where its pack has one."""
+    groups: tuple[str, ...] = ()
 
     @property
     def category(self) -> str | None:
@@ -51,9 +55,20 @@ class Card(NamedTuple):
         return _CATEGORIES.get(self.code[:3])
 
 
-def brief_card(code: str, name: str, file: str) -> Card:
-    """Return the texts that are known before a rule is imported, enough for formats for people."""
-    return Card(code, name, link=_link(file))
+def brief_card(head: RuleHead, device: str = "auto") -> Card:
+    """Return what is known before a rule is imported, enough for formats for people.
+
+    Its evidence is that for `device`, a value of `target-device`.
+    """
+    measured = measurements_beside(head.file, head.code)
+    return Card(
+        head.code,
+        head.name,
+        impact=head.impact,
+        link=_link(head.code, head.module, head.page),
+        url=rule_url(head.code, head.module),
+        evidence=next((each for each in measured if _is_for(each, device)), None),
+    )
 
 
 def card_of(rule: type[Rule]) -> Card:
@@ -63,14 +78,21 @@ def card_of(rule: type[Rule]) -> Card:
         name=rule.name,
         summary=rule.summary,
         impact=rule.impact,
+        groups=rule.groups,
         safety=None if rule.safety is None else rule.safety.word,
         default=rule.default,
         since=rule.since,
         page=rule.page().prose,
-        link=_link(rule.page_file or getattr(sys.modules.get(rule.__module__), "__file__", None)),
+        link=_link(rule.code, rule.__module__, rule.page_file),
+        url=rule_url(rule.code, rule.__module__),
         evidence=next(iter(measurements_of(rule)), None),
     )
 
 
-def _link(file: str | None) -> str | None:
-    return Path(file).absolute().as_uri() if file else None
+def _is_for(measurement: Measurement, device: str) -> bool:
+    return device == "auto" or measurement.on_cpu == (device == "cpu")
+
+
+def _link(code: str, module: str, page: str) -> str | None:
+    """Return the address of the page of a rule, else its file, never one of Python."""
+    return rule_url(code, module) or (Path(page).absolute().as_uri() if page else None)

@@ -42,9 +42,11 @@ def _rule(card: Card) -> dict[str, object]:
         "name": card.name,
         "summary": card.summary,
         "category": card.category,
+        "groups": card.groups,
         "impact": card.impact,
         "safety": card.safety,
         "default": card.default,
         "since": ".".join(map(str, card.since)),
+        "url": card.url,
         "page": card.page,
     }

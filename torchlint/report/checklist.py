@@ -92,6 +92,7 @@ def _object(audit: Audit) -> dict[str, Any]:
                 "articles": list(row.articles),
                 "state": row.status.value,
                 **({} if row.cell is None else {"cell": row.cell}),
+                **({"filename": row.path} if row.path else {}),
                 "line": row.line,
                 "why": row.why,
                 "rules": list(row.rules),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from torchlint.finding import Finding, Fix, Safety
+from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.report.severity import at_least, severity_of
 from torchlint.source import Part, Position, Source
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ class Entry:
     card: Card
     threshold: Safety = Safety.CLOSE
     """The least safety class that the settings of the file apply."""
+    chosen_severity: str | None = None
+    """The severity that the settings choose for the rule, None where they choose none."""
+    fail_on: str = "low"
+    """The step from which on a finding makes a run fail."""
+    folds: bool = False
+    """Whether findings of low impact are counted and not printed beside others."""
     measured: Measured | None = None
     """The measured gain of its fix, from a report of a verification."""
 
@@ -76,6 +83,21 @@ class Entry:
         return self.fix is not None and Safety.UNSAFE <= self.fix.safety < self.threshold
 
     @property
+    def severity(self) -> str:
+        """`error`, `warning` or `note`."""
+        return severity_of(self.card.impact, self.chosen_severity)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the finding makes a run fail."""
+        return at_least(self.severity, self.fail_on)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the finding is only counted if there are others."""
+        return self.folds and self.severity == "note"
+
+    @property
     def message(self) -> str:
         """The rule's message, with the measured gain."""
         measured = f" ({self.measured.words})" if self.measured else ""
@@ -87,3 +109,18 @@ class Entry:
         cell = self.part.cell
         where = "" if cell is None else f"cell {cell}, line {self.start.row}: "
         return f"{where}{self.message}"
+
+    @property
+    def notes_here(self) -> tuple[Note, ...]:
+        """The notes about other places of the same file."""
+        return tuple(note for note in self.finding.notes if not note.path)
+
+    @property
+    def notes_elsewhere(self) -> tuple[Note, ...]:
+        """The notes about places in other files."""
+        return tuple(note for note in self.finding.notes if note.path)
+
+    @property
+    def remarks(self) -> str:
+        """The notes about other files as one text to append to a message, often empty."""
+        return "".join(f"; {note.message} ({note.place})" for note in self.notes_elsewhere)

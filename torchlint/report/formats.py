@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "STATISTICS", "TEXT", "ReportWriter", "render"]
+__all__ = ["BRIEF", "FOLDING", "STATISTICS", "TEXT", "ReportWriter", "render"]
 
 _OF_A_FILE: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
@@ -28,6 +28,8 @@ _OF_ALL: Final[Mapping[str, str]] = {
     "sarif": "torchlint.report.sarif:sarif",
     "gitlab": "torchlint.report.gitlab:gitlab",
     "junit": "torchlint.report.junit:junit",
+    "markdown": "torchlint.report.markdown:markdown",
+    "rdjson": "torchlint.report.rdjson:rdjson",
 }
 _STATISTICS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.statistics:statistics",
@@ -41,6 +43,8 @@ TEXT: Final = frozenset({"full", "concise", "grouped"})
 """The formats for people: only these have colours and a last line."""
 BRIEF: Final = TEXT | {"github", "junit"}
 """The formats that say nothing of a rule but its code and name."""
+FOLDING: Final = frozenset({"full", "concise"})
+"""The formats in which findings of low impact are only counted beside others."""
 STATISTICS: Final = frozenset(_STATISTICS)
 """The formats that statistics come in."""
 HELD: Final = 8_000_000
@@ -91,6 +95,8 @@ class ReportWriter:
         self._began = False
         self.has_poured = False
         """Whether some of the text is told already."""
+        self._held_back: list[str] = []
+        """What is said of files with findings of low impact alone, until there is another."""
         self.tally = Tally()
         """How much was told so far."""
 
@@ -105,17 +111,28 @@ class ReportWriter:
         """Tell the findings of a file."""
         if not entries:
             return
+        self.tally = self.tally.with_more(entries)
+        shown = [entry for entry in entries if not entry.is_folded]
         of_file: Callable[[Sequence[Entry], Paint], str] = _found(self._name)
-        text = of_file(entries, self._paint)
+        if self.tally.folded == self.tally.found:
+            self._held_back.append(of_file(entries, self._paint))
+            return
+        self._held_back.clear()
+        if not shown:
+            return
+        text = of_file(shown, self._paint)
         self._parts.append(text)
         self._length += len(text)
-        self.tally = self.tally.with_more(entries)
         if self._pour is not None and self._length > HELD:
             self._pour(self._taken())
             self.has_poured = True
 
     def text(self, report: Report) -> str:
         """Return all that was told and not poured, with what a report says at its end."""
+        if self._held_back:
+            self._parts += self._held_back
+            self.tally = self.tally._replace(folded=0)
+            report = report._replace(told=self.tally)
         if self._name in TEXT:
             from torchlint.report.summary import summary
 

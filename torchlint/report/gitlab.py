@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,16 +10,17 @@ from torchlint.report.escape import printable
 from torchlint.report.identity import fingerprints, relative_path
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
+from torchlint.report.repository import repository_root
 from torchlint.report.ruffjson import dumps
 
 __all__ = ["gitlab"]
 
-_SEVERITIES: Final = {"high": "major", "medium": "minor", "low": "info"}
+_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "info"}
 
 
 def gitlab(report: Report, paint: Paint) -> str:
     """Return one list of all findings, with paths relative to the root of the repository."""
-    root = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
+    root = repository_root()
     hashes = fingerprints(report.entries, root)
     issues = [
         _issue(entry, fingerprint, root)
@@ -31,12 +31,12 @@ def gitlab(report: Report, paint: Paint) -> str:
 
 def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
     start, end = entry.in_file
-    message = printable(entry.message_in_file)
+    message = printable(entry.message_in_file + entry.remarks)
     return {
         "description": f"{entry.finding.code} [{entry.card.name}] {message}",
         "check_name": entry.finding.code,
         "fingerprint": fingerprint,
-        "severity": _SEVERITIES.get(entry.card.impact, "minor"),
+        "severity": _SEVERITIES[entry.severity],
         "location": {
             "path": relative_path(entry.path, root),
             "lines": {"begin": start.row, "end": end.row},

@@ -7,24 +7,33 @@ from typing import Final
 from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
+from torchlint.report.worth import tag
 from torchlint.report.wrapping import wrapped
 
-__all__ = ["header", "heading", "plain_header"]
+__all__ = ["header", "heading", "labels", "plain_header"]
 
 _INDENT: Final = 4
 
 
 def header(entry: Entry, paint: Paint) -> str:
-    """Return `path:row:column: CODE [name] message` on one line."""
+    """Return `path:row:column: CODE [name] impact: message` on one line."""
     place = f"{paint.path(printable(entry.path))}:{entry.place}:"
-    code = paint.code(entry.finding.code, entry.card.link)
-    return f"{place} {code} [{entry.card.name}] {printable(entry.message)}"
+    return f"{place} {labels(entry, paint)} {printable(entry.message)}"
+
+
+def labels(entry: Entry, paint: Paint) -> str:
+    """Return code, name and impact of a finding, with its measured cost."""
+    code = paint.code(entry.finding.code, entry.card.link, entry.severity)
+    said = tag(entry)
+    return f"{code} [{entry.card.name}]" + (
+        f" {paint.severity(said, entry.severity)}:" if said else ""
+    )
 
 
 def heading(entry: Entry, paint: Paint) -> list[str]:
     """Return the same line, with the message below it where the terminal is too narrow."""
     message = printable(entry.message)
-    head = f"{printable(entry.path)}:{entry.place}: {entry.finding.code} [{entry.card.name}]"
+    head = f"{printable(entry.path)}:{entry.place}: {labels(entry, Paint())}"
     if paint.width is None or len(head) + 1 + len(message) <= paint.width:
         return [header(entry, paint)]
     first = header(entry, paint).removesuffix(f" {message}")
@@ -34,4 +43,4 @@ def heading(entry: Entry, paint: Paint) -> list[str]:
 def plain_header(entry: Entry) -> str:
     """Return the same line without escapes, for formats that escape it themselves."""
     place = f"{entry.path}:{entry.place}:"
-    return f"{place} {entry.finding.code} [{entry.card.name}] {entry.message}"
+    return f"{place} {labels(entry, Paint())} {entry.message}"

@@ -43,7 +43,7 @@ def _add_suite(suites: Element, path: str, entries: list[Entry]) -> None:
     for entry in entries:
         title = f"{entry.finding.code} {entry.card.name} {entry.place}"
         case = SubElement(suite, "testcase", name=title, classname=classname, time="0")
-        message = _visible(entry.message)
+        message = _visible(entry.message + entry.remarks)
         failure = SubElement(case, "failure", type=entry.finding.code, message=message)
         advice = f"\n{_visible(entry.fix.title)} ({entry.fix.safety.word})" if entry.fix else ""
         failure.text = f"{name}:{entry.place}: {message}{advice}"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torchlint.measurement import Measurement
 from torchlint.page.document import Snippet
-from torchlint.report.card import card_of
+from torchlint.report.card import Card, card_of
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["page"]
+__all__ = ["facts", "page"]
 
 
 def page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
@@ -29,8 +29,7 @@ def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> I
     yield ""
     yield card.summary
     yield ""
-    default = "on by default" if card.default else "off by default"
-    yield f"Impact {card.impact}, {_fixes(card.safety)}, {default}, {_versions(card.since)}."
+    yield facts(card)
     yield ""
     for line in written.prose.splitlines():
         yield paint.strong(line) if line.startswith("## ") else line
@@ -43,6 +42,12 @@ def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> I
     yield from ("", paint.strong("## Not reported"))
     for snippet in written.quiet:
         yield from ("", *_title(snippet), "", "```python", *snippet.code.split("\n"), "```")
+
+
+def facts(card: Card) -> str:
+    """Return impact, fix, default and versions of a rule in one sentence."""
+    default = "on by default" if card.default else "off by default"
+    return f"Impact {card.impact}, {_fixes(card.safety)}, {default}, {_versions(card.since)}."
 
 
 def _title(snippet: Snippet) -> Iterator[str]:

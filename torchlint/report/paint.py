@@ -6,11 +6,14 @@ common use, yellow and cyan fade on white, and blue on black.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
 __all__ = ["Paint"]
+
+_SEVERITIES: Final = {"error": "red", "warning": "magenta"}
+_SAFETIES: Final = {"exact": "green", "unsafe": "magenta"}
 
 
 class Paint(NamedTuple):
@@ -32,10 +35,18 @@ class Paint(NamedTuple):
         """Style the path of a file."""
         return self._style(text, bold=True)
 
-    def code(self, text: str, link: str | None = None) -> str:
+    def code(self, text: str, link: str | None = None, severity: str = "error") -> str:
         """Style the code of a rule, with `link` where the terminal can open it."""
-        styled = self._style(text, "red", bold=True)
+        styled = self.severity(text, severity)
         return f"\x1b]8;;{link}\x1b\\{styled}\x1b]8;;\x1b\\" if self.links and link else styled
+
+    def severity(self, text: str, severity: str) -> str:
+        """Style a word by the severity of a finding."""
+        return self._style(text, _SEVERITIES.get(severity), bold=True)
+
+    def safety(self, text: str, word: str) -> str:
+        """Style the safety class of a fix."""
+        return self._style(text, _SAFETIES.get(word), bold=word == "close")
 
     def gutter(self, text: str) -> str:
         """Style line numbers and the border beside the source."""

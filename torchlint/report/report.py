@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
+
+from torchlint.report.worth import Worth
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
@@ -23,16 +25,30 @@ class Tally(NamedTuple):
     """How many more it would apply if unsafe fixes were allowed."""
     unsafe: bool = False
     """Whether any of the applied fixes is unsafe."""
+    failing: int = 0
+    """How many of the findings make the run fail."""
+    folded: int = 0
+    """How many are only counted."""
+    worth: Mapping[str, Worth] = {}
+    """What the findings are worth, by code."""
+    script: str | None = None
+    """The only file with findings, None if there are several."""
 
     def with_more(self, entries: Iterable[Entry]) -> Tally:
         """Return the tally with more findings added."""
-        found, fixable, withheld, unsafe = self
+        found, fixable, withheld, unsafe, failing, folded, worth, script = self
+        worth = dict(worth)
         for entry in entries:
+            script = entry.path if script == entry.path or not found else None
             found += 1
             fixable += entry.fixable
             withheld += entry.withheld
             unsafe = unsafe or entry.unsafe
-        return Tally(found, fixable, withheld, unsafe)
+            failing += entry.fails
+            folded += entry.is_folded
+            if entry.finding.code not in worth:
+                worth[entry.finding.code] = Worth.of(entry)
+        return Tally(found, fixable, withheld, unsafe, failing, folded, worth, script)
 
 
 class Unfinished(NamedTuple):

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import Any, Final
 
 from torchlint.edit import Span, in_order
-from torchlint.finding import Fix
+from torchlint.finding import Fix, Note
 from torchlint.measurement import Measurement
 from torchlint.report.entry import Entry
 from torchlint.report.gain import Measured
@@ -48,14 +48,26 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "location": _place(entry.start),
         "end_location": _place(entry.end),
         "fix": None if finding.fix is None else _fix(entry.source, finding.fix),
-        "notes": [
-            {"message": note.message, **_range(entry.source, note.span)} for note in finding.notes
-        ],
-        "url": None,
+        "notes": [_note(entry.source, note) for note in finding.notes],
+        "url": entry.card.url,
         "category": entry.card.category,
         "impact": entry.card.impact,
+        "severity": entry.severity,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
+    }
+
+
+def _note(source: Source, note: Note) -> dict[str, Any]:
+    """Return a note; only one about another file has a file name."""
+    if not note.path:
+        return {"message": note.message, **_range(source, note.span)}
+    place = _place(Position(note.row, 1))
+    return {
+        "message": note.message,
+        "filename": _filename(note.path),
+        "location": place,
+        "end_location": place,
     }
 
 

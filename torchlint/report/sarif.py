@@ -8,34 +8,39 @@ from urllib.parse import quote_from_bytes
 
 from torchlint import __version__
 from torchlint.edit import Span, in_order
-from torchlint.finding import Fix
+from torchlint.finding import Fix, Note
+from torchlint.links import DOCUMENTATION
 from torchlint.report.card import Card
 from torchlint.report.entry import Entry
 from torchlint.report.identity import fingerprints
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
+from torchlint.report.repository import in_workspace, repository_path, repository_root
 from torchlint.report.ruffjson import dumps
+from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
 __all__ = ["sarif"]
 
+_ROOT: Final = "SRCROOT"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS: Final = {"high": "error", "medium": "warning", "low": "note"}
 
 
 def sarif(report: Report, paint: Paint) -> str:
     """Return one SARIF log with one run."""
     cards = {entry.card.code: entry.card for entry in report.entries}
     codes = sorted(cards)
-    hashes = fingerprints(report.entries, Path.cwd())
+    hashes = fingerprints(report.entries, repository_root())
     run = {
         "tool": {
             "driver": {
                 "name": "torchlint",
                 "semanticVersion": __version__,
+                "informationUri": DOCUMENTATION,
                 "rules": [_rule(cards[code]) for code in codes],
             }
         },
+        **_base(),
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
         "results": [
@@ -44,6 +49,13 @@ def sarif(report: Report, paint: Paint) -> str:
         ],
     }
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _base() -> dict[str, Any]:
+    """Return where the paths of a job on GitHub begin."""
+    if not in_workspace():
+        return {}
+    return {"originalUriBaseIds": {_ROOT: {"uri": f"{repository_root().as_uri()}/"}}}
 
 
 def _invocation(report: Report) -> dict[str, Any]:
@@ -66,8 +78,9 @@ def _rule(card: Card) -> dict[str, Any]:
         "name": card.name,
         "shortDescription": {"text": card.summary},
         "fullDescription": {"text": _first_paragraph(card.page) or card.summary},
+        **({} if card.url is None else {"helpUri": card.url}),
         "help": {"text": _plain(card.page) or card.summary, "markdown": card.page or card.summary},
-        "defaultConfiguration": {"enabled": card.default, "level": _level(card)},
+        "defaultConfiguration": {"enabled": card.default, "level": severity_of(card.impact)},
         "properties": {
             "tags": ["performance", *([card.category] if card.category else [])],
             "category": card.category,
@@ -89,16 +102,12 @@ def _plain(page: str) -> str:
     )
 
 
-def _level(card: Card) -> str:
-    return _LEVELS.get(card.impact, "warning")
-
-
 def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     finding = entry.finding
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _level(entry.card),
+        "level": entry.severity,
         "message": {"text": entry.message_in_file},
         "locations": [_location(entry, finding.span)],
         "partialFingerprints": {"torchlint/v1": fingerprint},
@@ -107,7 +116,7 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
         result["rank"] = 100 * max(0.0, entry.measured.share)
     if finding.notes:
         result["relatedLocations"] = [
-            {**_location(entry, note.span), "message": {"text": note.message}}
+            {**_note_location(entry, note), "message": {"text": note.message}}
             for note in finding.notes
         ]
     if finding.fix is not None and finding.fix.edits and not entry.source.is_notebook:
@@ -116,10 +125,12 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
+    path = repository_path(path)
     if PurePath(path).is_absolute():
         return {"uri": Path(path).as_uri()}
     posix = PurePath(path).as_posix()
-    return {"uri": quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")}
+    uri = quote_from_bytes(posix.encode(errors="surrogateescape"), safe="/")
+    return {"uri": uri, "uriBaseId": _ROOT} if in_workspace() else {"uri": uri}
 
 
 def _region(part: Part) -> dict[str, int]:
@@ -143,6 +154,14 @@ def _location(entry: Entry, span: Span) -> dict[str, Any]:
             {"name": f"cell {part.cell}", "fullyQualifiedName": f"{entry.path}:{part.place}"}
         ],
     }
+
+
+def _note_location(entry: Entry, note: Note) -> dict[str, Any]:
+    """Return the place of a note, which may be a line of another file."""
+    if not note.path:
+        return _location(entry, note.span)
+    region = {"startLine": note.row}
+    return {"physicalLocation": {"artifactLocation": _artifact(note.path), "region": region}}
 
 
 def _fix(entry: Entry, fix: Fix) -> dict[str, Any]:

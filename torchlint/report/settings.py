@@ -18,12 +18,13 @@ _SHORT: Final = 6
 _UNSET: Final = {
     "select": "the rules that are on by default",
     "target_torch": "the newest version known",
+    "required_version": "any",
     "output_file": "standard output",
     "baseline": "none",
     "jobs": "one for each processor",
     "cache_dir": ".torchlint_cache in the current folder",
 }
-_APART: Final = frozenset({"root", "config_file", "sources", "rules"})
+_APART: Final = frozenset({"root", "config_file", "bases", "sources", "rules"})
 
 
 def settings_in_force(settings: Settings, paint: Paint) -> str:

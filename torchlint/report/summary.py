@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
+
+from torchlint.report.escape import printable
 
 if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report, Tally
 
-__all__ = ["plural", "summary"]
+__all__ = ["plural", "ranked", "summary"]
 
 _BELOW: Final = "\n  "
+_MOST_WORTH: Final = 3
 
 
 def plural(count: int, noun: str) -> str:
@@ -26,10 +30,14 @@ def summary(report: Report, paint: Paint) -> Iterator[str]:
         return
     tally = report.tally
     hidden = "".join(f"{each}.\n" for each in report.hidden)
+    if tally.folded:
+        low = f"{tally.folded} of low impact hidden: `--show-low` prints them"
+        hidden = f"{low}.\n{hidden}"
     if tally.found:
         found, advice = f"Found {plural(tally.found, 'finding')}", f"{_next(tally)}."
         fits = paint.width is None or len(f"{found}: {advice}") <= paint.width
-        yield f"{paint.strong(found)}:{' ' if fits else _BELOW}{advice}\n{hidden}"
+        first = f"{paint.strong(found)}:{' ' if fits else _BELOW}{advice}\n"
+        yield f"{first}{hidden}{_ranking(tally, paint)}"
     elif hidden:
         yield hidden
     elif report.files and not report.failed:
@@ -49,3 +57,27 @@ def _next(tally: Tally) -> str:
     if fixable or more:
         return f"{fixable or more} fixable with {apply}"
     return "no automatic fix, the messages say what to do"
+
+
+def ranked(tally: Tally) -> str:
+    """Return the rules that are most worth fixing, empty for findings of one rule."""
+    if len(tally.worth) < 2:
+        return ""
+    best = sorted(tally.worth, key=lambda code: (-tally.worth[code].ratio, code))[:_MOST_WORTH]
+    figures = ((code, tally.worth[code].figure) for code in best)
+    return ", ".join(f"{code} ({said})" if said else code for code, said in figures)
+
+
+def _ranking(tally: Tally, paint: Paint) -> str:
+    """Return the line that names what is most worth fixing."""
+    named = ranked(tally)
+    if not named:
+        return ""
+    first = f"{paint.strong('Most worth')}: {named}."
+    if not (tally.fixable or tally.withheld):
+        return f"{first}\n"
+    path = tally.script
+    script = "SCRIPT" if path is None or path == "-" else shlex.quote(printable(path))
+    proof = f"`torchlint verify {script}` proves it."
+    fits = paint.width is None or len(f"Most worth: {named}. {proof}") <= paint.width
+    return f"{first}{' ' if fits else _BELOW}{proof}\n"

@@ -41,6 +41,7 @@ _SITES: Final = 5
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
     "nudged": "",
+    "repeated": ", over several runs of both",
     "aligned": ", on the original's weights, batches and seeds",
     "seeds": "",
     "output": "",
@@ -63,6 +64,7 @@ def verification_json(report: Report) -> str:
         "script": report.script,
         "args": list(report.args),
         "device": report.device,
+        **({"machine": dict(report.machine)} if report.machine else {}),
         "torch": report.torch,
         "python": platform.python_version(),
         "seed": report.seed,
@@ -70,6 +72,7 @@ def verification_json(report: Report) -> str:
         "warmup": report.warmup,
         "rounds": report.rounds,
         "noise": _interval(report.noise),
+        **({"partial": True} if report.partial else {}),
         "timed": "runs" if report.whole else "steps",
         "launcher": None if report.launcher is None else asdict(report.launcher),
         "diverted": list(report.diverted),
@@ -166,7 +169,9 @@ def shown_outcomes(report: Report) -> tuple[Outcome, ...]:
 
 def conditions(report: Report) -> tuple[str, ...]:
     """Return on what device and how the script was measured."""
-    where = f"on {report.device}, torch {report.torch}, seed {report.seed}"
+    names = ", ".join(dict.fromkeys(report.machine.get("names", ())))
+    device = f"{report.device} ({names})" if names else report.device
+    where = f"on {device}, torch {report.torch}, seed {report.seed}"
     if report.launcher is not None:
         count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
         where += f", under torchrun with {count} process{'es' if count > 1 else ''}"

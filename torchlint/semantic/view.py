@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["ALONE", "Excerpt", "LinkedModule", "Symbol", "View"]
+__all__ = ["ALONE", "Excerpt", "LinkedModule", "Place", "Symbol", "View"]
 
 NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 
@@ -16,6 +16,16 @@ class Symbol(NamedTuple):
 
     path: str
     name: str
+
+
+class Place(NamedTuple):
+    """A row of a file, printed as `data.py:12`; rows count from 1."""
+
+    path: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.row}"
 
 
 class Excerpt(NamedTuple):
@@ -43,7 +53,8 @@ class View(NamedTuple):
 
     `names` and `stars` are those of the file's own imports. `unseen` are the qualified names of its
     imports, as written, that belong to the project but are in no linked module. `called_unseen` are
-    the symbols in view, own ones included, that code outside the view may call.
+    the functions and classes, those of the file and those that call these, that code outside the
+    view may call.
     """
 
     path: str = ""

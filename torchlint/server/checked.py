@@ -13,6 +13,7 @@ from torchlint.edit import Span, apply_edits
 from torchlint.engine import FileResult, check_source, fix_source
 from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.ignorecomments import annotate
+from torchlint.engine.programs import Linked, Programs
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
@@ -35,6 +36,7 @@ class Checked:
     rules: Selection
     settings: Settings
     result: FileResult
+    programs: Programs
     _sound: dict[Finding, bool] = field(default_factory=dict)
 
     @property
@@ -75,11 +77,24 @@ class Checked:
             self.source.path,
             lambda: (
                 fix_source(
-                    self.source, self.rules, settings, used_elsewhere=Projects().used_elsewhere
+                    self.source,
+                    self.rules,
+                    settings,
+                    used_elsewhere=Projects().used_elsewhere,
+                    link=self.programs.link,
                 ).after
             ),
             lambda text: self.source,
         )
+
+    def is_stale(self) -> bool:
+        """Return whether the definitions that the document was judged with have changed."""
+        judged_with = self.result.linked
+        return bool(judged_with) and judged_with != self._linked.digest
+
+    @property
+    def _linked(self) -> Linked:
+        return self.programs.link(self.source, self.settings)
 
     def silenced(self, finding: Finding) -> Source | None:
         """Return the text with a comment that silences a finding, None where none can stand."""
@@ -97,25 +112,31 @@ class Checked:
 
 
 def checked(
-    uri: str, version: int | None, text: str, path: Path, preferences: Preferences
+    uri: str,
+    version: int | None,
+    text: str,
+    path: Path,
+    preferences: Preferences,
+    programs: Programs,
 ) -> Checked:
     """Check one version of a document; raises `ConfigError`."""
     rules, settings = preferences.of(path)
     source = Source(str(path), text, _encoding(text))
+    linked = programs.link(source, settings)
     result = within(
         settings.file_timeout,
         source.path,
-        lambda: check_source(source, rules, settings, used_elsewhere=Projects().used_elsewhere),
+        lambda: check_source(source, rules, settings, None, Projects().used_elsewhere, linked),
         lambda text: FileResult(source.path, source, warnings=(text,)),
     )
-    return Checked(uri, version, source, rules, settings, result)
+    return Checked(uri, version, source, rules, settings, result, programs)
 
 
 def unchecked(uri: str, version: int | None, text: str, path: Path) -> Checked:
     """Return a version of a document without results."""
     source = Source(str(path), text)
     nothing = FileResult(source.path, source)
-    return Checked(uri, version, source, Selection((), {}), Settings(), nothing)
+    return Checked(uri, version, source, Selection((), {}), Settings(), nothing, Programs())
 
 
 def _encoding(text: str) -> str:

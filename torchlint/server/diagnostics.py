@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from lsprotocol import types
 
-from torchlint.finding import Finding
+from torchlint.finding import Finding, Note
+from torchlint.registry.selection import values
 from torchlint.report.card import Card, card_of
+from torchlint.report.severity import severity_of
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 
 __all__ = ["NAME", "diagnostic", "diagnostics"]
 
 NAME: Final = "torchlint"
-_UNPARSABLE: Final = "TL001"
+_SEVERITIES: Final = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "note": types.DiagnosticSeverity.Information,
+}
 
 
 def diagnostics(checked: Checked, positions: Positions) -> list[types.Diagnostic]:
@@ -29,7 +36,7 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     return types.Diagnostic(
         range=positions.range(finding.span),
         message=finding.message,
-        severity=_severity(card),
+        severity=_severity(card, checked),
         code=finding.code,
         code_description=types.CodeDescription(card.link) if card.link else None,
         source=NAME,
@@ -37,17 +44,21 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     )
 
 
-def _severity(card: Card) -> types.DiagnosticSeverity:
-    if card.code == _UNPARSABLE:
-        return types.DiagnosticSeverity.Error
-    if card.impact == "low":
-        return types.DiagnosticSeverity.Information
-    return types.DiagnosticSeverity.Warning
+def _severity(card: Card, checked: Checked) -> types.DiagnosticSeverity:
+    rules, chosen = checked.rules, checked.settings.severity
+    severities = values(rules.known, chosen, rules.groups) if chosen else {}
+    return _SEVERITIES[severity_of(card.impact, severities.get(card.code))]
 
 
 def _related(
     finding: Finding, checked: Checked, positions: Positions
 ) -> Iterator[types.DiagnosticRelatedInformation]:
     for note in finding.notes:
-        place = types.Location(checked.uri, positions.range(note.span))
-        yield types.DiagnosticRelatedInformation(place, note.message)
+        yield types.DiagnosticRelatedInformation(_place(note, checked, positions), note.message)
+
+
+def _place(note: Note, checked: Checked, positions: Positions) -> types.Location:
+    if not note.path:
+        return types.Location(checked.uri, positions.range(note.span))
+    start = types.Position(note.row - 1, 0)
+    return types.Location(Path(note.path).absolute().as_uri(), types.Range(start, start))

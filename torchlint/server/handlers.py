@@ -18,7 +18,7 @@ from torchlint.server.session import DELAY, Session
 
 __all__ = ["attach"]
 
-_WATCHED: Final = "**/{pyproject.toml,torchlint.toml}"
+_WATCHED: Final = "**/{*.py,pyproject.toml,torchlint.toml}"
 
 
 def attach(session: Session) -> None:
@@ -95,7 +95,10 @@ async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -
 
 
 def _files_changed(ls: Session, params: types.DidChangeWatchedFilesParams) -> None:
-    ls.refresh_all()
+    if all(change.uri.endswith(".py") for change in params.changes):
+        ls.reread_modules()
+    else:
+        ls.refresh_all()
 
 
 async def _folders_changed(ls: Session, params: types.DidChangeWorkspaceFoldersParams) -> None:

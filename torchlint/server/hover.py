@@ -7,8 +7,7 @@ from lsprotocol import types
 from torchlint.edit import Span
 from torchlint.measurement import measurements_of
 from torchlint.registry import Registry, RegistryError
-from torchlint.report.page import page
-from torchlint.report.paint import Paint
+from torchlint.report.briefpage import hover_page
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 from torchlint.suppress import find_suppressions
@@ -57,4 +56,4 @@ def _page(registry: Registry, code: str) -> str:
         rule = registry.find(code).load()
     except RegistryError as error:
         return str(error)
-    return page(rule, Paint(color=False), measurements_of(rule))
+    return hover_page(rule, measurements_of(rule))

@@ -16,12 +16,14 @@ from pygls.uris import to_fs_path, uri_scheme
 
 from torchlint import __version__
 from torchlint.config import ConfigError
+from torchlint.engine.programs import Programs
 from torchlint.registry import Registry
 from torchlint.server.checked import Checked, checked, unchecked
 from torchlint.server.diagnostics import NAME, diagnostics
 from torchlint.server.positions import Positions
 from torchlint.server.preferences import Preferences
 from torchlint.server.protocol import Protocol
+from torchlint.source import Source
 
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
@@ -43,11 +45,14 @@ class Session(LanguageServer):
         super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
         self.registry = registry
         self.preferences = Preferences(registry)
+        self.programs = Programs()
         self.initial_settings: Any = None
         self.ended_well = False
         self._worker = ThreadPoolExecutor(1, NAME)
         self._known: dict[str, Checked] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+        """The searches for documents to publish again."""
         self._round = 0
         self._shown: set[str] = set()
 
@@ -88,6 +93,12 @@ class Session(LanguageServer):
         self.preferences.forget()
         self._known.pop(uri, None)
         self.refresh(uri)
+        self.reread_modules()
+
+    def reread_modules(self) -> None:
+        """Publish the open documents for which modules on the disk have changed."""
+        self._worker.submit(self.programs.refresh)
+        self._refresh_stale()
 
     def refresh_all(self) -> None:
         """Publish all open documents again, after settings changed."""
@@ -104,6 +115,10 @@ class Session(LanguageServer):
             waiting.cancel()
         self._known.pop(uri, None)
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+        path = to_fs_path(uri)
+        if path is not None:
+            self._worker.submit(self.programs.change, path, None)
+            self._refresh_stale()
 
     def positions(self, known: Checked) -> Positions:
         """Return the positions of a document in the columns that the editor counts."""
@@ -128,6 +143,7 @@ class Session(LanguageServer):
     async def _published(self, uri: str, delay: float) -> None:
         await asyncio.sleep(delay)
         try:
+            await self._tell_programs(uri)
             known = await self.current(uri)
             if known is not None:
                 found = await self.off_the_loop(diagnostics, known, self.positions(known))
@@ -137,11 +153,31 @@ class Session(LanguageServer):
         except Exception as error:
             self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
 
+    async def _tell_programs(self, uri: str) -> None:
+        """Show the text of a document to the others, and publish those that it changes."""
+        document, path = self._document(uri), to_fs_path(uri)
+        if document is not None and path is not None:
+            await self.off_the_loop(self.programs.change, path, Source(path, document.source))
+            self._refresh_stale(uri)
+
+    def _refresh_stale(self, besides: str = "") -> None:
+        """Publish the open documents that were judged with definitions that have changed."""
+        task = asyncio.create_task(self._stale_refreshed(besides))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _stale_refreshed(self, besides: str) -> None:
+        for uri, known in list(self._known.items()):
+            if uri != besides and await self.off_the_loop(known.is_stale):
+                if self._known.get(uri) is known:
+                    del self._known[uri]
+                    self.refresh(uri)
+
     async def _checked(self, document: TextDocument) -> Checked:
         path = self._path(document)
         version = (document.uri, document.version, document.source, path)
         try:
-            found = await self.off_the_loop(checked, *version, self.preferences)
+            found = await self.off_the_loop(checked, *version, self.preferences, self.programs)
         except ConfigError as error:
             self.say(error.message)
             return unchecked(*version)

@@ -78,7 +78,7 @@ class Carried:
             return False
         if isinstance(binding.node, cst.CompFor) or not script.tree.inside(binding.node, self.loop):
             return False
-        return script.function(binding.node) is script.function(self.loop)
+        return script.home(binding.node) is script.home(self.loop)
 
     def _read_outside(self, binding: Binding) -> list[cst.Name]:
         tree = self.script.tree
@@ -286,7 +286,7 @@ class Carried:
                 if script.tree.inside(read, self.loop) or self._only_begins(read):
                     continue
                 again = epochs is not None and script.tree.inside(read, epochs)
-                elsewhere = script.function(read) is not script.function(self.loop)
+                elsewhere = script.home(read) is not script.home(self.loop)
                 if script.tree.order(read) > begins or again or elsewhere:
                     return True
         return False

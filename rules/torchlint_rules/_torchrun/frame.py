@@ -63,7 +63,7 @@ class Frame(Writer):
         guard = self.script.parent(block)
         assert guard is not None
         place = self.script.span(block.body[0]).start
-        colon = self.script.source.text.rindex(":", 0, place) + 1
+        colon = self.script.text.rindex(":", 0, place) + 1
         joint = f"{rewrite.newline}{self.unit}"
         self.edits += rewrite.delete(colon, place)
         self.edits += rewrite.insert(place, joint.join(["", *self.lines(*start), ""]))
@@ -151,7 +151,7 @@ class Frame(Writer):
         if lines:
             self.after(place, *lines)
         end = script.rewrite.after_line(script.span(anchor).end)
-        blank = len(script.source.text[end:]) - len(script.source.text[end:].lstrip("\r\n"))
+        blank = len(script.text[end:]) - len(script.text[end:].lstrip("\r\n"))
         wanted = 2 if header[-1].startswith("\t") and self.sums else 1
         tail = [""] * max(0, wanted - blank // len(script.rewrite.newline))
         self.after(anchor, *header, *tail)

@@ -47,7 +47,7 @@ class Numbers(Writer):
         sums = {line.partition(" =")[0] for line in lines if not line.endswith("/ WORLD_SIZE")}
         for division in script.all(cst.BinaryOperation):
             behind = script.tree.order(division) > script.tree.end(loop.node)
-            here = script.function(division) is script.function(loop.node)
+            here = script.home(division) is script.home(loop.node)
             if not isinstance(division.operator, cst.Divide) or not behind or not here:
                 continue
             if not any(text in script.code(division.left) for text in sums):

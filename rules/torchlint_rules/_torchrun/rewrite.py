@@ -181,14 +181,14 @@ class _Rewriter(Writer):
     def _moves(self, wrap: Wrap) -> Iterator[cst.Call]:
         """Yield the calls after the wrapping that move the network to its device."""
         names = {wrap.target.value, self.script.code(wrap.source)}
-        home = self.script.function(wrap.call)
+        home = self.script.home(wrap.call)
         for call in self.script.method_calls("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
             receiver = call.func.value
             if not isinstance(receiver, cst.Name) or receiver.value not in names:
                 continue
             behind = self.script.tree.order(call) > self.script.tree.end(wrap.statement)
-            if behind and self.script.function(call) is home:
+            if behind and self.script.home(call) is home:
                 if next(self.script.loops_around(call), None) is None:
                     yield call
 
@@ -283,7 +283,7 @@ class _Rewriter(Writer):
         last = loader.args[-1]
         start = script.span(last).start
         line = script.rewrite.line_start(start)
-        head = script.source.text[line:start]
+        head = script.text[line:start]
         inside = script.span(loader.args[0]).start
         added = len(f" // WORLD_SIZE, sampler={sampler}")
         added += len(f"{sampler} is ") if self.shape.shuffled else 0
@@ -360,7 +360,7 @@ class _Rewriter(Writer):
             if tree.inside(call, epochs):
                 raise ObstacleError(call, "a checkpoint is read while rank 0 may still write it")
             behind = tree.order(call) > tree.end(epochs)
-            if behind and self.script.function(call) is self.script.function(epochs):
+            if behind and self.script.home(call) is self.script.home(epochs):
                 line = self._whole_statement(call)
                 if not self.script.rewrite.stands_alone(line):
                     raise ObstacleError(call, "a checkpoint is read while rank 0 may write it")
@@ -400,9 +400,9 @@ class _Rewriter(Writer):
         epochs = self.shape.epochs
         assert epochs is not None
         script = self.script
-        home = script.function(self.shape.loader)
+        home = script.home(self.shape.loader)
         named = self.shape.random_sampler is None
-        if named and (home is None or home is script.function(epochs)):
+        if named and (isinstance(home, cst.Module) or home is script.home(epochs)):
             return self._sampler_name()
         for name in script.within(epochs.body, cst.Name):
             if script.scopes.reads(name):

@@ -60,12 +60,12 @@ class ObstacleError(Exception):
         self.why = why
 
     def told(self, script: Script) -> str:
-        """Return the line and the reason."""
-        start = script.span(self.node).start
-        row = script.source.position(start).row
+        """Return the line, with its file if that is another one, and the reason."""
+        place = script.place(self.node)
+        line = f"line {place.row}" if script.is_own(self.node) else f"{place}"
         code = script.code(self.node).strip().splitlines()[0]
         short = code if len(code) <= 48 else f"{code[:45]}..."
-        return f"line {row}, `{short}`: {self.why}"
+        return f"{line}, `{short}`: {self.why}"
 
 
 class Wrap(NamedTuple):

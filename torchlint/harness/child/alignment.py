@@ -258,7 +258,7 @@ class _Batches:
 
 def _moments(leaf: torch.Tensor) -> list[float]:
     """Return the mean of the values and of their squares."""
-    values = _stored(leaf.detach())
+    values = _stored(leaf.detach()).to("cpu")
     if not values.numel():
         return []
     wide = (values.abs() if values.is_complex() else values).double()

@@ -36,6 +36,7 @@ def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
     """Seed torch, divert its checkpoints and hook what the task measures."""
     torch.manual_seed(task.seed + task.shift)
     _divert_checkpoints(shadow)
+    after_import("torch._dynamo", _keep_out_of_graphs)
     if task.shift:
         _shift_seeds(task.shift)
     state = random.getstate()
@@ -60,6 +61,13 @@ def _divert_checkpoints(shadow: Shadow) -> None:
     torch.save = save
     torch.load = load
     torch.jit.save = save_as_script
+
+
+def _keep_out_of_graphs() -> None:
+    """Make torch's compiler leave our hooks as they are, where it compiles what calls them."""
+    rules = sys.modules["torch._dynamo"].trace_rules
+    if hasattr(rules, "add"):
+        rules.add(__name__.partition(".")[0])
 
 
 def _shift_seeds(shift: int) -> None:

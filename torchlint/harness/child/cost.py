@@ -29,8 +29,15 @@ class Cost:
 
     def memory(self) -> int:
         """Return the memory of this process and of its workers, with shared memory counted once."""
+        return self._memory(self._own, *self._workers())
+
+    def workers_memory(self) -> int:
+        """Return the memory of the workers alone."""
+        return self._memory(*self._workers())
+
+    def _memory(self, *processes: psutil.Process) -> int:
         total = 0
-        for process in (self._own, *self._workers()):
+        for process in processes:
             try:
                 full = process.memory_full_info()
             except psutil.Error:

@@ -8,7 +8,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,8 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.child.probes import Probe, synchronize
+from torchlint.harness.child.device import Mark
+from torchlint.harness.child.probes import Probe
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.plan import Task
 
@@ -34,10 +35,11 @@ _PATIENCE: Final = 4
 
 
 class _Step(NamedTuple):
-    seconds: float
+    began: Mark
+    ended: Mark
     samples: int
     aside: bool
-    waited: float
+    waits: list[tuple[Mark, Mark]]
 
 
 class _Watched:
@@ -74,10 +76,12 @@ class Pacer(Probe):
         self._loaders: list[_Watched] = []
         self._drawn_last: _Watched | None = None
         self._steps: list[_Step] = []
-        self._last = 0.0
+        self._settled = 0
+        """The steps before the window."""
+        self._last: Mark = None
         self._begin = 0.0
         self._samples = 0
-        self._waited = 0.0
+        self._waits: list[tuple[Mark, Mark]] = []
         self._aside = False
         self._cpu = 0.0
         self._cost = (0.0, 0)
@@ -87,20 +91,23 @@ class Pacer(Probe):
 
     def at_step(self) -> bool:
         """End a step, and return whether the window is full."""
-        if self.taken == self.task.warmup:
-            synchronize()
-        now = time.perf_counter()
-        if self._last:
-            self._steps.append(_Step(now - self._last, self._samples, self._aside, self._waited))
-        self._last, self._samples, self._waited, self._aside = now, 0, 0.0, False
+        full = self._is_full(time.perf_counter())
+        if full or self.taken == self.task.warmup:
+            self.device.settle()
+        mark = self.device.mark()
+        if self._last is not None:
+            step = _Step(self._last, mark, self._samples, self._aside, self._waits)
+            self._steps.append(step)
+        self._last, self._samples, self._waits, self._aside = mark, 0, [], False
         if self._drawn_last is not None:
             self._drawn_last.steps += 1
         if self.taken == self.task.warmup:
             self._cpu = self._costs.cpu_seconds()
-            self._begin = self._last = time.perf_counter()
-        full = self._is_full(now)
+            self._begin = time.perf_counter()
+            self._last = self.device.mark()
+            self._settled = len(self._steps)
         if full:
-            self._finish_last_step(now)
+            self._take_stock(time.perf_counter())
         return full
 
     def _is_full(self, now: float) -> bool:
@@ -109,14 +116,6 @@ class Pacer(Probe):
         if not self._begin or steps < _FEWEST or length < self.task.seconds:
             return False
         return steps >= self.task.steps or length > _PATIENCE * self.task.seconds
-
-    def _finish_last_step(self, now: float) -> None:
-        """Sync the device, and measure resources while the workers are alive."""
-        synchronize()
-        late = time.perf_counter() - now
-        last = self._steps[-1]
-        self._steps[-1] = last._replace(seconds=last.seconds + late)
-        self._take_stock(now + late)
 
     def _take_stock(self, now: float) -> None:
         length = now - self._begin if self._begin else 0.0
@@ -127,13 +126,14 @@ class Pacer(Probe):
         """Return the steps and the loaders."""
         if not self._cost[1]:
             self._take_stock(time.perf_counter())
+        self.device.wait()
         optimizer = self.optimizers.get(self.leader) if self.leader is not None else None
         trained = max(self._loaders, key=lambda each: each.steps, default=None)
         pace = {
-            "seconds": [step.seconds for step in self._steps],
+            "seconds": self._seconds(),
             "samples": [step.samples for step in self._steps],
             "aside": [step.aside for step in self._steps],
-            "waits": [step.waited for step in self._steps],
+            "waits": [sum(starmap(self.device.between, it.waits)) for it in self._steps],
             "opening": trained.opening if trained else [],
             "cpu": self._cost[0],
             "memory": self._cost[1],
@@ -142,6 +142,12 @@ class Pacer(Probe):
             "loaders": [asdict(self._seen(each)) for each in self._loaders],
         }
         return {"pace": pace}
+
+    def _seconds(self) -> list[float]:
+        """Return the seconds of each step, those before the window first."""
+        parts = self._steps[: self._settled], self._steps[self._settled :]
+        marks = [[part[0].began, *(step.ended for step in part)] for part in parts if part]
+        return [seconds for part in marks for seconds in self.device.spans(part)]
 
     def _seen(self, watched: _Watched) -> LoaderSeen:
         return LoaderSeen(
@@ -188,10 +194,11 @@ class Pacer(Probe):
             begin(iterator, loader)
 
         def __next__(iterator: Any) -> Any:  # noqa: N807
-            start = clock()
+            asked = self.device.mark()
             batch = ask(iterator)
+            if self._last is not None:
+                self._waits.append((asked, self.device.mark()))
             now = clock()
-            self._waited += now - start
             watched = iterator.__dict__.get("_torchlint")
             if watched is not None:
                 self._note(watched, batch, now)

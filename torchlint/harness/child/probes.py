@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
+from torchlint.harness.child.device import Device, Mark
+from torchlint.harness.child.identity import identity
+from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
     digest,
@@ -39,8 +43,6 @@ __all__ = [
     "Probe",
     "Stop",
     "Timer",
-    "device_of",
-    "synchronize",
 ]
 
 SAVE: Final = torch.save
@@ -67,10 +69,10 @@ class Probe:
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         self.task = task
         self.taken = 0
+        self.device = Device()
         self._finish = finish
         self._done = False
         self._roles: dict[int, int] = {}
-        self._first: list[torch.Tensor] = []
         self._counts: Counter[int] = Counter()
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self._leader = task.leader
@@ -100,9 +102,12 @@ class Probe:
         return {
             "taken": self.taken,
             "leader": self.leader,
-            "device": device_of(self._first),
+            "device": self.device.kind,
+            "device_clock": self.device.has_clock,
+            "machine": identity(self.device),
             "torch": torch.__version__,
-            "device_memory": _peak_memory(),
+            "device_memory": self.device.peak_memory(),
+            "device_reserved": self.device.peak_memory("max_memory_reserved"),
         }
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -112,12 +117,13 @@ class Probe:
         role = self._roles.get(id(first))
         if role is None:
             role = self._roles[id(first)] = len(self._roles)
-            self._first.append(first)
+            self.device.add(it for group in optimizer.param_groups for it in group["params"])
         self.optimizers[role] = optimizer
         self._counts[role] += 1
         self._recent.append(role)
         if self._leader is None or role == self._leader:
             self.taken = self._counts[self.leader]  # type: ignore[index]
+            self.device.follow()
             if self.at_step() and self.task.steps:
                 self._end()
 
@@ -144,7 +150,8 @@ class Probe:
             os._exit(0)
         if self._leader == BY_HAND:
             self.taken += 1
-            self._first = [loss.detach()]
+            self.device.add([loss])
+            self.device.follow()
             if self.at_step() and self.task.steps:
                 self._end()
         elif not self._counts:
@@ -159,40 +166,42 @@ class Timer(Probe):
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
-        self._durations: list[float] = []
-        self._last = 0.0
-        self._waited = 0.0
-        self._asked = 0.0
-        self._loads = 0
+        self._marks: list[Mark] = []
+        self._waits: list[tuple[Mark, Mark]] = []
+        self._asked: Mark = 0.0
+        self._workers = 0
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
-        """End a step, with a device sync at both ends of the window."""
+        """End a step."""
         if self.taken < self.task.warmup:
             return False
         full = self.taken >= self.task.warmup + self.task.steps
         if full or self.taken == self.task.warmup:
-            synchronize()
-        now = time.perf_counter()
+            self.device.settle()
         if self.taken == self.task.warmup:
-            self._waited = 0.0
-            self._loads = 0
-        else:
-            self._durations.append(now - self._last)
-        self._last = now
+            self.device.forget_peak()
+        self._marks.append(self.device.mark())
+        if full:
+            self._workers = _workers_memory()
         return full
 
     def close(self) -> dict[str, Any]:
-        """Return the window's times."""
-        waited = self._waited if self._loads else None
-        return {"durations": self._durations, "waited": waited}
+        """Return the window's times; it waited for data while the device had nothing to do."""
+        self.device.wait()
+        waited = [self.device.between(*pair) for pair in self._waits]
+        return {
+            "durations": self.device.spans(self._marks),
+            "waited": sum(waited) if waited else None,
+            "worker_memory": self._workers,
+        }
 
     def _ask(self) -> None:
-        self._asked = time.perf_counter()
+        self._asked = self.device.mark()
 
     def _get(self) -> None:
-        self._waited += time.perf_counter() - self._asked
-        self._loads += 1
+        if self._marks:
+            self._waits.append((self._asked, self.device.mark()))
 
 
 class Numbers(Probe):
@@ -207,19 +216,22 @@ class Numbers(Probe):
         self._losses: list[torch.Tensor] = []
         self._steps: list[int] = []
         self._begin = time.perf_counter()
-        self._times: list[float] = []
+        self._marks: list[Mark] = []
         self._end_together = CommonEnd()
         self._asks = False
         self._answered = False
+        self._precision = Precision(self._coarser)
+        self._epoch: int | None = None
+        self._watch_passes()
         register_optimizer_step_pre_hook(self._stepping)
         self._watch_backward()
-        _be_deterministic()
+        _be_deterministic(task.lenient)
 
     def at_step(self) -> bool:
         """Return whether the agreed number of steps was taken, or time ran out after a few."""
-        if self.taken > len(self._times):
-            self._times.append(time.perf_counter())
-        gone = self._times[-1] - self._begin
+        if self.taken > len(self._marks):
+            self._marks.append(self.device.mark())
+        gone = time.perf_counter() - self._begin
         late = self.taken >= _FEWEST and gone > self.task.seconds
         if self.task.seconds and self._end_together.reached(self.taken, late):
             return True
@@ -227,14 +239,22 @@ class Numbers(Probe):
 
     def close(self) -> dict[str, Any]:
         """Return the losses, and how the parameters compare with the reference."""
+        self.device.wait()
+        self._precision.look_at(self._trained())
         return {
             "losses": [float(loss) for loss in self._losses],
             "loss_steps": self._steps,
-            "durations": [after - before for before, after in pairwise(self._times)],
+            "durations": self.device.spans(self._marks),
             "parameters": self._match(),
             "batch_norm": has_batch_norm(self._layers),
+            "precision": self._precision.coarsest,
+            "compiled": _has_compiled(),
+            "epoch": self._epoch,
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
+
+    def _coarser(self, precision: str) -> None:
+        """Notice a precision coarser than that of ordinary numbers."""
 
     def _stepping(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._asks = any(map(callable, (*args[1:], *kwargs.values())))
@@ -255,11 +275,21 @@ class Numbers(Probe):
             started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
             for tensor in started if counts else ():
                 loss = tensor.detach()
-                self._losses.append(loss.clone() if loss.numel() == 1 else loss.double().sum())
+                self._losses.append(_as_number(loss))
                 self._steps.append(self.taken)
             backward(tensors, *args, **kwargs)
 
         torch.autograd.backward = recorded
+
+    def _watch_passes(self) -> None:
+        begin = _BaseDataLoaderIter.__init__
+
+        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807 - takes the method's place
+            begin(iterator, loader)
+            with suppress(TypeError, NotImplementedError):
+                self._epoch = max(self._epoch or 0, len(loader))
+
+        _BaseDataLoaderIter.__init__ = __init__
 
     def _match(self) -> ParameterMatch | None:
         parameters = self._trained()
@@ -281,8 +311,24 @@ class Numbers(Probe):
 class Nudged(Numbers):
     """Moves each parameter by about one rounding before every step.
 
-    The drift that results shows how far another order of the same sums may lead.
+    The drift that results shows how far another order of the same sums may lead. Where a script
+    computes in a coarser precision, the results of operators are rounded otherwise, too.
     """
+
+    def __init__(self, task: Task, finish: Callable[[], None]) -> None:
+        super().__init__(task, finish)
+        self._rounding: Rounding | None = None
+
+    def at_step(self) -> bool:
+        """Look at the precision of the network once it exists."""
+        if self.taken == 1:
+            self._precision.look_at(self._trained())
+        return super().at_step()
+
+    def _coarser(self, precision: str) -> None:
+        if self._rounding is None:
+            self._rounding = Rounding(self.task.seed)
+            self._rounding.__enter__()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         with torch.no_grad():
@@ -314,29 +360,48 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
     _BaseDataLoaderIter.__next__ = __next__
 
 
+def _workers_memory() -> int:
+    """Return the bytes of the processes that this one started."""
+    from torchlint.harness.child.cost import Cost
+
+    return Cost().workers_memory()
+
+
+def _has_compiled() -> bool:
+    """Return whether torch's compiler has made code of a function of the script."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
+
+
+def _as_number(loss: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a loss, of several values their sum; some devices have no doubles."""
+    return loss.clone() if loss.numel() == 1 else loss.to("cpu").double().sum()
+
+
 def _copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.detach().to("cpu", copy=True) for tensor in tensors]
 
 
-def _be_deterministic() -> None:
-    """Request deterministic kernels, as far as the device has them."""
+class _Fixed:
+    """An attribute that keeps its value, whatever a script sets."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self._value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        """Keep the value."""
+
+
+def _be_deterministic(lenient: bool) -> None:
+    """Request deterministic kernels, and refuse others unless `lenient`.
+
+    Attention and some more have a deterministic backward only where others are refused. The
+    choice of convolutions by their speed would differ from run to run.
+    """
     torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
-
-
-def synchronize() -> None:
-    """Wait until the device has finished its work; a CPU needs no waiting."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    elif hasattr(torch, "accelerator") and torch.accelerator.is_available():
-        torch.accelerator.synchronize()
-
-
-def device_of(parameters: list[torch.Tensor]) -> str:
-    """Return the device type of the parameters, preferring an accelerator."""
-    types = [parameter.device.type for parameter in parameters]
-    return next((name for name in types if name != "cpu"), "cpu")
-
-
-def _peak_memory() -> int | None:
-    return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_initialized() else None
+    torch.use_deterministic_algorithms(True, warn_only=lenient)
+    torch.backends.cudnn.benchmark = False
+    type(torch.backends.cudnn).benchmark = _Fixed(False)

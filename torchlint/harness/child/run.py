@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from torchlint.harness.child.exercise import Exercise
 from torchlint.harness.child.overlay import Overlay, after_import
 from torchlint.harness.child.rank import as_rank, exit_code
 from torchlint.harness.child.shadow import Shadow
@@ -46,7 +47,8 @@ class Run:
         roots = (Path(task.root), Path.cwd())
         self.shadow = Shadow(task.shadow, roots)
         self.overlay = Overlay(task.texts)
-        self.setup = SpawnSetup(task.texts, task.shadow, roots)
+        self.exercise = Exercise(task.watched, task.ran)
+        self.setup = SpawnSetup(task.texts, task.shadow, roots, self.exercise)
         self.probe: Probe | None = None
         self.process = os.getpid()
         self.processes = False
@@ -71,6 +73,7 @@ class Run:
         sys.addaudithook(self._audit)
         self.shadow.install()
         divert_loggers(self.shadow)
+        self.exercise.watch()
 
     def start(self) -> None:
         """Run the script until it ends, fails, or enough was seen."""
@@ -102,6 +105,7 @@ class Run:
             processes=self.processes,
             environment=self.environment,
             compiler="torch._dynamo" in sys.modules,
+            ran=self.exercise.ran(),
         )
         if self.probe is not None:
             trace = replace(trace, **self.probe.common(), **self.probe.close())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torchlint.harness.child.probes import Probe, device_of
+from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import SyncSite
 
@@ -33,6 +34,8 @@ _SYNC_CALLS: Final = frozenset({"tolist", "numpy", "__repr__", "cpu", "to"})
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH)), "numpy", ""))
 """Code between a line of the user and the host sync that it causes."""
+_WAITED: Final = "called a synchronizing CUDA operation"
+"""CUDA's own warning of a wait."""
 _MARK: Final = "_torchlint_sent"
 _HOST_WORK: Final = (
     os.path.join(_TORCH, "optim", ""),
@@ -46,15 +49,16 @@ class Syncs(Probe):
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
         self._hits: Counter[tuple[str, int, str, str]] = Counter()
+        self._thread = threading.get_ident()
         calls = _CallCounter(self._hit)
         calls.__enter__()
         _OpCounter(self._hit, calls).__enter__()
         self._watched = Counter[tuple[str, int]]()
-        if torch.cuda.is_available():
-            self._watch_device()
 
     def at_step(self) -> bool:
         """Start counting after the warm-up, and return whether enough steps were counted."""
+        if self.taken == 1 and torch.cuda.is_initialized():
+            self._watch_device()
         if self.taken == self.task.warmup:
             self._hits.clear()
             self._watched.clear()
@@ -62,14 +66,17 @@ class Syncs(Probe):
 
     def close(self) -> dict[str, Any]:
         """Return the lines that waited, with the device's own count where it has one."""
-        device = device_of(self._first)
         sites = Counter[tuple[str, int, str]]()
         for (file, line, call, where), count in self._hits.items():
-            if where == device:
+            if where == self.device.kind:
                 sites[file, line, call] += count
+        seen = Counter[tuple[str, int]]()
+        for (file, line, _), count in sites.items():
+            seen[file, line] += count
         for (file, line), count in self._watched.items():
-            if not any(site[:2] == (file, line) for site in sites):
-                sites[file, line, "synchronizing CUDA call"] += count
+            # The same wait is seen by our modes, where they know its operator.
+            if count > seen[file, line]:
+                sites[file, line, "synchronizing call"] += count - seen[file, line]
         return {
             "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
             "sync_steps": max(0, self.taken - self.task.warmup),
@@ -78,28 +85,56 @@ class Syncs(Probe):
     def _hit(self, call: str, tensor: torch.Tensor) -> None:
         if tensor.device.type == "cpu" and not _would_be_on_device(tensor):
             return
-        frame = sys._getframe(2)
-        while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(_BETWEEN) or frame.f_code.co_filename == __file__
-        ):
-            if frame.f_code.co_filename.startswith(_HOST_WORK):
-                return
-            frame = frame.f_back
-        self._hits[frame.f_code.co_filename, frame.f_lineno, call, tensor.device.type] += 1
+        place = _users_line()
+        if place is not None and threading.get_ident() == self._thread:
+            file, line = place
+            self._hits[file, line, call, tensor.device.type] += 1
 
     def _watch_device(self) -> None:
         """Count the warnings that CUDA itself gives about host syncs."""
         torch.cuda.set_sync_debug_mode("warn")
-        warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
+        _always_show(_WAITED)
         show = warnings.showwarning
 
         def counted(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-            if "synchronizing CUDA operation" in str(message):
-                self._watched[filename, lineno] += 1
-            else:
+            if _WAITED not in str(message):
                 show(message, category, filename, lineno, *rest)
+            elif (place := _users_line()) is not None and threading.get_ident() == self._thread:
+                self._watched[place] += 1
 
         setattr(warnings, "showwarning", counted)  # noqa: B010 - a function is replaced
+
+
+def _always_show(message: str) -> None:
+    """Show warnings with a message whatever filters the script adds."""
+    add_filter = warnings.filterwarnings
+
+    def before_others() -> None:
+        add_filter("always", message=message)
+
+    def and_then(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(*args: Any, **kwargs: Any) -> None:
+            change(*args, **kwargs)
+            before_others()
+
+        return changed
+
+    before_others()
+    for name in ("filterwarnings", "simplefilter", "resetwarnings"):
+        setattr(warnings, name, and_then(getattr(warnings, name)))
+
+
+def _users_line() -> tuple[str, int] | None:
+    """Return the innermost line outside of torch and of ours, None in work of the host's own."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_BETWEEN)
+        or frame.f_code.co_filename in (__file__, warnings.__file__)
+    ):
+        if frame.f_code.co_filename.startswith(_HOST_WORK):
+            return None
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 class _CallCounter(TorchFunctionMode):  # type: ignore[misc]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +14,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchlint.harness.child.probes import Probe, synchronize
+from torchlint.harness.child.device import Device, Mark
+from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Phase, PhaseName
 
@@ -23,26 +23,23 @@ __all__ = ["Anatomy", "Timeline"]
 
 _OPTIMIZER: Final = "optimizer"
 
-Mark = Any
-"""A moment: seconds of the host's clock, or an event on the device's stream."""
-
 
 class Timeline:
     """The phases of the main thread, in sequence and without nesting.
 
     A phase inside another belongs to it, except in an optimizer's closure, whose forward and
-    backward are separate. On CUDA the times come from events on the stream, which show when the
-    device reached a phase, not when the host asked for it.
+    backward are separate. Where a device has events, the times are when it reached a phase, not
+    when the host asked for it.
     """
 
     def __init__(self) -> None:
+        self.device = Device()
         self._phases: list[tuple[PhaseName, Mark, Mark]] = []
         self._steps: list[Mark] = []
         self._open: list[PhaseName] = []
         self._began: Mark = 0.0
         self._opened_steps: list[bool] = []
         self._thread = threading.get_ident()
-        self._now: Callable[[], Mark] = time.perf_counter
         self._watch_loaders()
         self._watch_backward()
         register_optimizer_step_pre_hook(self._before_step)
@@ -61,8 +58,7 @@ class Timeline:
 
     def begin(self) -> None:
         """Begin the window here, and drop earlier phases."""
-        if torch.cuda.is_initialized():
-            self._now = _event
+        self.device.settle()
         self._phases.clear()
         self._steps.clear()
         self.end_step()
@@ -70,7 +66,7 @@ class Timeline:
 
     def end_step(self) -> None:
         """End a step here."""
-        self._steps.append(self._now())
+        self._steps.append(self.device.mark())
 
     def steps(self) -> list[float]:
         """Return the seconds from the start of the window to the end of each step."""
@@ -85,8 +81,7 @@ class Timeline:
         ]
 
     def _seconds(self, mark: Mark) -> float:
-        first = self._steps[0]
-        return float(mark - first if isinstance(mark, float) else first.elapsed_time(mark) / 1e3)
+        return self.device.between(self._steps[0], mark)
 
     def _enter(self, name: PhaseName) -> bool:
         """Begin a phase, and return False where it belongs to the current one."""
@@ -97,17 +92,17 @@ class Timeline:
         if self._open:
             self._close()
         self._open.append(name)
-        self._began = self._now()
+        self._began = self.device.mark()
         return True
 
     def _leave(self) -> None:
         self._close()
         self._open.pop()
         if self._open:
-            self._began = self._now()
+            self._began = self.device.mark()
 
     def _close(self) -> None:
-        self._phases.append((self._open[-1], self._began, self._now()))
+        self._phases.append((self._open[-1], self._began, self.device.mark()))
 
     def _inside(self, name: PhaseName, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that runs as a phase, unless it is the forward of an evaluation."""
@@ -143,8 +138,9 @@ class Anatomy(Probe):
     """Records the phases of the window's steps, in a run for nothing else."""
 
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
-        self._timeline = Timeline()
+        self._timeline = Timeline()  # its hooks come before those that end a step
         super().__init__(task, finish)
+        self._timeline.device = self.device
         self._watching = False
 
     def at_step(self) -> bool:
@@ -155,7 +151,6 @@ class Anatomy(Probe):
         if self.taken < self.task.warmup:
             return False
         if self.taken == self.task.warmup:
-            synchronize()
             self._timeline.begin()
             return False
         self._timeline.end_step()
@@ -163,15 +158,9 @@ class Anatomy(Probe):
 
     def close(self) -> dict[str, Any]:
         """Return the steps of the window and their phases."""
-        synchronize()
+        self.device.wait()
         ends = self._timeline.steps()
         return {
             "durations": [end - start for start, end in zip([0.0, *ends], ends, strict=False)],
             "phases": self._timeline.phases(),
         }
-
-
-def _event() -> Mark:
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event

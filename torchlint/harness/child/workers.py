@@ -10,6 +10,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from torchlint.harness.child.exercise import Exercise
 from torchlint.harness.child.overlay import Overlay
 from torchlint.harness.child.shadow import Shadow
 
@@ -19,8 +20,15 @@ __all__ = ["SpawnSetup", "pass_to_spawned"]
 class SpawnSetup:
     """What a spawned process sets up before it imports the user's main module."""
 
-    def __init__(self, texts: Mapping[str, str], shadow: Path, roots: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        shadow: Path,
+        roots: tuple[Path, ...],
+        exercise: Exercise,
+    ) -> None:
         self.texts = texts
+        self.exercise = exercise
         self.shadow = shadow
         self.roots = roots
 
@@ -29,6 +37,7 @@ class SpawnSetup:
         overlay = Overlay(self.texts)
         overlay.install()
         Shadow(self.shadow, self.roots).install()
+        self.exercise.watch()
         return overlay
 
 

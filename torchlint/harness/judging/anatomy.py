@@ -46,7 +46,7 @@ def usual_step(trace: Trace | None) -> Step | None:
         seconds=trace.durations[shown],
         phases=tuple(steps[shown]),
         means=tuple(means.items()),
-        on_device=trace.device == "cuda",
+        on_device=trace.device_clock,
     )
 
 

@@ -100,6 +100,12 @@ def assess(
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
         if comparison.kept is None and verdict is not Verdict.SLOWER:
             verdict = Verdict.UNSURE
+    idle, reached = after.numbers.idle, after.numbers
+    if idle and comparison is not None:
+        part = len(idle) < reached.changed
+        doubts.append(Doubt.not_exercised(idle, reached.taken, reached.epoch, part))
+        if not part and verdict in (Verdict.FASTER, Verdict.SAME):
+            verdict = Verdict.UNSURE
     return Outcome(
         variant=variant,
         verdict=verdict,
@@ -168,7 +174,7 @@ def _wait_share(side: Evidence) -> float | None:
 
 
 def _host_memory(side: Evidence) -> float | None:
-    return median(trace.host_memory for trace in side.timed)
+    return median(trace.host_memory + trace.worker_memory for trace in side.timed)
 
 
 def _device_memory(side: Evidence) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 __all__ = ["Doubt"]
@@ -48,13 +49,23 @@ class Doubt:
         )
 
     @classmethod
-    def not_repeatable(cls, step: int | None) -> Doubt:
-        """Report that two runs of the original give different numbers."""
-        since = "in its final parameters or buffers" if step is None else f"from step {step + 1} on"
+    def not_repeatable(cls, step: int | None, operators: tuple[str, ...] = ()) -> Doubt:
+        """Report that runs of the original give different numbers."""
+        what = "seed every random generator that the script uses"
+        if operators:
+            what = f"{', '.join(operators)} has no deterministic kernel on this device"
         return cls(
             "not-repeatable",
-            f"two runs of the original differ {since}, so no fix can be compared; "
-            "seed every random generator that the script uses",
+            f"two runs of the original differ {_since(step)}, so no fix can be compared; {what}",
+        )
+
+    @classmethod
+    def fixed_not_repeatable(cls, step: int | None) -> Doubt:
+        """Report that the original repeats its numbers, and the fixed script does not."""
+        return cls(
+            "fixed-not-repeatable",
+            f"two runs of the fixed script differ {_since(step)}, and runs of the original do not; "
+            "check what the fix left to chance",
         )
 
     @classmethod
@@ -122,6 +133,28 @@ class Doubt:
         )
 
     @classmethod
+    def not_exercised(
+        cls, places: tuple[tuple[str, int], ...], taken: int, epoch: int | None, part: bool
+    ) -> Doubt:
+        """Report which changes no run reached; `part` means that it reached others."""
+        shown = ", ".join(f"{os.path.relpath(path)}:{line}" for path, line in places[:5])
+        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        advice = "raise --steps until they run"
+        if epoch is not None and epoch > taken:
+            advice = f"an epoch has {epoch} steps: try --steps {epoch + 10}, or a shorter epoch"
+        return cls(
+            "partly-exercised" if part else "not-exercised",
+            f"changed lines of the fixed text that did not run in the first {taken} steps, so "
+            f"nothing was measured of them: {shown}{more}; {advice}",
+        )
+
+    @classmethod
+    def interrupted(cls, missing: tuple[str, ...]) -> Doubt:
+        """Report that the verification was interrupted, and which fixes were not run at all."""
+        rest = f"; not run at all: {', '.join(missing)}" if missing else ""
+        return cls("interrupted", f"interrupted, so this is what was known until then{rest}")
+
+    @classmethod
     def fixed_fails(cls, message: str, place: str) -> Doubt:
         """Report that the fixed script fails."""
         return cls("fixed-script-fails", f"the script fails with this fix{place}: {message}")
@@ -157,3 +190,7 @@ class Doubt:
             "written-in-project",
             f"the script wrote files that could not be diverted: {shown}; check them",
         )
+
+
+def _since(step: int | None) -> str:
+    return "in final parameters or buffers" if step is None else f"from step {step + 1} on"

@@ -15,6 +15,7 @@ from torchlint.harness.judging.promise import (
     compare_aligned,
     compare_nudged,
     compare_output,
+    compare_repeated,
     compare_seeds,
 )
 from torchlint.harness.plan import ORIGINAL, Mode, Variant
@@ -24,6 +25,11 @@ __all__ = ["Parity"]
 
 Start = Callable[[Variant, Mode, int], Trace]
 """Runs a variant in a mode, with an offset for its seeds."""
+
+_CONFIRMED: Final = 3
+"""Runs of the original that call an exact fix wrong, where they are equal."""
+_STRAYING: Final = 5
+"""Runs of the original that show how far it strays, where they are not."""
 
 _SHARES: Final = "batch norm sees only the share of a batch that each process gets"
 
@@ -39,6 +45,7 @@ class Parity:
         self._first = first
         self._fits = fits
         self._again: Trace | None = None
+        self._more: list[Trace] = []
         self._nudged: Trace | None = None
         self._aligned: tuple[Trace, Trace] | None = None
         self._curves: list[Trace] | None = None
@@ -75,6 +82,10 @@ class Parity:
             if self._nudged is None and not self._fits(1):
                 return _open(comparison, "they are not close to the original's")
             return compare_nudged(self._first, self.nudged, fixed) or comparison
+        wrong = variant.safety == Safety.EXACT and comparison.kept is False
+        stray = variant.safety != Safety.UNSAFE and comparison.doubt is not None
+        if self._first.taken and (wrong or stray):
+            return self._repeated(variant, fixed, comparison)
         promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison
@@ -87,6 +98,20 @@ class Parity:
         if aligned.kept is False and shared:
             return self._last(variant, aligned, _SHARES)
         return aligned
+
+    def _repeated(self, variant: Variant, fixed: Trace, plain: Comparison) -> Comparison:
+        """Run both once more before an exact fix counts as wrong, and more often if they stray."""
+        runs = [fixed]
+        for count in (_CONFIRMED, _STRAYING):
+            missing = max(0, count - 2 - len(self._more))
+            if not self._fits(missing + 1):
+                return _open(plain, "they are not equal to the original's")
+            self._more += [self._start(ORIGINAL, "numbers", 0) for _ in range(missing)]
+            runs.append(self._start(variant, "numbers", 0))
+            comparison = compare_repeated([self._first, self.again, *self._more], runs, plain)
+            if comparison.word == "equal" or comparison == plain:
+                return comparison
+        return comparison
 
     def _as_is(self, fixed: Trace, safety: Safety, again: Trace) -> Comparison:
         """Compare the numbers of plain runs; `again` shows how repeatable the original is."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final, Literal
 
@@ -21,15 +22,17 @@ __all__ = [
     "compare_aligned",
     "compare_nudged",
     "compare_output",
+    "compare_repeated",
     "compare_seeds",
 ]
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
-Method = Literal["as-is", "nudged", "aligned", "seeds", "output", "ranks"]
+Method = Literal["as-is", "nudged", "repeated", "aligned", "seeds", "output", "ranks"]
 """How numbers were compared.
 
-`as-is`: plain runs. `nudged`: against the drift that rounding alone causes. `aligned`: both on the
+`as-is`: plain runs. `nudged`: against the drift that rounding alone causes. `repeated`: against
+how far several runs of the original lie apart. `aligned`: both on the
 weights, batches and seeds of the original. `seeds`: loss curves over several seeds. `output`: what
 was printed. `ranks`: the processes of the fixed script with each other.
 """
@@ -42,11 +45,16 @@ GROWTH: Final = 100
 """The factor by which rounding may have grown later."""
 FARTHER: Final = 10
 """The most that a fix may drift, as a multiple of the drift of the nudged original."""
+FARTHER_COARSE: Final = 4
+"""The same where results of operators were rounded, too, as in a precision below float32."""
+MOST_REACH: Final = {FARTHER: 1e-2, FARTHER_COARSE: 5e-2}
+"""The drift of losses up to which a comparison says something."""
 APART: Final = 1e-2
 """The most that final parameters may differ, relative to their norm.
 
 A gradient that is pure rounding, such as that of a bias before batch norm, becomes steps in Adam.
 """
+_OPERATOR: Final = re.compile(r"(\S+) does not have a deterministic implementation")
 COARSE: Final = 1e-2
 """The most that first losses may differ for a fix that lowers precision."""
 DRIFT: Final = 0.05
@@ -70,6 +78,8 @@ class Comparison:
     method: Method = "as-is"
     note: str = ""
     """Why no better method could be used."""
+    precision: str = "float32"
+    """The coarsest precision in which the original computed."""
 
     @property
     def tolerance(self) -> str:
@@ -77,7 +87,10 @@ class Comparison:
         if self.method == "seeds":
             return "mean losses within a tenth of their total decrease, seed variation included"
         if self.method == "nudged":
-            return f"within {FARTHER} times the drift of the original under one rounding per step"
+            times, rounding = _farther(self.precision), _rounding(self.precision)
+            return f"within {times} times the drift of the original under {rounding}"
+        if self.method == "repeated" and self.word != "equal":
+            return f"within {FARTHER} times the distance between runs of the original"
         if self.method == "aligned" and self.word != "equal":
             return (
                 f"early losses within {COARSE:.0%}, the first step within {DRIFT:.0%}; "
@@ -97,7 +110,7 @@ def compare(original: Trace, again: Trace, fixed: Trace, safety: Safety) -> Comp
     parameters = fixed.parameters.count if fixed.parameters else 0
     differs_at = _first_difference(original, fixed)
     if own != "equal" and (safety != Safety.CLOSE or own != "close"):
-        doubt = Doubt.not_repeatable(_first_difference(original, again))
+        doubt = _stray(original, again)
         return Comparison("not-compared", None, losses, parameters, differs_at, doubt)
     kept: bool | None = word == "equal"
     if safety != Safety.EXACT:
@@ -114,30 +127,99 @@ def compare_nudged(original: Trace, nudged: Trace, fixed: Trace) -> Comparison |
 
     It is inconclusive where even the first losses after a step differ too much.
     """
-    moved_to, led_to = fixed.parameters, nudged.parameters
-    count = len(original.losses)
-    if moved_to is None or led_to is None or len(nudged.losses) != count:
+    precision = nudged.precision
+    kept = _within(original, [nudged], fixed, _farther(precision))
+    if kept is None:
+        return None
+    return _drifted(original, fixed, kept, "nudged", precision)
+
+
+def compare_repeated(
+    originals: Sequence[Trace], fixed: Sequence[Trace], plain: Comparison
+) -> Comparison:
+    """Compare several runs of both sides, where single ones differ; `plain` compares these.
+
+    Equal runs on both sides are enough. Otherwise the original's runs show how far kernels
+    lead astray that add up in another order each time.
+    """
+    first = originals[0]
+    if any(_same(before, after) for before in originals for after in fixed):
+        word: Word = "equal"
+        return replace(plain, word=word, kept=True, differs_at=None, doubt=None, method="repeated")
+    strays = [other for other in originals[1:] if not _same(first, other)]
+    restless = [other for other in fixed[1:] if not _same(fixed[0], other)]
+    if not strays:
+        if not restless or _within(fixed[0], restless, first, FARTHER) is False:
+            return plain
+        doubt = Doubt.fixed_not_repeatable(_first_difference(fixed[0], restless[0]))
+        return replace(plain, word="not-compared", kept=None, doubt=doubt)
+    found = [_within(first, strays, other, FARTHER) for other in fixed]
+    if None in found:
+        return replace(plain, word="not-compared", kept=None, doubt=_stray(first, strays[0]))
+    return _drifted(first, fixed[0], any(found), "repeated", first.precision)
+
+
+def _same(first: Trace, other: Trace) -> bool:
+    """Return whether two runs have equal losses, and final parameters as far from the first's."""
+    return _first_difference(first, other) is None and first.parameters == other.parameters
+
+
+def _drifted(
+    original: Trace, fixed: Trace, kept: bool, method: Method, precision: str
+) -> Comparison:
+    return Comparison(
+        "close" if kept else "different",
+        kept,
+        len(fixed.losses),
+        fixed.parameters.count if fixed.parameters else 0,
+        _first_difference(original, fixed),
+        method=method,
+        precision=precision,
+    )
+
+
+def _within(original: Trace, strays: Sequence[Trace], fixed: Trace, farther: int) -> bool | None:
+    """Return whether a fix stays near the original, compared with how far other runs stray.
+
+    None where they stray too far to tell.
+    """
+    moved_to, count = fixed.parameters, len(original.losses)
+    led_to = [stray.parameters for stray in strays]
+    if moved_to is None or None in led_to or any(len(it.losses) != count for it in strays):
         return None
     reach, told, kept = 0.0, False, len(fixed.losses) == count and moved_to.shapes
-    for before, moved, after, step in zip(
-        original.losses, nudged.losses, fixed.losses, original.loss_steps, strict=False
+    for at, (before, after, step) in enumerate(
+        zip(original.losses, fixed.losses, original.loss_steps, strict=False)
     ):
-        reach = max(reach, FARTHER * _apart(before, moved))
-        if reach > COARSE:
+        reach = max(reach, *(farther * _apart(before, stray.losses[at]) for stray in strays))
+        if reach > MOST_REACH[farther]:
             break
         told = told or step > 0
         kept = kept and _apart(before, after) <= max(reach, RTOL * (1 if step < EARLY else GROWTH))
     if not told:
         return None
-    kept = kept and moved_to.distance <= max(APART, FARTHER * led_to.distance)
-    return Comparison(
-        "close" if kept else "different",
-        kept,
-        len(fixed.losses),
-        moved_to.count,
-        _first_difference(original, fixed),
-        method="nudged",
-    )
+    apart = max(it.distance for it in led_to if it is not None)
+    return kept and moved_to.distance <= max(APART, farther * apart)
+
+
+def _farther(precision: str) -> int:
+    return FARTHER if precision == "float32" else FARTHER_COARSE
+
+
+def _rounding(precision: str) -> str:
+    if precision == "float32":
+        return "one rounding per step"
+    return f"one rounding in {precision} per operator"
+
+
+def _stray(original: Trace, again: Trace) -> Doubt:
+    return Doubt.not_repeatable(_first_difference(original, again), _operators(original))
+
+
+def _operators(trace: Trace) -> tuple[str, ...]:
+    """Return the operators of a run that have no deterministic kernel, as torch warned."""
+    found = (_OPERATOR.search(text) for text in trace.warnings)
+    return tuple(dict.fromkeys(match[1] for match in found if match))
 
 
 def compare_aligned(

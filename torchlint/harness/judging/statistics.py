@@ -51,7 +51,7 @@ def speedup(before: Rounds, after: Rounds, seed: int = 0) -> Speedup:
     sides, and then blocks of steps, the same ones for every run.
     """
     draw = random.Random(seed)
-    drawn_steps = _step_drawer(before, draw)
+    drawn_steps = _step_drawer([before, after], draw)
     ratios = []
     for _ in range(_DRAWS):
         steps = drawn_steps()
@@ -67,7 +67,7 @@ def noise_band(original: Rounds, seed: int = 0) -> Interval:
     Each side gets two runs a round, as a variant does, where there are enough.
     """
     draw = random.Random(seed)
-    drawn_steps = _step_drawer(original, draw)
+    drawn_steps = _step_drawer([original], draw)
     ratios = []
     for _ in range(_DRAWS):
         steps = drawn_steps()
@@ -96,16 +96,18 @@ def _mean(run: Sequence[float], steps: Sequence[int]) -> float:
     return sum(map(run.__getitem__, steps)) / len(steps)
 
 
-def _step_drawer(rounds: Rounds, draw: random.Random) -> Callable[[], list[int]]:
+def _step_drawer(sides: Sequence[Rounds], draw: random.Random) -> Callable[[], list[int]]:
     """Return a function that draws step indices: long steps are kept, the others come in blocks.
 
-    Work that the script does once in the window is kept, since every run does it.
+    Work that a side does once in the window is kept, since each of its runs does it.
     """
-    runs = [run for group in rounds for run in group]
-    usual = [median(times) for times in zip(*runs, strict=True)]
-    limit = _LONG * median(usual)
-    long = [at for at, time in enumerate(usual) if time > limit]
-    rest = [at for at, time in enumerate(usual) if time <= limit]
+    long: set[int] = set()
+    for rounds in sides:
+        runs = [run for group in rounds for run in group]
+        usual = [median(times) for times in zip(*runs, strict=True)]
+        limit = _LONG * median(usual)
+        long |= {at for at, time in enumerate(usual) if time > limit}
+    rest = [at for at in range(len(usual)) if at not in long]
     length = max(1, round(len(rest) ** (1 / 3)))
 
     def steps() -> list[int]:
@@ -113,7 +115,7 @@ def _step_drawer(rounds: Rounds, draw: random.Random) -> Callable[[], list[int]]
         while len(drawn) < len(rest):
             start = draw.randrange(len(rest))
             drawn += [rest[(start + more) % len(rest)] for more in range(length)]
-        return long + drawn[: len(rest)]
+        return [*sorted(long), *drawn[: len(rest)]]
 
     return steps
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.doubt import Doubt
@@ -117,6 +118,10 @@ class Report:
     launcher: Launcher | None = None
     whole: bool = False
     """Whether whole runs were timed, since there were too few steps."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """The devices of the network by name, with what their speed depends on."""
+    partial: bool = False
+    """Whether the verification was interrupted."""
 
     @property
     def failed(self) -> bool:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeVar
 
 from torchlint.harness.trace import Failure, Trace
 
 __all__ = ["first_failure", "merged"]
+
+_T = TypeVar("_T")
 
 _CONSEQUENCE: Final = re.compile(
     r"Connection (closed|reset|refused)|Broken pipe|NCCL|ProcessGroup|Socket|gloo"
@@ -41,12 +43,14 @@ def merged(ranks: Sequence[Trace]) -> Trace:
         syncs=max((rank.syncs for rank in ranks), key=len),
         sync_steps=ranks[0].sync_steps,
         host_memory=max(rank.host_memory for rank in ranks),
+        worker_memory=max(rank.worker_memory for rank in ranks),
         device_memory=max(memories, default=None),
         modules=_all(rank.modules for rank in ranks),
         warnings=_all(rank.warnings for rank in ranks),
         diverted=_all(rank.diverted for rank in ranks),
         rank_times=times if any(times) else (),
         output=ranks[0].output,
+        ran=_all_lines(ranks),
     )
 
 
@@ -57,7 +61,12 @@ def _mean_losses(ranks: Sequence[Trace]) -> tuple[float, ...]:
     return tuple(fmean(losses) for losses in zip(*(rank.losses for rank in ranks), strict=True))
 
 
-def _all(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _all_lines(ranks: Sequence[Trace]) -> dict[str, tuple[int, ...]]:
+    files = {path for rank in ranks for path in rank.ran}
+    return {path: _all(tuple(rank.ran.get(path, ())) for rank in ranks) for path in files}
+
+
+def _all(groups: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from torchlint.harness.plan import Task
+from torchlint.harness.plan import COMPARED, Mode, Task
 from torchlint.harness.runs.forkserver import ForkServer
 from torchlint.harness.runs.standardinput import standard_input
 from torchlint.harness.trace import Failure, Trace, printed
@@ -97,7 +97,7 @@ def run(
     output, errors = folder / "stdout", folder / "stderr"
     output.touch()
     errors.touch()
-    variables = environment(device, folder)
+    variables = environment(device, folder, task.mode)
     process: Running
     if server is not None:
         process = server.start(order, () if verbose else (output, errors), variables)
@@ -144,20 +144,35 @@ def start(
         )
 
 
-def environment(device: str, folder: Path) -> dict[str, str]:
-    """Return the user's environment, with unrequested devices hidden."""
+def environment(device: str, folder: Path, mode: Mode = "time") -> dict[str, str]:
+    """Return the user's environment, with unrequested devices hidden.
+
+    `cuda:1` is the second of the devices that the user may see. Runs for numbers ask cuBLAS for
+    a workspace that makes it deterministic; others keep its own, with which it may be faster.
+    """
     variables = {
         **os.environ,
         **_QUIET,
         "MLFLOW_TRACKING_URI": (folder / "mlflow").as_uri(),
         "WANDB_DIR": str(folder),
     }
-    variables.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if mode in COMPARED:
+        variables.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if device == "cpu":
         variables["CUDA_VISIBLE_DEVICES"] = variables["HIP_VISIBLE_DEVICES"] = ""
     elif device.startswith("cuda:"):
-        variables["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2]
+        variables |= _one_device(int(device.partition(":")[2]))
     return variables
+
+
+def _one_device(index: int) -> dict[str, str]:
+    """Return the variable that leaves one of the user's devices visible, none if there is none."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+    name = next((name for name in names if os.environ.get(name)), names[0])
+    allotted = os.environ.get(name, "").split(",") if os.environ.get(name) else []
+    if not allotted:
+        return {name: str(index)}
+    return {name: allotted[index].strip() if index < len(allotted) else ""}
 
 
 def wait(process: Running, is_done: Callable[[], bool], timeout: float) -> bool:

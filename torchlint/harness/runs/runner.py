@@ -13,6 +13,7 @@ from typing import Final
 
 from torchlint.harness.plan import Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun, tree
+from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
@@ -30,6 +31,8 @@ _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which are stored on disk."""
 _PATIENCE: Final = 8.0
 """Seconds after which the first run of a quick verification stops."""
+_REFUSED: Final = "does not have a deterministic implementation"
+"""Words of torch's error for an operator that has no deterministic kernel."""
 _SETTERS: Final = ("environ", "putenv")
 """Words in a line that sets environment variables."""
 
@@ -47,6 +50,8 @@ class Runner:
         """Whether runs go from start to end."""
         self.compared = 0
         """The number of steps to compare, where there are fewer than requested."""
+        self._lenient = False
+        """Whether an operator was seen that has no deterministic kernel."""
         self._diverted: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
         self._recording = Path(self._folder.name, "recording")
@@ -106,6 +111,7 @@ class Runner:
     ) -> Trace:
         """Run the script once with the texts of `variant`, in `mode`."""
         self._runs += 1
+        wanted = changes(variant.texts) if mode == "numbers" and not shift else []
         folder = Path(self._folder.name)
         warmup, steps = self._steps(mode, window)
         task = Task(
@@ -123,13 +129,21 @@ class Runner:
             reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
             recording=str(self._recording),
             shift=shift,
+            lenient=self._lenient,
+            watched=_lines(wanted),
             verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
             trace = self.start(task, self.schedule.limit)
+        if not self._lenient and trace.failure is not None and _REFUSED in trace.failure.message:
+            self._lenient = True
+            return self.run(variant, mode, window, shift)
         for path in trace.diverted:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
-        return trace
+        if trace.compiled:
+            return trace
+        ran = {path: set(lines) for path, lines in trace.ran.items()}
+        return replace(trace, idle=not_run(wanted, ran), changed=len(wanted))
 
     def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:
         """Return the warm-up and the steps of a run."""
@@ -175,6 +189,14 @@ class Runner:
         except ServerGoneError:
             self.start_alone()
             return self._start(task, timeout)
+
+
+def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
+    """Return the lines to watch, by file."""
+    watched: dict[str, tuple[int, ...]] = {}
+    for path, lines in wanted:
+        watched[path] = watched.get(path, ()) + lines
+    return watched
 
 
 def _setting_lines(text: str) -> list[str]:

@@ -14,6 +14,7 @@ from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.view import Symbol
 
 __all__ = ["Functions"]
 
@@ -54,6 +55,9 @@ class Functions:
     def _definition(self, node: cst.CSTNode) -> Definition | None:
         if type(node) is cst.Name:
             return self._joint(self.scopes.reaching(node))
+        linked = self.names.linked(node) if type(node) is cst.Attribute else ()
+        if linked:
+            return self._joint(linked)
         if type(node) is cst.Attribute and node.attr.value in self._function_names:
             owner = self.instance_of(node.value)
             if owner is None:
@@ -64,6 +68,17 @@ class Functions:
         if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
         return None
+
+    def definitions(self, region: cst.CSTNode) -> Iterator[Definition]:
+        """Yield the functions and classes in view that names in some code refer to."""
+        names = (each for each in self.tree.within(region, cst.Name) if self.scopes.reads(each))
+        parts = (
+            each for each in self.tree.within(region, cst.Attribute) if self.names.linked(each)
+        )
+        for each in (*names, *parts):
+            found = self.definition(each)
+            if found is not None:
+                yield found
 
     @cached_property
     def _called_words(self) -> frozenset[str]:
@@ -205,7 +220,10 @@ class Functions:
         return self.instance_of(call.args[position].value)
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
-        """Return the bindings of an attribute of an object whose class is in this file."""
+        """Return the bindings of an attribute of a module or of an instance of a class in view."""
+        linked = self.names.linked(node)
+        if linked:
+            return linked
         owner = self.instance_of(node.value)
         if owner is None:
             named = self.definition(node.value)
@@ -231,24 +249,28 @@ class Functions:
         """The qualified names that the code in view imports at the top of the module."""
         return tuple(
             binding.qualified
-            for word, bindings in self.scopes.module.bindings.items()
-            for binding in bindings
-            if binding.how is How.IMPORT and self._is_in_view(word, binding)
+            for binding in self.scopes.module_bindings()
+            if binding.how is How.IMPORT and self._is_in_view(binding)
         )
 
-    def _is_in_view(self, word: str, binding: Binding) -> bool:
+    def _is_in_view(self, binding: Binding) -> bool:
         """Return whether the code in view reads an imported name, or could alone read it."""
         if not isinstance(self.tree, Section):
             return True
         if not any(self.tree.inside(binding.node, line) for line in self.tree.body):
             return False
+        word = binding.name
         return bool(self.tree.spelled(word)) or not self.tree.whole.spelled(word)
 
     # -- callers --------------------------------------------------------------
 
     def mentions(self, name: str) -> list[cst.CSTNode]:
-        """Return the names with this spelling, then the attributes with it."""
-        return [*self.tree.spelled(name), *self.attributes(name)]
+        """Return the names that can refer to something of this name, then the attributes."""
+        words = (name, *self.scopes.aliases(name))
+        return [
+            *(each for word in words for each in self.tree.spelled(word)),
+            *self.attributes(name),
+        ]
 
     def attributes(self, word: str) -> Sequence[cst.Attribute]:
         """Return the attributes with this name, on whatever object, in source order."""
@@ -271,7 +293,8 @@ class Functions:
             for mention in self.mentions(owner.name.value):
                 call = self.tree.parent(mention)
                 if isinstance(call, cst.Call) and call.func is mention:
-                    yield call
+                    if self._may_name(mention, owner):
+                        yield call
             return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for called in self._called_values.with_answer(owner):
@@ -284,6 +307,11 @@ class Functions:
             run = self._run_by(mention)
             if run is not None:
                 yield run
+
+    def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
+        """Return whether a name may be that of a class: in another module it must be imported."""
+        near = self.tree.module_of(mention) is self.tree.module_of(owner)
+        return near or self.definition(mention) is owner
 
     def _run_by(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call that runs what a name refers to, or the `functools.partial` around it."""
@@ -301,8 +329,19 @@ class Functions:
         called = (call.func for call in self.tree.all(cst.Call))
         return AnswerIndex(self._instances, filter(self._holding.may_be, called))
 
+    def called_unseen(self, function: cst.FunctionDef) -> bool:
+        """Return whether code of the project that is not in view may call a function."""
+        called = self.tree.view.called_unseen
+        if not called:
+            return False
+        line = [function, *self.tree.ancestors(function)]
+        named = [each for each in line if isinstance(each, cst.FunctionDef | cst.ClassDef)]
+        return Symbol(self.tree.path_of(function), named[-1].name.value) in called
+
     def escapes(self, function: cst.FunctionDef) -> bool:
-        """Return whether a function may be called from places that this file does not show."""
+        """Return whether a function may be called from places that are not in view."""
+        if self.called_unseen(function):
+            return True
         name = function.name.value
         if name not in self._handed:
             mentions = (each for each in self.mentions(name) if not self._is_called(each))
@@ -313,8 +352,15 @@ class Functions:
         holder = self.tree.parent(mention)
         return isinstance(holder, cst.Call) and holder.func is mention
 
+    def given_unseen(self, parameter: cst.Param) -> bool:
+        """Return whether code of the project that is not in view may pass a parameter."""
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
+            return False
+        return self.owner_of_self(parameter) is None
+
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
-        """Return the expressions that calls of this file pass to a parameter, and its default."""
+        """Return the expressions that calls in view pass to a parameter, and its default."""
         parameters = self.tree.parent(parameter)
         function = self.tree.parent(parameters) if parameters is not None else None
         starred = isinstance(parameter.star, str) and parameter.star != ""
@@ -394,11 +440,11 @@ class Functions:
         The roots are the module, or the functions that nothing in this file calls.
         """
         outermost: list[cst.CSTNode] = []
-        edge: list[cst.CSTNode] = [self.scopes.function(node) or self.tree.module]
+        edge: list[cst.CSTNode] = [self.scopes.home(node)]
         seen = set(edge)
         for body in edge:
             around = [
-                self.scopes.function(call) or self.tree.module
+                self.scopes.home(call)
                 for call in (self.callers(body) if isinstance(body, cst.FunctionDef) else ())
             ]
             if not around:

@@ -68,8 +68,8 @@ class Instances:
 
     @cached_property
     def _classes(self) -> frozenset[str]:
-        """The words that may refer to a class of this file."""
-        named = {owner.name.value for owner in self.tree.all(cst.ClassDef)}
+        """The words that may refer to a class in view."""
+        named = {binding.name for binding in self.scopes.bindings() if binding.how is How.CLASS}
         flows = (
             _Flow(source, _last(binding.name))
             for binding in self.scopes.bindings()
@@ -80,6 +80,8 @@ class Instances:
     def _class_word(self, value: cst.CSTNode | None) -> str | None:
         if type(value) is cst.Name:
             return value.value
+        if type(value) is cst.Attribute and self.names.linked(value):
+            return value.attr.value
         if type(value) is cst.Call and value.args and self._is_partial(value):
             return self._class_word(value.args[0].value)
         return None

@@ -110,7 +110,7 @@ class Batches:
         """Return the code that sees the batches of a pass: the loop, or the enclosing function."""
         if isinstance(place, cst.For):
             return place
-        return self.scopes.function(place) or self.tree.module
+        return self.scopes.home(place)
 
     def _reached(self, region: cst.CSTNode) -> Iterator[cst.Call]:
         for body in self.functions.reached(region):

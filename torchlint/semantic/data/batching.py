@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -10,8 +10,9 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -202,16 +203,25 @@ class Batching:
         for attribute in self.tree.within(node, cst.Attribute):
             if attribute.attr.value in _PERMUTING:
                 yield Layout.PERMUTED
-        for name in self.tree.within(node, cst.Name):
-            yield from self._layouts_of_name(name, seen, depth - 1)
+        modules: set[cst.BaseExpression] = set()
         for held in self.tree.within(node, cst.Attribute):
+            linked = self.names.linked(held)
+            if linked:
+                modules.add(held.value)
+                yield from self._layouts_of_bindings(linked, seen, depth - 1)
+                continue
             for binding in self.functions.attribute(held):
                 yield from self._layouts_of_binding(binding.value, binding.node, seen, depth - 1)
+        for name in self.tree.within(node, cst.Name):
+            if name not in modules:
+                yield from self._layouts_of_bindings(self.scopes.reaching(name), seen, depth - 1)
 
-    def _layouts_of_name(self, name: cst.Name, seen: set[int], depth: int) -> Iterator[Layout]:
-        for binding in self.scopes.reaching(name):
+    def _layouts_of_bindings(
+        self, bindings: Iterable[Binding], seen: set[int], depth: int
+    ) -> Iterator[Layout]:
+        for binding in bindings:
             if binding.how is How.IMPORT:
-                if not self.work.is_public(binding.qualified):
+                if not is_data_library(binding.qualified):
                     yield Layout.UNSEEN
             elif isinstance(binding.node, cst.FunctionDef):
                 for returned in self.functions.returns(binding.node):

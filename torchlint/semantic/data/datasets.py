@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
+from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -324,7 +325,7 @@ class Datasets:
             return {}
         name = self.names.name(call.func)
         if name is not None:
-            return {} if self.work.is_public(name) else {Trait.UNSEEN: self.tree.code(call.func)}
+            return {} if is_data_library(name) else {Trait.UNSEEN: self.tree.code(call.func)}
         held = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
         if held or isinstance(call.func, (cst.Name, cst.Subscript)):
             return self.callable_traits(call.func)
@@ -339,7 +340,7 @@ class Datasets:
         if isinstance(definition, cst.FunctionDef):
             return self._of_function(definition)
         name = self.names.name(value)
-        if name is not None and self.work.is_public(name):
+        if name is not None and is_data_library(name):
             drawn = random_name(name)
             return {Trait.RANDOM: drawn} if drawn else {}
         return {Trait.UNSEEN: self.tree.code(value)}
@@ -364,7 +365,7 @@ class Datasets:
                 return {Trait.UNSEEN: owner.name.value}
             given = [self._of_given(arg.value) for arg in call.args]
             return _joined([self._of_function(run), *given])
-        if name.rpartition(".")[2] in _COMPOSED and self.work.is_public(name):
+        if name.rpartition(".")[2] in _COMPOSED and is_data_library(name):
             return _joined([self._of_given(arg.value) for arg in call.args])
         if is_deterministic_transform(name):
             return {}

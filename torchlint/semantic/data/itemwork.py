@@ -18,16 +18,6 @@ from torchlint.semantic.values.origins import Origins
 
 __all__ = ["ItemWork"]
 
-_PUBLIC: Final = frozenset(
-    (
-        "builtins torch torchvision torchaudio numpy PIL cv2 skimage scipy imageio pandas sklearn "
-        "os io json math pathlib glob pickle csv re time datetime collections itertools functools "
-        "copy random warnings logging struct gzip bz2 lzma zipfile tarfile hashlib string operator "
-        "h5py lmdb sqlite3 yaml librosa soundfile nibabel pydicom SimpleITK tifffile rasterio "
-        "matplotlib typing dataclasses sys albumentations base64 bisect unicodedata nltk msgpack "
-        "pyarrow networkx xml urllib shutil av decord uuid secrets blosc zarr colorsys html "
-    ).split()
-)
 _GENERATORS: Final = frozenset({
     "numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator",
     "numpy.random.Generator",
@@ -69,10 +59,6 @@ class ItemWork:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-
-    def is_public(self, name: str) -> bool:
-        """Return whether a qualified name belongs to a library whose randomness is known."""
-        return name.partition(".")[0] in _PUBLIC
 
     # -- random numbers -------------------------------------------------------
 

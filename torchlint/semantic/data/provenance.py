@@ -6,7 +6,7 @@ import libcst as cst
 
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.unseen import UnseenSearch
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 
 __all__ = ["Provenance"]
 
@@ -59,10 +59,21 @@ class Provenance:
         """Return what may make a value something other than a tensor, "" if nothing can."""
         return self._described(UnseenSearch(self.work, handles=False).tensor(node))
 
+    def called_elsewhere(self, *nodes: cst.BaseExpression) -> str:
+        """Return why values may be others than those in view, "" if all callers are in view."""
+        for node in nodes:
+            given = self.work.origins.of(node).given
+            function = self.scopes.function(given) if given is not None else None
+            if function is not None:
+                return f"`{function.name.value}` may be called from other modules"
+        return ""
+
     def _described(self, node: cst.CSTNode | None) -> str:
         """Return how a message names an unseen thing: its code and the module it comes from."""
         if node is None:
             return ""
+        if isinstance(node, cst.Param) and self.work.functions.given_unseen(node):
+            return f"what other modules pass as `{node.name.value}`"
         if isinstance(node, cst.Param):
             return f"`{node.name.value}`, which callers give,"
         code = " ".join(self.tree.code(node).split())
@@ -74,5 +85,13 @@ class Provenance:
             return f"`{code}`"
         if bindings[0].how is How.PARAMETER:
             return f"`{code}`, which callers give,"
-        module = bindings[0].qualified.rpartition(".")[0]
+        module = _module(bindings[0])
         return f"`{code}` of module `{module}`" if module else f"`{code}`"
+
+
+def _module(binding: Binding) -> str:
+    """Return the module that an import names, "" for any other binding."""
+    line = binding.node
+    if isinstance(line, cst.ImportFrom) and line.module is not None:
+        return "." * len(line.relative) + dotted(line.module)
+    return binding.qualified.rpartition(".")[0]

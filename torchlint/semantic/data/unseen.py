@@ -8,53 +8,28 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.itemwork import ItemWork
-from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.libraries import (
+    COLLATORS,
+    DATA_PACKAGES,
+    FACTORIES,
+    HOST_CONSTRUCTORS,
+    OBJECTS,
+    OPAQUE,
+    PLAIN_RESULTS,
+    TENSOR_METHODS,
+    TO_HOST,
+    TRANSFORM_ARGUMENTS,
+    is_data_library,
+    takes_transform,
+)
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
 
 __all__ = ["UnseenSearch"]
 
-_FACTORIES: Final = frozenset(
-    (
-        "zeros ones full empty rand randn randint randperm arange linspace logspace eye normal "
-        "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
-        "loadtxt genfromtxt open_memmap fromstring"
-    ).split()
-)
-"""Functions of torch and NumPy that create tensors and arrays from numbers, or read a file."""
-_ON_HOST: Final = frozenset(
-    "from_numpy FloatTensor LongTensor IntTensor DoubleTensor BoolTensor ByteTensor".split()
-)
-_NUMBERS: Final = frozenset(
-    "int float str len bool range isinstance repr ord chr round hash open bytes type print".split()
-)
-_TO_HOST: Final = frozenset("cpu numpy tolist item".split())
-_OF_TENSORS: Final = frozenset(
-    (
-        "to cuda size dim unsqueeze permute contiguous detach float long half eq ne expand "
-        "masked_fill topk cpu softmax view_as type_as"
-    ).split()
-)
-"""Methods that NumPy arrays lack."""
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
-_KNOWN_BASES: Final = ("torch.utils.data.", "torchvision.datasets.", "torchaudio.datasets.")
-_OBJECTS: Final = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
-_OPAQUE: Final = frozenset({
-    "builtins.eval", "builtins.exec", "builtins.globals", "builtins.locals", "builtins.vars",
-    "builtins.__import__", "importlib.import_module",
-})  # fmt: skip
-_DATASETS: Final = ("torchvision.datasets.", "torchaudio.datasets.")
-_TRANSFORMS: Final = ("transform", "target_transform", "transforms", "loader")
-_COLLATORS: Final = (
-    "torch.utils.data.default_collate",
-    "torch.utils.data._utils.collate.default_collate",
-    "transformers.default_data_collator",
-    "transformers.DefaultDataCollator",
-    "transformers.DataCollatorWithPadding",
-    "transformers.DataCollatorForLanguageModeling",
-    "transformers.DataCollatorForSeq2Seq",
-    "transformers.DataCollatorForTokenClassification",
-)
+_KNOWN_BASES: Final = ("torch.utils.data.", *DATA_PACKAGES)
 
 
 class UnseenSearch:
@@ -82,6 +57,8 @@ class UnseenSearch:
             return None
         self._datasets.add(id(node))
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         if not origin.complete or not origin.values:
             return self._value(node) or node
         return _first(self._items(value) for value in origin.values)
@@ -93,13 +70,46 @@ class UnseenSearch:
             return self._value(value)
         owner = self.functions.definition(value.func)
         if isinstance(owner, cst.ClassDef):
-            return self._class_items(owner)
+            return self._class_items(owner) or self._inherited_items(owner, value)
         name = self.names.name(value.func) or ""
         if name.startswith("torch.utils.data."):
             return _first(map(self._part, value.args))
-        if name.startswith(_DATASETS):
-            return _first(map(self._transform, value.args))
+        if name.startswith(DATA_PACKAGES):
+            return self._transforms(value, name) or self._assigned_transform(None)
         return self._value(value)
+
+    def _inherited_items(self, owner: cst.ClassDef, made: cst.Call) -> cst.CSTNode | None:
+        """Return the first unseen transform of a class of this file on a library dataset."""
+        bases = [name for name in self.functions.bases(owner) if name.startswith(DATA_PACKAGES)]
+        if not bases:
+            return None
+        start = self.functions.method(owner, "__init__")
+        calls = [made] if start is None else self._calls_of_base(start)
+        return (
+            _first(self._transforms(call, bases[0]) for call in calls)
+            or self._assigned_transform(owner)
+            or self._assigned_transform(None)
+        )
+
+    def _calls_of_base(self, start: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls `super().__init__(...)` of an `__init__`."""
+        return [
+            call
+            for call in self.functions.own(start.body, cst.Call)
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__"
+        ]
+
+    def _assigned_transform(self, owner: cst.ClassDef | None) -> cst.CSTNode | None:
+        """Return an unseen transform that a class sets on itself, or code on any other object."""
+        region = owner or self.tree.module
+        return _first(
+            self.made(line.value)
+            for line in self.tree.within(region, cst.Assign)
+            for each in line.targets
+            if isinstance(each.target, cst.Attribute)
+            and each.target.attr.value in TRANSFORM_ARGUMENTS
+            and (dotted(each.target.value) == "self") is (owner is not None)
+        )
 
     def _part(self, arg: cst.Arg) -> cst.CSTNode | None:
         """Return the first unseen part of a dataset, or tensors, that another dataset wraps."""
@@ -112,6 +122,8 @@ class UnseenSearch:
             return None
         self._datasets.add(id(node))
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         plain = origin.complete and bool(origin.values)
         if plain and all(isinstance(value, cst.Call) for value in origin.values):
             return _first(map(self._items, origin.values))
@@ -124,13 +136,21 @@ class UnseenSearch:
             )
         return self._value(node)
 
-    def _transform(self, arg: cst.Arg) -> cst.CSTNode | None:
-        """Return the first unseen part of a transform passed to a library dataset."""
-        if arg.keyword is not None:
-            return self.made(arg.value) if arg.keyword.value in _TRANSFORMS else None
-        values = self.origins.of(arg.value).values
-        objects = any(isinstance(value, (cst.Call, cst.Lambda)) for value in values)
-        return self.made(arg.value) if objects else None
+    def _transforms(self, made: cst.Call, name: str) -> cst.CSTNode | None:
+        """Return the first unseen part of the transforms passed to a library dataset."""
+        return _first(
+            self._transform(
+                arg, takes_transform(name, arg.keyword.value if arg.keyword else None, at)
+            )
+            for at, arg in enumerate(made.args)
+        )
+
+    def _transform(self, arg: cst.Arg, is_transform: bool) -> cst.CSTNode | None:
+        if arg.star:
+            return self._value(arg.value)
+        if not is_transform or self.kinds.kind(arg.value) in (Kind.NUMBER, Kind.STRING):
+            return None
+        return self.made(arg.value)
 
     def owner(self, owner: cst.ClassDef, method: cst.FunctionDef) -> cst.CSTNode | None:
         """Return an unseen base, decorator or replacement of a method."""
@@ -155,7 +175,7 @@ class UnseenSearch:
                 value = base.value.value if isinstance(base.value, cst.Subscript) else base.value
                 name = self.names.name(value) or ""
                 inner = isinstance(self.functions.definition(value), cst.ClassDef)
-                if not inner and not name.startswith((*_KNOWN_BASES, *_OBJECTS)):
+                if not inner and not name.startswith((*_KNOWN_BASES, *OBJECTS)):
                     return value
             for decorator in line.decorators:
                 unseen = self._decorator(decorator)
@@ -177,7 +197,7 @@ class UnseenSearch:
         node = decorator.decorator
         named = node.func if isinstance(node, cst.Call) else node
         name = self.names.name(named)
-        if name is not None and self.work.is_public(name):
+        if name is not None and is_data_library(name):
             return None
         return named
 
@@ -192,12 +212,12 @@ class UnseenSearch:
                 for base in line.bases:
                     name = self.names.name(base.value) or ""
                     inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
-                    if not inner and not name.startswith(("torch.nn.", *_OBJECTS)):
+                    if not inner and not name.startswith(("torch.nn.", *OBJECTS)):
                         return base.value
             return None
         origin = self.origins.of(node)
-        if not origin.complete or not origin.values:
-            return node
+        if origin.given is not None or not origin.complete or not origin.values:
+            return origin.given or node
         for value in origin.values:
             called = value.func if isinstance(value, cst.Call) else value
             name = self.names.name(called) or ""
@@ -212,6 +232,8 @@ class UnseenSearch:
     def made(self, node: cst.BaseExpression) -> cst.CSTNode | None:
         """Return the first unseen part of what a function, or calling an object, returns."""
         origin = self.origins.of(node)
+        if origin.given is not None:
+            return origin.given
         if not origin.complete or not origin.values:
             return self._value(node) or node
         return _first(map(self._made, origin.values))
@@ -236,9 +258,9 @@ class UnseenSearch:
                 _first(map(self._answers, found)) if found else called
             )
         name = self.names.name(called)
-        if name in _COLLATORS:
+        if name in COLLATORS:
             return None
-        if name is None or not self.work.is_public(name):
+        if name is None or not is_data_library(name):
             return called
         return _first(map(self._argument, value.args)) if isinstance(value, cst.Call) else None
 
@@ -263,7 +285,7 @@ class UnseenSearch:
             for base in line.bases:
                 name = self.names.name(base.value)
                 inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
-                if not inner and (name is None or not self.work.is_public(name)):
+                if not inner and (name is None or not is_data_library(name)):
                     return base.value
         return None
 
@@ -331,6 +353,8 @@ class UnseenSearch:
 
     def _bound_tensor(self, binding: Binding) -> cst.CSTNode | None:
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+            if self.functions.given_unseen(binding.node):
+                return binding.node
             return _first(map(self.tensor, self.functions.given(binding.node)))
         followed = binding.how in (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
         return self.tensor(binding.value) if followed and binding.value is not None else None
@@ -343,12 +367,12 @@ class UnseenSearch:
             return None
         name = self.names.name(node.func)
         if name is not None:
-            return None if self.work.is_public(name) else node.func
+            return None if is_data_library(name) else node.func
         kind = self.kinds.kind(node.func)
         if kind is Kind.MODULE:
             return None
         if isinstance(node.func, cst.Attribute) and kind is not Kind.CRITERION:
-            shown = node.func.attr.value in _OF_TENSORS
+            shown = node.func.attr.value in TENSOR_METHODS
             return None if shown else self.tensor(node.func.value)
         return self.of_class(node.func)
 
@@ -393,7 +417,7 @@ class UnseenSearch:
 
     def _is_public(self, node: cst.BaseExpression) -> bool:
         name = self.names.name(node)
-        return name is not None and self.work.is_public(name)
+        return name is not None and is_data_library(name)
 
     def _added(self, node: cst.Name | cst.Attribute) -> cst.CSTNode | None:
         """Return the first unseen value that is put into a container later."""
@@ -404,7 +428,7 @@ class UnseenSearch:
         if binding.how in (How.FUNCTION, How.CLASS):
             return None
         if binding.how is How.IMPORT:
-            return None if self.work.is_public(binding.qualified) else use
+            return None if is_data_library(binding.qualified) else use
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             return self._parameter(binding.node)
         if value is None:
@@ -426,11 +450,16 @@ class UnseenSearch:
         if isinstance(function, cst.Lambda) or self.functions.owner_of_self(node) is not None:
             return None
         given = self.functions.given(node)
-        return _first(map(self._value, given)) if given else node
+        if not given or self.functions.given_unseen(node):
+            return node
+        return _first(map(self._value, given))
 
     def _attribute(self, node: cst.Attribute) -> cst.CSTNode | None:
         if self.names.name(node) is not None and not isinstance(node.value, cst.Call):
             return None if self._is_public(node) else node
+        linked = self.names.linked(node)
+        if linked:
+            return _first(self._bound(binding, node) for binding in linked)
         owner = self.functions.instance_of(node.value)
         if owner is None:
             return self._value(node.value)
@@ -473,16 +502,16 @@ class UnseenSearch:
 
     def _library_call(self, node: cst.Call, name: str) -> cst.CSTNode | None:
         module, _, last = name.rpartition(".")
-        if name in _OPAQUE or not self.work.is_public(name):
+        if name in OPAQUE or not is_data_library(name):
             return node.func
         if module == "builtins":
-            return None if last in _NUMBERS else self._arguments(node)
+            return None if last in PLAIN_RESULTS else self._arguments(node)
         for arg in node.args:
             if arg.keyword is not None and arg.keyword.value == "device":
                 return self._place(arg.value)
         if name == "torch.load":
             return None if self.handles or self._stays_on_host(node) else node.func
-        if last in _FACTORIES or (last in _ON_HOST and not self.handles):
+        if last in FACTORIES or (last in HOST_CONSTRUCTORS and not self.handles):
             return None
         if name.startswith(("torch.", "torchvision.transforms.")) or (
             self.handles and name.startswith("numpy.")
@@ -507,7 +536,7 @@ class UnseenSearch:
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> cst.CSTNode | None:
         method = func.attr.value
-        if method in _TO_HOST and not self.handles:
+        if method in TO_HOST and not self.handles:
             return None
         if self.functions.instance_of(func.value) is not None:
             return self.made(func) or self._arguments(node)

@@ -62,7 +62,7 @@ class Feeding:
         function = self.scopes.function(loop)
         if function is not None and says_evaluation(function.name.value):
             return not says_training(function.name.value)
-        return self._in_eval_mode(function or self.tree.module, loop)
+        return self._in_eval_mode(self.scopes.home(loop), loop)
 
     def _in_eval_mode(self, home: cst.CSTNode, loop: cst.For) -> bool:
         """Return whether the last mode switch before or in a loop is `eval()`."""

@@ -108,7 +108,7 @@ class Frequencies:
         """Return whether a statement synchronizes next to a line that reads a clock."""
         if not self.functions.attributes("synchronize"):
             return False
-        line = self.tree.statement(node) if node is not self.tree.module else None
+        line = self.tree.statement(node) if type(node) is not cst.Module else None
         block = self.tree.parent(line) if line is not None else None
         if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
             block, cst.IndentedBlock

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import libcst as cst
 
@@ -12,6 +12,8 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.values.values import Values
 
 __all__ = ["Guard"]
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
@@ -27,7 +29,7 @@ class Guard:
         self._known: dict[int, bool] = {}
 
     def guards(self) -> list[cst.If]:
-        """Return the `if __name__ == "__main__":` statements of the module."""
+        """Return the `if __name__ == "__main__":` statements in view."""
         return self._guards
 
     @cached_property
@@ -50,6 +52,32 @@ class Guard:
                 self.at_import(call) for call in self.functions.callers(function)
             )
         return found
+
+    def protects(self, node: cst.CSTNode) -> bool:
+        """Return whether a main guard is in view and no unseen code may run a node."""
+        if not self._guards:
+            return False
+        edge = [self.scopes.home(node)]
+        for home in edge:
+            if isinstance(home, cst.FunctionDef):
+                if self.functions.called_unseen(home):
+                    return False
+                callers = map(self.scopes.home, self.functions.callers(home))
+                edge += [each for each in dict.fromkeys(callers) if each not in edge]
+        return True
+
+    def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
+        """Return the first node of a program, the same one for each of its files.
+
+        Modules with a main guard come first, then the others by their paths.
+        """
+        starts = {self.tree.module_of(guard) for guard in self._guards}
+
+        def place(node: NodeT) -> tuple[bool, str, int]:
+            started = self.tree.module_of(node) in starts
+            return not started, self.tree.path_of(node), self.tree.order(node)
+
+        return min(nodes, key=place, default=None)
 
     def in_daemon(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a process that may not have child processes."""

@@ -46,6 +46,7 @@ _HEEDS: Final = re.compile(
 _RATED: Final = frozenset(
     {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
 )
+_INSTANCE_NORM: Final = re.compile(r"torch\.nn\.InstanceNorm[123]d")
 _BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
 _SETS_EVAL: Final = re.compile(
     r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
@@ -119,7 +120,7 @@ class Modes:
         if name is None or not name.startswith("torch.nn."):
             return None
         if any(arg.star for arg in call.args):
-            return self._of_region(self.scopes.function(call) or self.tree.module, set())
+            return self._of_region(self.scopes.home(call), set())
         return self._of_region(call, set())
 
     def _of_definition(self, made: cst.FunctionDef | cst.ClassDef) -> bool | None:
@@ -164,6 +165,8 @@ class Modes:
         if name in _RATED:
             rate = self.values.argument(call, "dropout", None)
             return rate.state is not State.ABSENT and not self._is_zero(rate.node)
+        if _INSTANCE_NORM.fullmatch(name):
+            return self._may_be_on(call, "track_running_stats", 4)
         if _HEEDS.fullmatch(name) is None:
             return False
         if "ropout" not in name:
@@ -171,6 +174,11 @@ class Modes:
         if ".functional." in name:
             return self.values.argument(call, "training", 2).state is not State.ABSENT
         return not self._is_zero(self.values.argument(call, "p", 0).node)
+
+    def _may_be_on(self, call: cst.Call, name: str, position: int) -> bool:
+        """Return whether a flag, off by default, is or may be on."""
+        flag = self.values.argument(call, name, position)
+        return flag.state is not State.ABSENT and flag.literal is not False
 
     def _is_zero(self, node: cst.BaseExpression | None) -> bool:
         return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
@@ -256,7 +264,7 @@ class Modes:
         texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
         if len(texts) == 1 or "" in texts:
             return True
-        if self.scopes.function(first) is not self.scopes.function(second):
+        if self.scopes.home(first) is not self.scopes.home(second):
             return True
         return not all(self._is_own(network) for network in (first, second))
 
@@ -309,7 +317,7 @@ class Modes:
                     yield switch
 
     def _home(self, place: cst.CSTNode) -> cst.CSTNode:
-        return self.scopes.function(place) or self.tree.module
+        return self.scopes.home(place)
 
     def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
         around = {id(block) for block in self.scopes.blocks(place)}

@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.finding import Note
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
@@ -35,6 +36,9 @@ _ONCE: Final = frozenset(
     ).split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
+_MOST_CALLS: Final = 4
+"""How many calls are followed from a node to the loop that runs it."""
+_REPEATED: Final = "the loop that runs this in every step"
 
 
 class Repetition:
@@ -61,6 +65,31 @@ class Repetition:
             return True
         function = self.scopes.function(node)
         return function is not None and self._functions.answer(function)
+
+    def notes_on_callers(self, node: cst.CSTNode) -> tuple[Note, ...]:
+        """Return a note about the loop of another module that runs a node in every step.
+
+        There is none if a loop of the node's own module runs it.
+        """
+        loop = self._loop_elsewhere(node, _MOST_CALLS)
+        return () if loop is None else self.notes_on(loop)
+
+    def notes_on(self, loop: LoopNode) -> tuple[Note, ...]:
+        """Return a note about a loop that runs a finding in every step if it is elsewhere."""
+        tree = self.functions.tree
+        return () if tree.is_own(loop) else (Note(tree.span(loop), _REPEATED),)
+
+    def _loop_elsewhere(self, node: cst.CSTNode, most: int) -> LoopNode | None:
+        around = next(self.loops.around(node), None)
+        if around is not None:
+            return None if self.functions.tree.is_own(node) else around.node
+        function = self.scopes.function(node)
+        if function is None or not most:
+            return None
+        for call in self.functions.callers(function):
+            if self.each_step(call):
+                return self._loop_elsewhere(call, most - 1)
+        return None
 
     def _is_repair(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs only while an attribute is None, or after a NaN."""

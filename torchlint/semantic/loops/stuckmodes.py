@@ -111,7 +111,7 @@ class StuckModes:
                     yield StuckMode(network, training, loop, behind.switch, behind.at)
                 return
         function = self.scopes.function(place)
-        home = function.body if function is not None else self.tree.module
+        home = self.scopes.region(place)
         changes = [
             each for each in self._mode_changes(home, _DEPTH) if self._is_before(each, place)
         ]

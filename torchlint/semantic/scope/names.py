@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo, Trail
 from torchlint.semantic.scope.scopes import Binding, How, Scope, Scopes, dotted
 
@@ -121,42 +122,57 @@ def canonical(name: str) -> str:
 class Names:
     """Finds the qualified names of expressions."""
 
-    def __init__(self, scopes: Scopes) -> None:
+    def __init__(self, scopes: Scopes, links: Links | None = None) -> None:
         self.scopes = scopes
+        self.links = links
         self.trail = Trail()
         self.name = Memo[cst.CSTNode, "str | None"](None, self.trail, self._name).answer
         """Return the canonical qualified name, None if there is none or more than one.
 
-        Functions and classes of this file have no qualified name.
+        Functions and classes in view have no qualified name. The name of what the project defines
+        out of view begins with a dot.
         """
         self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
         self._asked: dict[int, tuple[Binding, ...]] = {}
         """The bindings that reach names, keyed by identity."""
 
-    def spelled(self, text: str) -> str | None:
-        """Return the qualified name of a dotted string at module level (quoted annotations)."""
+    def spelled(self, text: str, place: cst.CSTNode) -> str | None:
+        """Return the qualified name of a dotted string in the module of a node, at its top level.
+
+        Quoted annotations are such strings.
+        """
         head, _, rest = text.partition(".")
-        bindings = tuple(self.scopes.module.bindings.get(head, ()))
-        found = self._joint(bindings) if bindings else self._unbound(head)
+        bindings = tuple(self.scopes.module_scope(place).bindings.get(head, ()))
+        found = self._joint(bindings) if bindings else self._unbound(head, place)
         return canonical(f"{found}.{rest}" if rest else found) if found is not None else None
 
     def _name(self, node: cst.CSTNode) -> str | None:
         if type(node) is cst.Name:
             word = node.value
             if word not in self._named and word not in _BUILTINS and not self.scopes.star_imports:
-                return None
+                if self.links is None or self.scopes.tree.is_own(node):
+                    return None
             bindings = self.scopes.reaching(node)
             if not bindings:
-                found = self._unbound(word)
+                found = self._unbound(word, node)
             else:
                 self._asked[id(bindings)] = bindings
                 found = self._joints.answer(id(bindings))
         elif type(node) is cst.Attribute:
             base = self.name(node.value)
             found = f"{base}.{node.attr.value}" if base is not None else self._name_of_own(node)
+            if found is not None and self.links is not None:
+                found = self.links.name(node, found)
         else:
             return None
         return canonical(found) if found is not None else None
+
+    def linked(self, node: cst.Attribute) -> tuple[Binding, ...]:
+        """Return the bindings of an attribute of an imported module that is in view."""
+        if self.links is None:
+            return ()
+        base = self.name(node.value)
+        return self.links.named(node, f"{base}.{node.attr.value}") if base is not None else ()
 
     def _name_of_own(self, node: cst.Attribute) -> str | None:
         path = dotted(node)
@@ -178,7 +194,7 @@ class Names:
 
     def _own(self, node: cst.CSTNode) -> Scope:
         owner = self.scopes.class_of(node)
-        return self.scopes.scope_at(owner) if owner is not None else self.scopes.module
+        return self.scopes.scope_at(owner) if owner is not None else self.scopes.module_scope(node)
 
     def _joint_of(self, key: int) -> str | None:
         return self._joint(self._asked[key])
@@ -203,12 +219,16 @@ class Names:
             return self.name(value)
         return None
 
-    def _unbound(self, name: str) -> str | None:
-        for module in reversed(self.scopes.star_imports):
+    def _unbound(self, name: str, place: cst.CSTNode) -> str | None:
+        stars = self.scopes.stars(place) if self.scopes.star_imports else ()
+        for module in reversed(stars):
             if name in _STAR.get(module, ()):
                 return f"{module}.{name}"
             if module in ("torch.nn", "torch.nn.modules") and _STAR_CLASSES.fullmatch(name):
                 return f"torch.nn.{name}"
         if name in _BUILTINS:
             return f"builtins.{name}"
-        return _CUSTOMARY.get(name) if self.scopes.star_imports else None
+        if stars and name in _CUSTOMARY:
+            return _CUSTOMARY[name]
+        # What a linked module defines without being in view.
+        return None if self.scopes.tree.is_own(place) else f".{name}"

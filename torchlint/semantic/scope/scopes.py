@@ -3,90 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from enum import Enum, auto
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
+from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Binding", "How", "Scope", "Scopes"]
-
-
-class How(Enum):
-    """The kind of statement that binds a name."""
-
-    ASSIGN = auto()
-    AUGMENTED = auto()
-    DECLARED = auto()
-    UNPACKED = auto()
-    LOOP = auto()
-    WITH = auto()
-    PARAMETER = auto()
-    IMPORT = auto()
-    FUNCTION = auto()
-    CLASS = auto()
-    OTHER = auto()
-
-
-class Binding(NamedTuple):
-    """One place that gives a name a value.
-
-    `value` is the assigned expression (for `UNPACKED` and `LOOP` the expression that is unpacked,
-    with `path` the indices into it); `qualified` is the imported name.
-    """
-
-    name: str
-    how: How
-    node: cst.CSTNode
-    at: int
-    value: cst.BaseExpression | None = None
-    path: tuple[int, ...] = ()
-    qualified: str = ""
-    starred: bool = False
-
-
-# Bindings compare by identity, as nodes do, and are keys of many dictionaries.
-Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
-Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-class Scope:
-    """A module, class, function, lambda or comprehension with the names bound in it."""
-
-    def __init__(self, node: cst.CSTNode, parent: Scope | None) -> None:
-        self.node = node
-        self.parent = parent
-        self.bindings: dict[str, list[Binding]] = {}
-        self.outward: dict[str, str] = {}
-        """Names declared `global` or `nonlocal`."""
-
-    @cached_property
-    def function(self) -> cst.FunctionDef | None:
-        """The function whose code this scope belongs to, None for a module or a class."""
-        if isinstance(self.node, cst.FunctionDef):
-            return self.node
-        return None if self.is_class or self.parent is None else self.parent.function
-
-    @cached_property
-    def owner(self) -> cst.ClassDef | None:
-        """The innermost class around this scope."""
-        if isinstance(self.node, cst.ClassDef):
-            return self.node
-        return self.parent.owner if self.parent is not None else None
-
-    @cached_property
-    def is_class(self) -> bool:
-        """Whether nested functions cannot see the names bound here."""
-        return type(self.node) is cst.ClassDef
-
-    @cached_property
-    def is_function(self) -> bool:
-        """Whether this is a function or a lambda."""
-        return type(self.node) in (cst.FunctionDef, cst.Lambda)
+__all__ = ["Binding", "How", "Scope", "Scopes", "dotted"]
 
 
 _COMPREHENSIONS: Final = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -94,8 +22,6 @@ _SCOPES: Final = (cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
 _BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.For, cst.CompFor})
 """Statements that bind their name before their body runs."""
 _FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
-_BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
-_Fork = cst.If | cst.Try
 _AT: Final = attrgetter("at")
 _Identity = tuple[cst.CSTNode, tuple[int, ...], str, str]
 """The identity of a binding: its node, the path into it, and its names."""
@@ -105,40 +31,65 @@ def _identity(binding: Binding) -> _Identity:
     return binding.node, binding.path, binding.name, binding.qualified
 
 
-def dotted(node: cst.CSTNode) -> str:
-    """Return `a.b.c` for a chain of attributes on a name, else ""."""
-    path = ""
-    while type(node) is cst.Attribute:
-        path = f".{node.attr.value}{path}"
-        node = node.value
-    return node.value + path if type(node) is cst.Name else ""
-
-
-class Scopes:
+class Scopes(Blocks):
     """Every binding of a file, and which of them reach a use."""
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.module = Scope(tree.module, None)
+        super().__init__(tree)
+        self.modules = tuple(Scope(module, None) for module in tree.modules)
+        """The scope of the file, then those of the linked modules."""
+        self.module = self.modules[0]
+        opened: dict[cst.CSTNode, Scope] = {scope.node: scope for scope in self.modules}
         self.star_imports: list[str] = []
-        self._scopes: dict[cst.CSTNode, Scope] = {tree.module: self.module}
-        self._opened: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._stars: dict[cst.CSTNode, list[tuple[cst.ImportFrom, str]]] = {}
+        """The star imports of each module."""
+        self._scopes = opened.copy()
+        self._opened = opened.copy()
         self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
-        self._around: dict[cst.CSTNode, Scope] = {tree.module: self.module}
+        self._around = opened
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
-        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
-        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
-        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
         self._stored: dict[cst.CSTNode, Binding] = {}
+        self._origins: dict[Binding, Binding] = {}
+        """The binding in its own module of each binding that an import makes."""
+        self._aliases: dict[str, dict[str, None]] = {}
+        self._replaced: Mapping[Binding, Iterable[Binding]] = {}
+        """The bindings that imports make, by the import as written."""
         opening = [node for kind in _SCOPES for node in tree.all(kind)]
         for node in opening:
             self._open(node)
         for node in opening:
             self.scope_at(node)
         self._collect()
+
+    def stars(self, node: cst.CSTNode) -> list[str]:
+        """Return the modules whose names a star import binds in the module of a node."""
+        return [module for _, module in self._stars.get(self.tree.module_of(node), ())]
+
+    def first_star(self, module: cst.CSTNode) -> cst.ImportFrom | None:
+        """Return the first star import of a module."""
+        return self._stars[module][0][0] if module in self._stars else None
+
+    def home(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+        """Return the function whose code a node belongs to, else its module."""
+        return self.function(node) or self.tree.module_of(node)
+
+    def region(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the body of the function whose code a node belongs to, else its module."""
+        home = self.home(node)
+        return home.body if isinstance(home, cst.FunctionDef) else home
+
+    def module_bindings(self) -> Iterator[Binding]:
+        """Yield the bindings at the top level of the file and of the linked modules."""
+        for scope in self.modules:
+            for bindings in scope.bindings.values():
+                yield from bindings
+
+    def module_scope(self, node: cst.CSTNode) -> Scope:
+        """Return the scope of the module that contains a node."""
+        return self._scopes[self.tree.module_of(node)]
 
     @cached_property
     def imports(self) -> dict[str, list[str]]:
@@ -269,6 +220,42 @@ class Scopes:
             for bindings in scope.bindings.values():
                 bindings.sort(key=_AT)
 
+    def opened(self) -> Iterable[Scope]:
+        """Return every scope: those of modules, functions, classes and comprehensions."""
+        return self._scopes.values()
+
+    def add_stars(self, stars: Iterable[tuple[Scope, Binding]]) -> None:
+        """Add the names that star imports bind."""
+        for scope, binding in stars:
+            bindings = scope.bindings.setdefault(binding.name, [])
+            bindings.append(binding)
+            bindings.sort(key=_AT)
+
+    def replace(self, replaced: Mapping[Binding, dict[Binding, Binding | None]]) -> None:
+        """Put other bindings, each with its origin in another module, in the place of imports."""
+        for scope in self._scopes.values():
+            linked = {
+                name: bindings
+                for name, bindings in scope.bindings.items()
+                if not replaced.keys().isdisjoint(bindings)
+            }
+            scope.unlinked = linked
+            for name, bindings in linked.items():
+                scope.bindings[name] = [
+                    each for binding in bindings for each in replaced.get(binding, (binding,))
+                ]
+        self._replaced = replaced
+        for made in replaced.values():
+            for binding, origin in made.items():
+                if origin is not None:
+                    self._origins[binding] = origin
+                    if origin.name != binding.name:
+                        self._aliases.setdefault(origin.name, {})[binding.name] = None
+
+    def aliases(self, word: str) -> Iterable[str]:
+        """Return the other names under which modules import a name of another module."""
+        return self._aliases.get(word, ())
+
     def _add(
         self,
         scope: Scope,
@@ -292,7 +279,7 @@ class Scopes:
         """Return the scope in which a name is bound, following `global` and `nonlocal`."""
         word = scope.outward.get(name)
         if word == "global":
-            return self.module
+            return self.module_scope(scope.node)
         while word == "nonlocal" and scope.parent is not None:
             scope = scope.parent
             if scope.is_function and name in scope.bindings:
@@ -327,8 +314,8 @@ class Scopes:
         if type(target) is cst.Name:
             scope = self.scope(target)
             if type(node) is cst.NamedExpr:
-                while not (scope.is_function or scope is self.module or scope.is_class):
-                    scope = scope.parent or self.module
+                while scope.parent is not None and not (scope.is_function or scope.is_class):
+                    scope = scope.parent
             self._stored[target] = self._add(
                 scope, target.value, how, node, value, path, "", starred
             )
@@ -353,6 +340,7 @@ class Scopes:
             module = "." * len(source.relative) + (dotted(source.module) if source.module else "")
             if isinstance(source.names, cst.ImportStar):
                 self.star_imports.append(module)
+                self._stars.setdefault(self.tree.module_of(source), []).append((source, module))
                 continue
             for alias in source.names:
                 given = dotted(alias.name)
@@ -406,7 +394,16 @@ class Scopes:
                 if inner.is_function or inner.is_class:
                     return self._all_of(name, scope)
                 inner = inner.parent
+        if name in scope.unlinked:
+            written = self._flow(scope.unlinked[name], place)
+            return tuple(
+                each for binding in written for each in self._replaced.get(binding, (binding,))
+            )
         return self._flow(bindings, place)
+
+    def at_end(self, scope: Scope, name: str) -> tuple[Binding, ...]:
+        """Return the bindings, as written, that a name of a module can have at its end."""
+        return self._flow(scope.unlinked.get(name) or scope.bindings[name], scope.node)
 
     def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
         """Return every binding of a name in a scope, the same object on each call."""
@@ -416,55 +413,15 @@ class Scopes:
             found = self._whole[key] = tuple(scope.bindings[name])
         return found
 
-    def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-        """Return the statement lists around a node, innermost first; `with` bodies do not count."""
-        found = self._blocks.get(node)
-        if found is None:
-            parents = self.tree.parents
-            outer = parents.get(node)
-            while outer is not None and type(outer) not in _BLOCKS:
-                outer = parents.get(outer)
-            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
-        return found
-
-    def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-        """Return a statement list and those around it, leaving out `with` bodies."""
-        found = self._around_blocks.get(block)
-        if found is None:
-            parent = self.tree.parent(block)
-            kind = type(parent)
-            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
-            outer = self.blocks(block) if not ends else ()
-            found = outer if kind is cst.With else (block, *outer)
-            self._around_blocks[block] = found
-        return found
-
-    def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
-        """Return the statement lists in which a binding always happens, innermost first."""
-        found = self._homes.get(binding)
-        if found is None:
-            node = binding.node
-            if type(node) is cst.For:
-                found = (node.body, *self.blocks(node))
-            elif type(node) is cst.Param:
-                owner = self.tree.parent(self.tree.parent(node) or node)
-                body = owner.body if type(owner) is cst.FunctionDef else None
-                found = (body,) if body is not None else ()
-            elif type(node) is cst.ExceptHandler:
-                found = (node.body, *self.blocks(node))
-            else:
-                found = self.blocks(node)
-            self._homes[binding] = found
-        return found
-
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
-        around = self.blocks(place)
+        whole = type(place) is cst.Module
+        around = (place,) if whole else self.blocks(place)
         known = set(around)
-        use = self.tree.order(place)
+        use = self.tree.end(place) if whole else self.tree.order(place)
         behind = bisect_left(bindings, use, key=_AT)
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
-        settled: _Fork | None = None
+        settled: Fork | None = None
         for index in range(behind - 1, -1, -1):
             binding = bindings[index]
             if self._is_open(binding, place):
@@ -481,17 +438,10 @@ class Scopes:
             fork = self._fork(binding, known) if settled is None else None
             if fork is not None:
                 inner = self.among(bindings, fork, 0, behind)
-                before = [each for each in inner if not self._is_open(each, place)]
-                settled = fork if self._binds(fork, before) else None
+                before = (each for each in inner if not self._is_open(each, place))
+                settled = fork if self._binds(fork, self._bound_blocks(before)) else None
         reached += self._carried(bindings, behind, place, settled or killer)
         return tuple(reached)
-
-    def among(
-        self, bindings: list[Binding], outer: cst.CSTNode, low: int = 0, high: int | None = None
-    ) -> list[Binding]:
-        """Return those of some bindings that are inside `outer`, in their order."""
-        first = bisect_left(bindings, self.tree.order(outer), low, high, key=_AT)
-        return bindings[first : bisect_left(bindings, self.tree.end(outer), first, high, key=_AT)]
 
     def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
         """Return whether a place is inside the binding statement, so before the binding happens."""
@@ -519,61 +469,6 @@ class Scopes:
                     found[binding] = None
         return list(found)
 
-    def _exclusive(
-        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[cst.CSTNode]
-    ) -> bool:
-        """Return whether a binding is in the other branch of an `if` around the place."""
-        inner: cst.CSTNode | None = None
-        for block in self.blocks(binding.node):
-            if block in known:
-                break
-            inner = block
-        if inner is None:
-            return False
-        owner = self.tree.parent(inner)
-        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
-            owner = self.tree.parent(owner)
-        if type(owner) is not cst.If:
-            return False
-        return any(self.tree.inside(block, owner) for block in around)
-
-    def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> _Fork | None:
-        """Return the outermost `if` or `try` that decides whether a binding happens."""
-        outermost: _Fork | None = None
-        for outer in self.tree.ancestors(binding.node):
-            if type(outer) in _BLOCKS and outer in known:
-                break
-            if isinstance(outer, (cst.If, cst.Try)):
-                outermost = outer
-            elif isinstance(outer, (cst.For, cst.While)):
-                outermost = None
-        return outermost
-
-    def _binds(self, fork: cst.CSTNode, before: list[Binding]) -> bool:
-        """Return whether every path through an `if` or `try` binds or leaves the block."""
-        if isinstance(fork, cst.Try):
-            parts: list[cst.CSTNode] = [fork.body, *(handler.body for handler in fork.handlers)]
-            return bool(fork.handlers) and all(self._settles(part, before) for part in parts)
-        if not isinstance(fork, cst.If) or fork.orelse is None:
-            return False
-        rest = fork.orelse.body if isinstance(fork.orelse, cst.Else) else fork.orelse
-        return self._settles(fork.body, before) and (
-            self._binds(rest, before) if isinstance(rest, cst.If) else self._settles(rest, before)
-        )
-
-    def _settles(self, block: cst.CSTNode, before: list[Binding]) -> bool:
-        """Return whether a block always binds, also inside a fork, or leaves at its end."""
-        for binding in before:
-            home = self._home(binding)
-            if home and home[0] is block and binding.how is not How.AUGMENTED:
-                return True
-        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
-        return any(self._binds(line, before) for line in lines) or (
-            bool(lines)
-            and isinstance(lines[-1], cst.SimpleStatementLine)
-            and isinstance(lines[-1].body[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))
-        )
-
     def stored(self, target: cst.CSTNode) -> Binding | None:
         """Return the binding whose target is a name or an attribute."""
         return self._stored.get(target)
@@ -583,16 +478,26 @@ class Scopes:
         binding = self._stored.get(name)
         return binding is None or binding.how is How.AUGMENTED
 
-    def uses(self, binding: Binding, within: cst.CSTNode) -> Iterator[cst.Name]:
-        """Yield the names inside a node that can read a binding, in source order."""
-        return iter(self.tree.among(self.readers(binding), within))
+    def uses(self, binding: Binding, within: cst.CSTNode | None = None) -> Iterator[cst.Name]:
+        """Yield the names that can read a binding, all or those inside a node, in source order."""
+        found = self.readers(binding)
+        return iter(found if within is None else self.tree.among(found, within))
 
     def readers(self, binding: Binding) -> Sequence[cst.Name]:
         """Return the names that can read a binding, in source order."""
-        if binding.name not in self._read_words:
-            self._read_words.add(binding.name)
-            for name in self.tree.spelled(binding.name):
-                if self.reads(name):
-                    for each in self.reaching(name):
-                        self._readers.setdefault(_identity(each), []).append(name)
-        return self._readers.get(_identity(binding), ())
+        binding = self._origins.get(binding, binding)
+        words = (binding.name, *self.aliases(binding.name))
+        for word in words:
+            if word not in self._read_words:
+                self._read_words.add(word)
+                self._find_readers(word)
+        found = self._readers.get(_identity(binding), ())
+        return found if len(words) == 1 else sorted(found, key=self.tree.order)
+
+    def _find_readers(self, word: str) -> None:
+        """Record which bindings the names with one spelling can read."""
+        for name in self.tree.spelled(word):
+            if self.reads(name):
+                for each in self.reaching(name):
+                    origin = self._origins.get(each, each)
+                    self._readers.setdefault(_identity(origin), []).append(name)

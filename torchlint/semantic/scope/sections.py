@@ -38,7 +38,7 @@ class Sections:
         that runs at import is in the first, with all that it names. An import belongs to the
         sections that use it, one that none uses to the first.
         """
-        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_dynamic():
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_joined():
             return [self.tree]
         groups = self._groups()
         if len(groups) == 1:
@@ -51,7 +51,7 @@ class Sections:
         That is the code that leads to it, and all that this code names, but neither the definitions
         around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
         """
-        if self._is_dynamic():
+        if self._is_joined():
             return None
         home = self._number(node)
         leading = self._closure([home], self._users, ())
@@ -78,8 +78,9 @@ class Sections:
     def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
         return sorted(nodes, key=self.tree.order)
 
-    def _is_dynamic(self) -> bool:
-        return any(self.tree.spelled(word) for word in _BY_NAME)
+    def _is_joined(self) -> bool:
+        """Return whether more than names may join statements: other modules, or lookups by name."""
+        return bool(self.tree.texts) or any(self.tree.spelled(word) for word in _BY_NAME)
 
     def _section(self, numbers: Iterable[int]) -> Tree:
         return Section(self.tree, [self.body[number] for number in sorted(numbers)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
@@ -12,8 +12,10 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.syntax import Syntax
+from torchlint.semantic.syntax.linked import LinkedText
 from torchlint.semantic.syntax.oneline import breaks_lines, one_line, within_parentheses
 from torchlint.semantic.syntax.places import Places
+from torchlint.semantic.view import ALONE, Place, View
 from torchlint.source import Source
 
 __all__ = ["Tree"]
@@ -81,13 +83,25 @@ def _backwards(kind: type[cst.CSTNode]) -> tuple[Callable[[Any], Any], ...]:
 
 
 class Tree:
-    """A parsed module: the parent, the rank and the span of each node."""
+    """A file and the modules linked to it: the parent, the rank and the span of each node.
 
-    def __init__(self, source: Source, syntax: Syntax) -> None:
+    The nodes of linked modules follow those of the file, in rank and in `source`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        syntax: Syntax,
+        texts: tuple[LinkedText, ...] = (),
+        view: View = ALONE,
+    ) -> None:
         self.source = source
         self.syntax = syntax
+        self.texts = texts
+        self.view = view
         self.module = syntax.module
-        self.body: Sequence[cst.CSTNode] = syntax.module.body
+        self.modules = (syntax.module, *(text.module for text in texts))
+        self.body: Sequence[cst.CSTNode] = [line for module in self.modules for line in module.body]
         """The top-level statements in view."""
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         """The parent of each node."""
@@ -105,7 +119,7 @@ class Tree:
         parents, order, end = self.parents, self._order, self._end
         by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
         around: list[cst.CSTNode] = []
-        stack: list[Any] = [self.module]
+        stack: list[Any] = [*reversed(self.modules)]
         rank = 0
         while stack:
             node = stack.pop()
@@ -159,6 +173,34 @@ class Tree:
         while at is not None:
             yield at
             at = parents.get(at)
+
+    def module_of(self, node: cst.CSTNode) -> cst.Module:
+        """Return the module that contains a node: that of the file, or a linked one."""
+        if not self.texts:
+            return self.module
+        rank = self._order.get(node, 0)
+        return self.modules[bisect_right(self.modules, rank, key=self.order) - 1]
+
+    def path_of(self, node: cst.CSTNode) -> str:
+        """Return the path of the module that contains a node, as the view has it."""
+        module = self.module_of(node)
+        linked = (text.linked.path for text in self.texts if text.module is module)
+        return next(linked, self.view.path)
+
+    def is_own(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in the file itself, not in a linked module."""
+        return not self.texts or self.module_of(node) is self.module
+
+    def place(self, node: cst.CSTNode) -> Place:
+        """Return the path and the row of a node in its own file."""
+        return self.place_at(self.span(node).start)
+
+    def place_at(self, offset: int) -> Place:
+        """Return the path and the row of an offset in the text, in the file that holds it."""
+        for text in reversed(self.texts):
+            if text.starts[0] <= offset:
+                return text.place(offset)
+        return Place(self.view.path or self.source.path, self.source.position(offset).row)
 
     def order(self, node: cst.CSTNode) -> int:
         """Return the rank of a node in source order."""

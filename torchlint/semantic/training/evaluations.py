@@ -109,7 +109,7 @@ class Evaluations:
         covered = {
             id(body)
             for each in inner
-            for body in (each.function, *self.functions.reached(each.body))
+            for body in (self.scopes.home(each.node), *self.functions.reached(each.body))
         }
         whole = [
             each
@@ -197,7 +197,7 @@ class Evaluations:
         if not forwards or not self._in_eval(forwards[0].call):
             return None
         callers = self.functions.callers(function)
-        if not callers or any(id(self.scopes.function(call)) in covered for call in callers):
+        if not callers or any(id(self.scopes.home(call)) in covered for call in callers):
             return None
         return Evaluation(function, function, None, forwards, True, False)
 

@@ -212,7 +212,7 @@ class Freezing:
                 target = target.value
             path = _plain(dotted(target))
             if after and path.startswith(f"{whole}.") and self.tree.order(line) > after:
-                if self.scopes.function(line) is self.scopes.function(place):
+                if self.scopes.home(line) is self.scopes.home(place):
                     return True
             inside = owner is not None and self.tree.inside(line, owner)
             if not after and inside and path.startswith("self."):
@@ -224,13 +224,13 @@ class Freezing:
         self, freeze: Freeze, network: cst.BaseExpression, whole: str, place: cst.CSTNode
     ) -> Iterator[_Seen]:
         """Yield how a freeze looks from the function around a place, if it may affect a network."""
-        home, own = self.scopes.function(place), self.scopes.function(freeze.node)
+        home, own = self.scopes.home(place), self.scopes.home(freeze.node)
         path = _plain(freeze.path)
         if own is home:
             if _holds(whole, path) or _holds(path, whole):
                 yield _Seen(freeze, path, self.tree.order(freeze.node))
             return
-        if own is None:
+        if isinstance(own, cst.Module):
             if _holds(whole, path) or _holds(path, whole):
                 yield _Seen(freeze, path, 0)
             return
@@ -245,7 +245,7 @@ class Freezing:
             for call in calls:
                 given = self.functions.passed(call, own, root)
                 given_path = _plain(dotted(given)) if given is not None else ""
-                if self.scopes.function(call) is not home:
+                if self.scopes.home(call) is not home:
                     yield _Seen(freeze, "", None)
                 elif not given_path:
                     yield _Seen(freeze, "", self.tree.order(call))
@@ -282,7 +282,7 @@ class Freezing:
             return
         calls = self.functions.callers(function)
         for call in calls:
-            at_home = self.scopes.function(call) is self.scopes.function(place)
+            at_home = self.scopes.home(call) is self.scopes.home(place)
             yield _Seen(freeze, path, self.tree.order(call) if at_home else None)
         if not calls:
             yield _Seen(freeze, path, None)

@@ -14,6 +14,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.loops.loops import LoopNode
+from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 
 __all__ = ["Invariance", "Invariances", "Runs"]
@@ -198,7 +199,7 @@ class _Passes:
     def _is_plain_call(self, call: cst.Call) -> bool:
         name = self.names.name(call.func)
         if name is not None:
-            return self.work.is_public(name) and not random_name(name)
+            return is_data_library(name) and not random_name(name)
         known = self.functions.callee(call) is not None
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else "shuffle"
         return known or method not in _DRAWING

@@ -173,10 +173,10 @@ class Layers:
     def _appended(self, value: cst.Name) -> Iterator[LayerPair]:
         """Read adjacent lines `layers.append(…)` and `layers.extend([…])`."""
         last: tuple[cst.CSTNode, cst.CSTNode, cst.BaseExpression] | None = None
-        home = self.scopes.function(value)
+        home = self.scopes.home(value)
         for line in self.tree.all(cst.SimpleStatementLine):
             added = _added(line, value.value)
-            if added is None or self.scopes.function(line) is not home:
+            if added is None or self.scopes.home(line) is not home:
                 continue
             block = self.tree.parent(line)
             if block is None or not isinstance(block, (cst.IndentedBlock, cst.Module)):

@@ -21,7 +21,6 @@ _CUDA: Final = frozenset({"cuda", "cpu"})
 _DEVICE_WORDS: Final = re.compile(
     r"(?:\w*_)?(?:device|devices|dev|gpu|gpu_id|gpuid|cuda|local_rank|rank|DEVICE|gpu_ids)|device\w*"
 )
-_INDEX_WORDS: Final = re.compile(r"(?:\w*_)?(?:gpu|gpu_id|gpuid|local_rank|rank)")
 _ACCELERATORS: Final = "torch.accelerator.current_accelerator"
 
 
@@ -93,7 +92,7 @@ class Moves:
         if move.method == "cuda" or self.target.device not in ("auto", "mps"):
             return True
         assert move.device is not None
-        return self._is_surely(move.device, _NOT_MPS)
+        return self._is_of(move.device, _NOT_MPS)
 
     def is_never_cuda(self, move: Move) -> bool:
         """Return whether a move certainly leads to a device other than CUDA."""
@@ -138,17 +137,10 @@ class Moves:
             and self.work.is_item(node.value)
         )
 
-    def _is_surely(self, device: cst.BaseExpression, allowed: frozenset[str]) -> bool:
-        """Return whether a device has one of some types, or is a GPU index by its name."""
-        if self._words(device):
-            return self._is_of(device, allowed)
-        last = device.attr if isinstance(device, cst.Attribute) else device
-        return isinstance(last, cst.Name) and _INDEX_WORDS.fullmatch(last.value) is not None
-
     def _is_of(self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = 3) -> bool:
         """Return whether every device that an expression can be is known and of some type."""
         origin = self.origins.of(device)
-        if not origin.complete or not origin.values:
+        if not origin.complete or not origin.values or origin.given is not None:
             return False
         for value in origin.values:
             if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
@@ -171,6 +163,7 @@ class Moves:
         origin = self.origins.of(node)
         return (
             origin.complete
+            and origin.given is None
             and bool(origin.values)
             and all(
                 isinstance(value, cst.Call)

@@ -75,7 +75,7 @@ class Program:
             if guard.body not in line:
                 return None
             return Start(guard.body, line[line.index(guard.body) - 1])
-        return Start(self.tree.module, guard)
+        return Start(self.tree.module_of(node), guard)
 
     def _is_guard(self, line: cst.If) -> bool:
         return any(name.value == "__name__" for name in self.tree.within(line.test, cst.Name))

@@ -139,7 +139,7 @@ class Scaling:
 
     def together(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
         """Return whether two places of a function can run in one pass, not in two branches."""
-        if self.scopes.function(first) is not self.scopes.function(second):
+        if self.scopes.home(first) is not self.scopes.home(second):
             return False
         around = {id(first), *(id(outer) for outer in self.tree.ancestors(first))}
         child: cst.CSTNode = second

@@ -136,7 +136,7 @@ class Schedulers:
         """Return whether two expressions have the same code in one place, or the same origin."""
         path = dotted(one)
         if path and path == dotted(other):
-            near = self.scopes.function(one) is self.scopes.function(other)
+            near = self.scopes.home(one) is self.scopes.home(other)
             if near or path.startswith("self."):
                 return True
         made = {id(value) for value in self.origins.of(one).values}

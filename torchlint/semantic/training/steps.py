@@ -141,8 +141,7 @@ class Steps:
         around = [loop for loop in self.loops.around(backward) if loop.role is Role.TRAIN_BATCH]
         if around:
             return around[-1].node.body
-        home = self.scopes.function(backward)
-        return home.body if home is not None else self.tree.module
+        return self.scopes.region(backward)
 
     def _behind(
         self, values: list[cst.BaseExpression], backward: cst.Call, region: cst.CSTNode

@@ -133,7 +133,7 @@ class Updates:
             return True
         if made and also and one.complete and other.complete:
             return False
-        near = self.scopes.function(first) is self.scopes.function(second)
+        near = self.scopes.home(first) is self.scopes.home(second)
         path = dotted(first)
         if path and path == dotted(second) and (near or path.startswith("self.")):
             return True

@@ -153,7 +153,7 @@ class _Reader:
         self.heads_apart = True
         self.plain = True
         self.turned = False
-        self.region = attentions.scopes.function(softmax) or attentions.tree.module
+        self.region = attentions.scopes.home(softmax)
 
     def read(self, scores: cst.BaseExpression, dim: int) -> Attention | None:
         """Return the attention, None if there is none or its weights have other uses."""

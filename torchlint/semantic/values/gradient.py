@@ -58,7 +58,7 @@ class Gradients:
                 mode = self._switched(node, outer)
                 return mode if mode is not None else self._functions.answer(outer)
             child = outer
-        mode = self._switched(node, self.tree.module)
+        mode = self._switched(node, self.tree.module_of(node))
         return mode if mode is not None else Grad.ON
 
     def mode(self, node: cst.BaseExpression) -> Grad | None:
@@ -150,7 +150,7 @@ class Gradients:
             if (
                 self.tree.order(call) < self.tree.order(node)
                 and self.tree.inside(call, outer)
-                and self.scopes.function(call) is self.scopes.function(node)
+                and self.scopes.home(call) is self.scopes.home(node)
             ):
                 # An exit stack may end outside this file.
                 entered = isinstance(call.func, cst.Attribute) and bool(

@@ -530,7 +530,7 @@ class Kinds:
 
     def _annotated(self, node: cst.BaseExpression) -> Kind:
         if type(node) is cst.SimpleString:
-            return self._annotated_by_name(self.names.spelled(node.value.strip("'\"")))
+            return self._annotated_by_name(self.names.spelled(node.value.strip("'\""), node))
         if type(node) is cst.Subscript:
             return self._annotated_generic(node)
         if type(node) is cst.BinaryOperation:

@@ -63,14 +63,14 @@ class Losses:
         """Return the attributes (`output.loss`) that the enclosing function calls `backward` on."""
         if not self._attributes:
             return frozenset()
-        return frozenset(self._attributes.get(self.scopes.function(node), ()))
+        return frozenset(self._attributes.get(self.scopes.home(node), ()))
 
     @cached_property
-    def _attributes(self) -> dict[cst.FunctionDef | None, set[str]]:
-        found: dict[cst.FunctionDef | None, set[str]] = {}
+    def _attributes(self) -> dict[cst.FunctionDef | cst.Module, set[str]]:
+        found: dict[cst.FunctionDef | cst.Module, set[str]] = {}
         for value in self.values:
             if isinstance(value, cst.Attribute) and dotted(value):
-                found.setdefault(self.scopes.function(value), set()).add(dotted(value))
+                found.setdefault(self.scopes.home(value), set()).add(dotted(value))
         return found
 
     @cached_property

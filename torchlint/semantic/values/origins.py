@@ -19,6 +19,7 @@ Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
 
 _DEPTH: Final = 16
+_ENDS: Final = (How.FUNCTION, How.CLASS, How.IMPORT)
 _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
 _ADDING: Final = frozenset("append insert extend".split())
@@ -29,6 +30,8 @@ class Origin(NamedTuple):
 
     values: tuple[cst.BaseExpression, ...]
     complete: bool
+    given: cst.Param | None = None
+    """The parameter behind the value that code which is not in view may pass too."""
 
 
 class _Addition(NamedTuple):
@@ -47,6 +50,7 @@ class _Search:
         self.found: dict[int, cst.BaseExpression] = {}
         self.seen: set[tuple[int, Steps]] = set()
         self.lost = False
+        self.given: cst.Param | None = None
 
 
 class Origins:
@@ -67,7 +71,7 @@ class Origins:
         if found is None:
             search = _Search()
             self._follow(node, steps, search)
-            found = Origin(tuple(search.found.values()), not search.lost)
+            found = Origin(tuple(search.found.values()), not search.lost, search.given)
             self._known[id(node), steps] = found
         return found
 
@@ -102,7 +106,7 @@ class Origins:
 
     def _follow_name(self, node: cst.Name, steps: Steps, search: _Search) -> None:
         bindings = self.scopes.reaching(node)
-        ends = not bindings or any(b.how in (How.FUNCTION, How.CLASS, How.IMPORT) for b in bindings)
+        ends = not bindings or any(b.how in _ENDS for b in bindings)
         if ends and not steps:
             search.found[id(node)] = node
             return
@@ -111,7 +115,8 @@ class Origins:
 
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
         bindings = self.functions.attribute(node)
-        if not bindings and not steps and self.names.name(node) is not None:
+        known = self.names.name(node) is not None if not bindings else False
+        if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, search)
@@ -127,6 +132,8 @@ class Origins:
         value = binding.value
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             given = self.functions.given(binding.node)
+            if self.functions.given_unseen(binding.node):
+                search.given = binding.node
             search.lost = search.lost or not given
             for one in given:
                 self._follow(one, steps, search)

@@ -242,11 +242,11 @@ class Values:
     ) -> Iterator[tuple[cst.CSTNode, Value]]:
         """Yield the later lines that change an entry of a dictionary, in source order."""
         path, use = dotted(node), self.tree.order(node)
-        here = self.scopes.function(node)
+        here = self.scopes.home(node)
         for line in self._touching.get(path, ()):
             if self.tree.order(line) > use:
                 return
-            if self.scopes.function(line) is not here or self.tree.inside(node, line):
+            if self.scopes.home(line) is not here or self.tree.inside(node, line):
                 continue
             change = (
                 self._assigned_entry(line, path, key)

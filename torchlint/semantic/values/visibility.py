@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.libraries import (
+    CONTAINER_AND_TENSOR_METHODS,
+    LOGGING_METHODS,
+    NETWORK_METHODS,
+    RUNNING,
+    is_library,
+)
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
@@ -17,51 +23,10 @@ from torchlint.semantic.values.origins import Origins
 
 __all__ = ["Visibility"]
 
-_LIBRARIES: Final = sys.stdlib_module_names | frozenset(
-    (
-        "builtins torch torchvision torchaudio torchtext torchmetrics torchinfo numpy scipy "
-        "sklearn pandas matplotlib seaborn tqdm PIL cv2 skimage imageio einops wandb mlflow "
-        "tensorboardX tensorboard visdom rich yaml h5py transformers timm datasets evaluate "
-        "sacrebleu nltk tabulate termcolor colorama kornia albumentations "
-        "segmentation_models_pytorch "
-        "efficientnet_pytorch torch_geometric accelerate loguru absl"
-    ).split()
-)
 _SHOWN_KINDS: Final = frozenset({
     Kind.TENSOR, Kind.LOSS, Kind.NDARRAY, Kind.NUMBER, Kind.STRING, Kind.SEQUENCE, Kind.MAPPING,
     Kind.LOADER, Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER, Kind.DEVICE, Kind.SAMPLER,
 })  # fmt: skip
-_OF_NETWORKS: Final = frozenset(
-    (
-        "train eval to cuda cpu half float double parameters named_parameters modules "
-        "named_modules children buffers state_dict load_state_dict zero_grad requires_grad_"
-    ).split()
-)
-_OF_VALUES: Final = frozenset(
-    (
-        "item to cuda cpu detach data numpy tolist size dim numel view reshape permute transpose t "
-        "squeeze unsqueeze flatten expand expand_as repeat contiguous clone float double half long "
-        "int bool byte type type_as argmax argmin max min sum mean std var eq ne gt ge lt le add "
-        "sub mul div pow abs sqrt exp log softmax log_softmax sigmoid tanh relu topk sort gather "
-        "index_select masked_fill masked_select scatter_ fill_ zero_ add_ sub_ mul_ div_ copy_ "
-        "norm cumsum prod any all where round clamp clamp_ chunk split unbind matmul mm bmm "
-        "nonzero astype find rfind decode encode append extend insert pop items keys "
-        "values get setdefault format join strip "
-        "startswith endswith replace lower upper copy index count"
-    ).split()
-)
-"""Methods of tensors and Python containers that run no code of their arguments."""
-_SHOWING: Final = frozenset(
-    (
-        "info debug warning error set_postfix set_postfix_str set_description add_scalar "
-        "add_scalars add_image write flush"
-    ).split()
-)
-_RUNNING: Final = frozenset({
-    "builtins.map", "builtins.filter", "functools.reduce", "itertools.starmap",
-    "torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential",
-})  # fmt: skip
-"""Library functions that call their first argument."""
 _MARKS: Final = ("builtins.", "torch.", "functools.", "abc.", "typing.", "contextlib.")
 
 
@@ -102,7 +67,7 @@ class Visibility:
     def is_of_library(self, node: cst.CSTNode) -> bool:
         """Return whether an expression names something of a known library."""
         name = self.names.name(node)
-        return name is not None and self._is_library(name)
+        return name is not None and is_library(name)
 
     def shows(self, runnable: cst.BaseExpression) -> bool:
         """Return whether all code is visible that calling a function or a network runs."""
@@ -119,11 +84,11 @@ class Visibility:
         if isinstance(func, cst.Attribute) and self.names.name(func) is None:
             method = func.attr.value
             kind = self.kinds.kind(func.value)
-            if kind in _SHOWN_KINDS or method in _SHOWING:
+            if kind in _SHOWN_KINDS or method in LOGGING_METHODS:
                 return True
-            if kind is Kind.MODULE and method in _OF_NETWORKS:
+            if kind is Kind.MODULE and method in NETWORK_METHODS:
                 return True
-            if kind not in (Kind.MODULE, Kind.CRITERION) and method in _OF_VALUES:
+            if kind not in (Kind.MODULE, Kind.CRITERION) and method in CONTAINER_AND_TENSOR_METHODS:
                 return True
             if method == "forward" and self.functions.callee(call) is None:
                 return self._runs_shown(func.value, seen)
@@ -135,9 +100,9 @@ class Visibility:
             return True
         seen.add(id(func))
         name = self.names.name(func)
-        if name is not None and self._is_library(name):
+        if name is not None and is_library(name):
             holder = self.tree.parent(func)
-            if name not in _RUNNING or not isinstance(holder, cst.Call) or not holder.args:
+            if name not in RUNNING or not isinstance(holder, cst.Call) or not holder.args:
                 return True
             return self._runs_shown(holder.args[0].value, seen)
         found = self.functions.definition(func)
@@ -153,9 +118,6 @@ class Visibility:
             if self._holds_shown(func.value, seen):
                 return True
         return self._holds_shown(func, seen)
-
-    def _is_library(self, name: str) -> bool:
-        return name.partition(".")[0] in _LIBRARIES
 
     def _is_shown_function(self, function: cst.FunctionDef, seen: set[int]) -> bool:
         if id(function) in seen:
@@ -174,7 +136,7 @@ class Visibility:
         seen.add(id(owner))
         for line in self.functions.lineage(owner):
             for base in line.bases:
-                known = self._is_library(self.names.name(base.value) or "")
+                known = is_library(self.names.name(base.value) or "")
                 if not known and not isinstance(
                     self.functions.definition(base.value), cst.ClassDef
                 ):
@@ -192,7 +154,7 @@ class Visibility:
         if isinstance(node, cst.Name) and any(
             binding.how is How.IMPORT for binding in self.scopes.reaching(node)
         ):
-            return self._is_library(self.names.name(node) or "")
+            return is_library(self.names.name(node) or "")
         if dotted(node) == "self":
             owner = self.scopes.class_of(node)
             return owner is not None and self._has_known_bases(owner)
@@ -221,7 +183,7 @@ class Visibility:
 
     def _has_known_bases(self, owner: cst.ClassDef) -> bool:
         return all(
-            self._is_library(self.names.name(base.value) or "")
+            is_library(self.names.name(base.value) or "")
             or isinstance(self.functions.definition(base.value), cst.ClassDef)
             for line in self.functions.lineage(owner)
             for base in line.bases
@@ -248,7 +210,7 @@ class Visibility:
         if self.kinds.kind(node) in (Kind.MODULE, Kind.CRITERION):
             return True
         name = self.names.name(node)
-        return name is not None and not self._is_library(name) and self._is_callable(name)
+        return name is not None and not is_library(name) and self._is_callable(name)
 
     def _is_callable(self, name: str) -> bool:
         """Return whether an imported name may be a function or a class, not a constant."""

@@ -1,0 +1,121 @@
+"""Run the cells of notebooks from top to bottom, each list of notebooks in a fork of this process.
+
+Reads a JSON list of lists of notebooks, each a list of cells, and prints one line of JSON for
+each list.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dis
+import importlib
+import io
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+SECONDS = 30
+"""CPU seconds for one notebook."""
+
+
+class TooLongError(BaseException):
+    """Time is up; no `except Exception` may catch this."""
+
+
+def _ring(*_: object) -> NoReturn:
+    raise TooLongError
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _missing(cells: list[types.CodeType], names: dict[str, Any]) -> list[str]:
+    """Return the global names that functions of the cells read and nothing has bound yet."""
+    read = {
+        str(step.argval)
+        for cell in cells
+        for code in _codes(cell)
+        for step in dis.get_instructions(code)
+        if step.opname == "LOAD_GLOBAL"
+    }
+    return sorted(read - set(names) - set(vars(builtins)))
+
+
+def _run(cells: list[str]) -> dict[str, Any]:
+    """Run the cells in one namespace; stop at the first error, as Jupyter does."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names, printed, codes = vars(module), io.StringIO(), list[types.CodeType]()
+    error, missing = "", list[list[str]]()
+    _seed()
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    with contextlib.redirect_stdout(printed):
+        for cell in cells:
+            try:
+                codes.append(compile(cell, "<cell>", "exec", dont_inherit=True))
+                exec(codes[-1], names)
+            except BaseException as raised:
+                error = f"{type(raised).__name__}: {raised}"
+                break
+            missing.append(_missing(codes, names))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return {"error": error, "missing": missing, "printed": printed.getvalue()}
+
+
+def _seed() -> None:
+    random.seed(0)
+    importlib.import_module("torch").manual_seed(0)
+    importlib.import_module("numpy").random.seed(0)
+
+
+def _in_fork(notebooks: list[list[str]]) -> list[dict[str, Any]]:
+    reading, writing = os.pipe()
+    process = os.fork()
+    if not process:
+        os.close(reading)
+        signal.signal(signal.SIGPROF, _ring)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            text = json.dumps([_run(cells) for cells in notebooks])
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(text)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(process, 0)
+    return list(json.loads(text))
+
+
+def _warm_up() -> None:
+    """Import what the first step of an optimizer imports."""
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    layer = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(layer.parameters())
+    layer(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+
+
+def main() -> None:
+    """Run every list of notebooks, each notebook with the same seeds."""
+    _warm_up()
+    for notebooks in json.load(sys.stdin):
+        sys.stdout.write(f"{json.dumps(_in_fork(notebooks))}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

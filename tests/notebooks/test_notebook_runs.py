@@ -1,0 +1,154 @@
+"""A notebook runs from top to bottom after its fixes as it did before them, cell by cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cut_scripts import CODES, FIXTURES, REGISTRY, cells_of, fixed, free, sources
+
+from torchlint.engine import FixResult
+from torchlint.finding import Safety
+from torchlint.testing import examples_of
+
+pytest.importorskip("torch", reason="runs cells with torch")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="notebooks run in forks")
+
+RUNNER = Path(__file__).parents[1] / "cellruns.py"
+LONG = {
+    "tl105": "seconds of copying",
+    "tl205": "waits for every step",
+    "tl309": "TorchScript reads the source of a function from its file",
+    "character_gpt": "trains for seconds",
+    "image_classifier": "trains for seconds",
+    "seq2seq_attention": "trains for seconds",
+    "unet_amp": "trains for seconds",
+}
+"""The scripts that are not run, and why."""
+SCRIPTS = [
+    path
+    for path in (
+        *(folder / "slow.py" for folder in FIXTURES),
+        *sorted((FIXTURES[0].parents[1] / "scripts").rglob("before.py")),
+    )
+    if path.parent.name not in LONG and path.parent.name[:5] not in LONG
+]
+CANNOT = {
+    "a package that is not installed": r"ModuleNotFoundError",
+    "a GPU": r"AssertionError: Torch not compiled with CUDA|RuntimeError: .*(?:CUDA|NVIDIA)",
+    "a file with data": r"FileNotFoundError",
+    "other processes": r"ValueError: Default process group",
+    "the source in a file, which TorchScript reads": r"OSError: Can't get source",
+    "networks that are stubs": r"AttributeError: 'NoneType'|RuntimeError: element 0 of tensors",
+    "names that only a function of it reads": r"NameError",
+    "more time": r"TooLongError",
+}
+"""What an example that does not run by itself requires, and how it shows."""
+
+
+class Pair(NamedTuple):
+    """A notebook before and after its fixes."""
+
+    title: str
+    cells: list[str]
+    result: FixResult
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether every fix promises the same output."""
+        safeties = (each.fix.safety for each in self.result.applied if each.fix is not None)
+        return all(safety is Safety.EXACT for safety in safeties)
+
+
+def _examples(rule: str) -> list[Pair]:
+    """Return the examples of a rule with a fix that bind every name that they read."""
+    scripts = [
+        (example, cells)
+        for example in examples_of(REGISTRY.find(rule).load())
+        if not example.valid and not free(cells := list(cells_of(example.before, late=False)))
+    ]
+    pairs = [Pair(e.sentence, cells, fixed(cells, (rule, *e.beside))) for e, cells in scripts]
+    return [pair for pair in pairs if pair.result.applied]
+
+
+def _ran(jobs: list[list[list[str]]]) -> list[Any]:
+    done = subprocess.run(
+        [sys.executable, str(RUNNER)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"},
+        input=json.dumps(jobs),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@cache
+def _outcomes() -> dict[str, list[tuple[Pair, Any, Any]]]:
+    """Run every notebook: the examples of a rule in one fork, each script in one of its own."""
+    pairs = {rule: found for rule in CODES if (found := _examples(rule))}
+    for path in SCRIPTS:
+        cells = list(cells_of(path.read_text(encoding="utf-8"), late=False))
+        pair = Pair(path.name, cells, fixed(cells, ("ALL",)))
+        pairs.update({path.parent.name: [pair]} if pair.result.applied else {})
+    jobs = [
+        [cells for pair in found for cells in (pair.cells, sources(pair.result))]
+        for found in pairs.values()
+    ]
+    return {
+        name: list(zip(found, ran[::2], ran[1::2], strict=True))
+        for (name, found), ran in zip(pairs.items(), _ran(jobs), strict=True)
+    }
+
+
+def _differences(pair: Pair, before: Any, after: Any) -> list[str]:
+    """Return in what a notebook runs otherwise than before its fixes."""
+    found = []
+    if [before["error"].split(":")[0], len(before["missing"])] != [
+        after["error"].split(":")[0],
+        len(after["missing"]),
+    ]:
+        found.append(f"cell {len(after['missing'])}: {after['error']}, not {before['error']}")
+    for number, (ours, theirs) in enumerate(zip(before["missing"], after["missing"], strict=False)):
+        if not set(theirs) <= set(ours):
+            found.append(f"cell {number}: nothing binds {set(theirs) - set(ours)}")
+    if pair.is_exact and _figures(before["printed"]) != _figures(after["printed"]):
+        found.append(f"prints {after['printed']!r}, not {before['printed']!r}")
+    return found
+
+
+def _figures(printed: str) -> str:
+    """Return what was printed, without times and addresses."""
+    return re.sub(r"[\d.]+ ?(?:ms|s|MB|steps/s)\b|0x[0-9a-f]+", "", printed)
+
+
+@pytest.mark.parametrize("name", [*CODES, *(path.parent.name for path in SCRIPTS)])
+def test_cells_run_as_before(name: str) -> None:
+    for pair, before, after in _outcomes().get(name, ()):
+        problems = _differences(pair, before, after)
+        assert not problems, (pair.title, *problems, *sources(pair.result))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parent.name)
+def test_scripts_run_to_their_last_cell(path: Path) -> None:
+    for pair, before, _ in _outcomes().get(path.parent.name, ()):
+        assert len(before["missing"]) == len(pair.cells), before["error"]
+
+
+def test_every_example_that_stops_requires_something_known() -> None:
+    stopped = [
+        (name, pair.title, before["error"])
+        for name, ran in _outcomes().items()
+        for pair, before, _ in ran
+        if before["error"]
+        and not any(re.match(shown, before["error"]) for shown in CANNOT.values())
+    ]
+    assert not stopped

@@ -1,0 +1,41 @@
+"""The view of a file holds what it uses of other modules, and who uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchlint.program.index import Index
+from torchlint.semantic.view import Symbol
+
+DATA = """
+from torch.utils.data import DataLoader
+
+def loaders(n):
+    return DataLoader(range(n))
+"""
+TRAIN = """
+import data
+
+def main():
+    for x in data.loaders(3):
+        x.backward()
+
+main()
+"""
+
+
+def test_callees_and_callers_are_linked(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").touch()
+    (tmp_path / "data.py").write_text(DATA)
+    (tmp_path / "train.py").write_text(TRAIN)
+    index = Index(tmp_path)
+    view = index.view(tmp_path / "train.py")
+    (data,) = view.modules
+    assert [(each.row, each.text) for each in data.excerpts] == [
+        (2, "from torch.utils.data import DataLoader\n"),
+        (4, "def loaders(n):\n    return DataLoader(range(n))\n"),
+    ]
+    assert view.names == {"data.loaders": Symbol("data.py", "loaders")}
+    (train,) = index.view(tmp_path / "data.py").modules
+    assert [each.row for each in train.excerpts] == [2, 4, 8]
+    assert train.names == {"data.loaders": Symbol("data.py", "loaders")}

@@ -1,0 +1,234 @@
+"""Callers come from programs, callees from anywhere, and both fit into a view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from projects import write
+
+from torchlint.program.index import Index
+from torchlint.program.selection import MOST_CHARACTERS
+from torchlint.semantic.view import ALONE, Symbol, View
+
+STEP = "def step(x):\n    x.backward()\n"
+GUARD = "if __name__ == '__main__':\n    main()\n"
+
+
+def views(root: Path, files: dict[str, str]) -> dict[str, View]:
+    """Return the views of the files of a project."""
+    index = Index(write(root, files))
+    return {name: index.view(root / name) for name in files}
+
+
+def linked(view: View) -> dict[str, list[int]]:
+    """Return the rows of the excerpts of each module."""
+    return {each.path: [excerpt.row for excerpt in each.excerpts] for each in view.modules}
+
+
+def test_callers_come_from_programs_only(tmp_path: Path) -> None:
+    use = "from lib import step\n\ndef main():\n    step(1)\n\n"
+    found = views(
+        tmp_path,
+        {
+            "lib.py": STEP,
+            "train.py": use + GUARD,
+            "unused.py": use,
+            "called.py": use,
+            "runs.py": "import called\n\ncalled.main()\n",
+            "tests/test_lib.py": use + GUARD,
+            "test_train.py": use + GUARD,
+            "benchmarks/speed.py": use + GUARD,
+            "docs/conf.py": use + GUARD,
+        },
+    )
+    assert linked(found["lib.py"]) == {
+        "called.py": [1, 3],
+        "runs.py": [1, 3],
+        "train.py": [1, 3, 6],
+    }
+    assert found["lib.py"].called_unseen == {Symbol("lib.py", "step")}
+    assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
+
+
+def test_a_program_begins_at_a_guard_at_code_at_a_script_or_in_a_notebook(tmp_path: Path) -> None:
+    use = "from lib import step\n\ndef main():\n    step(1)\n"
+    cell = '{"cells": [{"cell_type": "code", "source": ["import other\\n", "other.main()"]}]}'
+    found = views(
+        tmp_path,
+        {
+            "lib.py": STEP,
+            "script.py": use,
+            "pkg/__init__.py": "",
+            "pkg/__main__.py": use,
+            "pyproject.toml": "[project.scripts]\ntrain = 'script:main'\n",
+            "other.py": use,
+            "look.ipynb": cell,
+            "alone.py": use + "# DataLoader\n",
+        },
+    )
+    assert list(linked(found["lib.py"])) == [
+        "alone.py",
+        "look.ipynb",
+        "other.py",
+        "pkg/__main__.py",
+        "script.py",
+    ]
+
+
+def test_nothing_is_linked_where_nothing_trains(tmp_path: Path) -> None:
+    files = {"a.py": "from b import f\nf(1)\n", "b.py": "def f(x): pass\n"}
+    assert list(views(tmp_path, files).values()) == [ALONE, ALONE]
+    files["b.py"] += "def g(x): x.backward()\n"
+    found = views(tmp_path, files)
+    assert found["a.py"] == ALONE
+    assert linked(found["b.py"]) == {"a.py": [1, 2]}
+
+
+def test_a_symbol_with_many_users_has_no_callers(tmp_path: Path) -> None:
+    use = "from lib import step\nstep(1)\n"
+    few = {f"use{number:02}.py": use for number in range(12)}
+    found = views(tmp_path / "few", {"lib.py": STEP, **few})
+    assert len(found["lib.py"].modules) == 12
+    assert not found["lib.py"].called_unseen
+    found = views(tmp_path / "many", {"lib.py": STEP, **few, "use12.py": use})
+    assert found["lib.py"].modules == ()
+    assert found["lib.py"].called_unseen == {Symbol("lib.py", "step")}
+    assert linked(found["use12.py"]) == {"lib.py": [1]}
+
+
+def test_callers_are_followed_two_steps_up_and_callees_two_steps_down(tmp_path: Path) -> None:
+    files = {
+        "one.py": "from two import f\ndef f1(): f()\nf1()\n",
+        "two.py": "from three import f as g\ndef f(): g()\n",
+        "three.py": "from four import f as g\ndef f(): g()\n",
+        "four.py": "from five import f as g\ndef f(): g().backward()\n",
+        "five.py": "from six import f as g\ndef f(): g()\n",
+        "six.py": "from seven import f as g\ndef f(): g()\n",
+        "seven.py": "def f(): pass\n",
+    }
+    found = views(tmp_path, files)
+    assert list(linked(found["four.py"])) == ["five.py", "six.py", "three.py", "two.py"]
+    assert found["four.py"].called_unseen == {Symbol("two.py", "f")}
+
+
+def test_what_top_level_code_makes_of_a_function_is_followed_in_its_module(tmp_path: Path) -> None:
+    train = "from net import Net\nnet = Net()\nfor x in DataLoader(1):\n    net(x).backward()\n"
+    other = "from train import net\n\nnet.eval()\n"
+    found = views(tmp_path, {"net.py": "class Net: pass\n", "train.py": train, "other.py": other})
+    assert linked(found["net.py"]) == {"train.py": [1, 2, 3]}
+
+
+def test_a_view_has_a_limit_and_what_is_cut_is_told(tmp_path: Path) -> None:
+    body = "    x = 1\n" * 500
+    names = [f"f{number}" for number in range(6)]
+    lib = "".join(f"def {name}():\n{body}" for name in names)
+    main = f"from lib import {', '.join([*names, 'big', 'gone'])}\n"
+    uses = "".join(f"{name}()\n" for name in [*names, "big", "gone"])
+    huge = "def big():\n" + "    x = 1\n" * 1400
+    found = views(tmp_path, {"main.py": f"{main}{uses}DataLoader\n", "lib.py": lib + huge})
+    view = found["main.py"]
+    assert linked(view) == {"lib.py": [1, 502, 1003]}
+    assert sum(len(each.text) for each in view.modules[0].excerpts) <= MOST_CHARACTERS
+    assert view.unseen == {"lib.f3", "lib.f4", "lib.f5", "lib.big", "lib.gone"}
+    assert view.names["lib.f5"] == Symbol("lib.py", "f5")
+    assert "lib.gone" not in view.names
+
+
+def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> None:
+    train = (
+        "def loss(x):\n    return x * scale\n\n"
+        "for scale in range(3):\n    loss(1).backward()\n\n"
+        "if __name__ == '__main__':\n    scale = 3\n"
+    )
+    evaluate = "from train import loss\n\nloss(DataLoader)\n"
+    found = views(tmp_path, {"train.py": train, "evaluate.py": evaluate})
+    assert linked(found["evaluate.py"]) == {"train.py": [1]}
+    assert linked(found["train.py"]) == {"evaluate.py": [1, 3]}
+
+
+def test_what_a_program_sets_for_its_process_is_linked(tmp_path: Path) -> None:
+    files = {
+        "net.py": "import torch\nclass Net: pass\n",
+        "settings.py": "import torch\ntorch.backends.cudnn.benchmark = True\nSIZE = 3\n",
+        "train.py": "import settings, torch\nfrom net import Net\ntorch.manual_seed(1)\n"
+        "def main():\n    Net()(DataLoader).backward()\nmain()\n",
+        "other.py": "import torch\ntorch.manual_seed(2)\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["net.py"]) == {"settings.py": [1, 2], "train.py": [1, 2, 3, 4, 6]}
+    assert linked(found["train.py"]) == {"net.py": [2], "settings.py": [1, 2]}
+
+
+def test_what_the_project_lacks_is_unseen_and_other_packages_are_not(tmp_path: Path) -> None:
+    main = (
+        "import numpy as np\nfrom . import gone\nfrom lib import made_at_run_time\n"
+        "from datasets import load_dataset\nimport lib\n"
+        "DataLoader(np.x, gone.f, made_at_run_time, load_dataset, lib.x.y)\n"
+    )
+    files = {"main.py": main, "lib.py": "", "datasets/mnist.py": ""}
+    view = views(tmp_path, files)["main.py"]
+    assert view.unseen == {".gone", "lib.made_at_run_time", "lib.x"}
+
+
+def test_own_functions_that_escape_may_be_called_unseen(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from .a import f\nfrom .b import *\n",
+        "pkg/a.py": "def f(x): x.backward()\ndef g(): pass\n",
+        "pkg/b.py": "def f(x): x.backward()\ndef g(): pass\n",
+        "pkg/c.py": "__all__ = ['f']\ndef f(x): x.backward()\ndef g(): pass\n",
+    }
+    found = views(tmp_path, files)
+    assert {name for _, name in found["pkg/a.py"].called_unseen} == {"f"}
+    assert {name for _, name in found["pkg/b.py"].called_unseen} == {"f", "g"}
+    assert {name for _, name in found["pkg/c.py"].called_unseen} == {"f"}
+
+
+def test_a_notebook_is_a_module_that_nothing_imports(tmp_path: Path) -> None:
+    cells = [
+        '{"cell_type": "code", "source": ["from lib import step\\n"]}',
+        '{"cell_type": "markdown", "source": ["Text"]}',
+        '{"cell_type": "code", "source": ["%matplotlib inline\\n", "step(1)"]}',
+    ]
+    notebook = f'{{"cells": [{", ".join(cells)}]}}'
+    found = views(tmp_path, {"lib.py": STEP, "run.ipynb": notebook})
+    assert [each.text for each in found["lib.py"].modules[0].excerpts] == [
+        "from lib import step\n",
+        "step(1)\n",
+    ]
+    assert linked(found["run.ipynb"]) == {"lib.py": [1]}
+
+
+def test_a_project_that_is_too_large_is_not_linked(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": "from lib import step\nstep(1)\n", "lib.py": STEP})
+    assert Index(tmp_path).view(tmp_path / "train.py").modules
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    for number in range(5_000):
+        (folder / f"a{number}.py").touch()
+    index = Index(tmp_path)
+    assert index.left_out == "each file is analyzed alone: the project has more than 5,000 files"
+    assert index.view(tmp_path / "train.py") == ALONE
+    assert index.files == ()
+
+
+def test_hidden_ignored_and_installed_files_are_no_modules(tmp_path: Path) -> None:
+    files = {
+        ".gitignore": "out/\n",
+        "a.py": "",
+        "out/b.py": "",
+        ".hidden/c.py": "",
+        "env/pyvenv.cfg": "",
+        "env/lib/d.py": "",
+        "node_modules/e.py": "",
+        "sub/.gitignore": "deep\n",
+        "sub/deep/f.py": "",
+        "sub/g.py": "",
+        "torch/__init__.py": "",
+        "lib/torch/__init__.py": "",
+    }
+    (tmp_path / "link.py").symlink_to(tmp_path / "a.py")
+    index = Index(write(tmp_path, files))
+    names = [Path(each).relative_to(tmp_path).as_posix() for each in index.files]
+    assert names == ["a.py", "lib/torch/__init__.py", "sub/g.py"]
+    folders = [Path(each).relative_to(tmp_path).as_posix() for each in index.folders]
+    assert folders == [".", "lib", "lib/torch", "sub"]

@@ -1,0 +1,42 @@
+"""What rules report of a file because of the other modules of its program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_program import found, project
+
+from torchlint.engine import check_paths
+
+NETWORK = """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+LOADED = """\
+import torch
+from network import Net
+
+net = Net()
+net.load_state_dict(torch.load("net.pt"))
+for batch in torch.utils.data.DataLoader(range(8)):
+    net(batch).sum().backward()
+"""
+SAVED = 'torch.save(net.state_dict(), "net.pt")\n'
+
+
+@pytest.mark.parametrize(("train", "rows"), [(LOADED, []), (LOADED + SAVED, [7])])
+def test_a_program_may_load_what_it_saves(tmp_path: Path, train: str, rows: list[int]) -> None:
+    (tmp_path / "setup.py").write_text("")
+    (tmp_path / "network.py").write_text(NETWORK)
+    (tmp_path / "train.py").write_text(train)
+    results = check_paths([tmp_path / "network.py"], project(select=("TL401",)))
+    assert [row for _, row, _ in found(results)] == rows

@@ -1,0 +1,52 @@
+"""The command `clean`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import click
+
+from torchlint.cli.failure import remark
+from torchlint.cli.options import target_options
+from torchlint.cli.replay import CACHE, SUFFIX
+from torchlint.cli.run import refused
+from torchlint.config import load
+from torchlint.report.summary import plural
+
+__all__ = ["clean"]
+
+_WRITTEN: Final = re.compile(rf"[0-9a-f]{{16}}(-[a-z]+)?\.json|[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+"""Matches the names of the files of a cache. No other file is removed."""
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path), default=Path())
+@target_options
+def clean(path: Path, config_file: Path | None, isolated: bool, **options: object) -> None:
+    """Empty the caches below a folder, and the configured one.
+
+    PATH is a folder, by default the current one.
+    """
+    with refused():
+        configured = load(path, isolated=isolated, config_file=config_file).cache_dir
+    folders = {each for each in path.rglob(CACHE) if each.is_dir() and not each.is_symlink()}
+    if configured is not None and configured.is_dir():
+        folders.add(configured)
+    emptied = [folder for folder in sorted(folders) if _emptied(folder)]
+    for folder in emptied:
+        remark(f"- {folder}")
+    remark(f"Emptied {plural(len(emptied), 'cache')}.")
+
+
+def _emptied(folder: Path) -> bool:
+    """Remove the files of a cache; return whether there were any."""
+    files = [file for file in folder.iterdir() if _WRITTEN.fullmatch(file.name)]
+    for file in files:
+        file.unlink()
+    left = list(folder.iterdir())
+    if folder.name == CACHE and [file.name for file in left] == [".gitignore"]:
+        left[0].unlink()
+        folder.rmdir()
+    return bool(files)

@@ -1,0 +1,197 @@
+"""The option `--since`: only findings on lines that differ from a git revision."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from torchlint.report.summary import plural
+
+if TYPE_CHECKING:
+    from torchlint.edit import Span
+    from torchlint.report.entry import Entry
+
+__all__ = ["ChangedLines", "Hunk", "changed_since", "since_option"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_QUIET: Final = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.quotePath=false"),
+)
+"""Settings with which git starts no other program."""
+_DIFF: Final = (
+    *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--unified=0"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--diff-filter=d"),
+)
+_HUNK: Final = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+_NEW_FILE: Final = "+++ "
+_READ_ONLY: Final = ("add_ignore", "write_baseline", "fix", "fix_only", "diff")
+
+
+def since_option(command: Command) -> Command:
+    """Add `--since`."""
+    return click.option(
+        "--since",
+        metavar="REF",
+        help="Report only findings on lines that differ from a git revision.",
+    )(command)
+
+
+class Hunk(NamedTuple):
+    """A run of changed lines of a file; empty where lines were only deleted after `first`."""
+
+    first: int
+    size: int
+
+    def touches(self, start: int, end: int) -> bool:
+        """Return whether rows from `start` to `end` include a changed or deleted line."""
+        if self.size == 0:
+            return start <= self.first < end
+        return start < self.first + self.size and self.first <= end
+
+
+class ChangedLines:
+    """The lines of a repository that differ from where its branch left a revision."""
+
+    def __init__(self, ref: str) -> None:
+        self.ref = ref
+        self._root = _git("rev-parse", "--show-toplevel").rstrip("\n")
+        self._base = _merge_base(ref)
+        self._notebooks: dict[str, frozenset[str] | None] = {}
+        self.left_out = 0
+        """How many findings are on lines that did not change."""
+
+    def kept(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the findings that touch a changed line, themselves or by a note."""
+        entries = list(entries)
+        kept = [entry for entry in entries if self._has(entry)]
+        self.left_out += len(entries) - len(kept)
+        return kept
+
+    @property
+    def hidden(self) -> list[str]:
+        """The line about the findings that were left out, if any."""
+        if not self.left_out:
+            return []
+        left_out = plural(self.left_out, "finding")
+        return [f"{left_out} hidden: not on a line changed since {self.ref}"]
+
+    def _has(self, entry: Entry) -> bool:
+        path = os.path.realpath(entry.path)
+        if path in self._untracked:
+            return True
+        changed = self._changed.get(path)
+        if changed is None:
+            return False
+        spans = (entry.finding.span, *(note.span for note in entry.finding.notes))
+        if entry.source.is_notebook:
+            return any(self._is_new_cell(path, entry, span) for span in spans)
+        rows = (_rows(entry, span) for span in spans)
+        return any(lines.touches(*each) for each in rows for lines in changed)
+
+    def _is_new_cell(self, path: str, entry: Entry, span: Span) -> bool:
+        """Return whether the cell of a span is not in the notebook of the base."""
+        if path not in self._notebooks:
+            self._notebooks[path] = self._cells_before(path)
+        before = self._notebooks[path]
+        return before is None or entry.source.part(span).source.text.rstrip() not in before
+
+    def _cells_before(self, path: str) -> frozenset[str] | None:
+        """Return the texts of the cells of a notebook in the base, None if it has none there."""
+        name = os.path.relpath(path, self._root).replace(os.sep, "/")
+        try:
+            notebook = json.loads(_git("show", f"{self._base}:{name}"))
+            return frozenset("".join(cell["source"]).rstrip() for cell in notebook["cells"])
+        except (click.ClickException, ValueError, LookupError, TypeError):
+            return None
+
+    @cached_property
+    def _changed(self) -> Mapping[str, list[Hunk]]:
+        found: dict[str, list[Hunk]] = {}
+        for name, lines in _hunks(_git(*_DIFF, self._base, "--", cwd=self._root)):
+            found.setdefault(self._path(name), []).append(lines)
+        return found
+
+    @cached_property
+    def _untracked(self) -> frozenset[str]:
+        listed = _git("ls-files", "--others", "--exclude-standard", "-z", cwd=self._root)
+        return frozenset(self._path(name) for name in listed.split("\0") if name)
+
+    def _path(self, name: str) -> str:
+        return os.path.realpath(os.path.join(self._root, name))  # noqa: PTH118
+
+
+def changed_since(options: Mapping[str, Any]) -> ChangedLines | None:
+    """Return the lines that `--since` asks for, None without it; raises a usage error."""
+    if options["since"] is None:
+        return None
+    for name in _READ_ONLY:
+        if options[name]:
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"`--since` and `--{flag}` cannot go together")
+    return ChangedLines(options["since"])
+
+
+def _rows(entry: Entry, span: Span) -> tuple[int, int]:
+    source = entry.source
+    last = max(span.start, span.end - 1)
+    return source.position(span.start).row, source.position(last).row
+
+
+def _hunks(diff: str) -> Iterator[tuple[str, Hunk]]:
+    """Yield the file and the changed lines of every hunk of a diff."""
+    name = ""
+    for line in diff.split("\n"):
+        if line.startswith(_NEW_FILE):
+            name = _unquoted(line[len(_NEW_FILE) :].rstrip("\t")).removeprefix("b/")
+        elif (match := _HUNK.match(line)) is not None:
+            yield name, Hunk(int(match[1]), int(match[2] or 1))
+
+
+def _unquoted(name: str) -> str:
+    """Return a file name without the quotes and escapes that git writes for rare characters."""
+    if not name.startswith('"'):
+        return name
+    raw = name[1:-1].encode("utf-8", "surrogateescape").decode("unicode_escape")
+    return raw.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+
+
+def _merge_base(ref: str) -> str:
+    """Return where the branch left `ref`; raises a usage error."""
+    try:
+        commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    except click.ClickException:
+        raise click.UsageError(f"`--since {ref}`: git knows no such revision") from None
+    try:
+        return _git("merge-base", commit.strip(), "HEAD").strip()
+    except click.ClickException:
+        raise click.UsageError(
+            f"`--since {ref}`: no common ancestor with HEAD: fetch more history"
+        ) from None
+
+
+def _git(*arguments: str, cwd: str | None = None) -> str:
+    """Return what a git command prints; raises a click error in one line."""
+    try:
+        done = subprocess.run(
+            ["git", *_QUIET, *arguments],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise click.ClickException(f"`--since` needs git: {error.strerror}") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise click.ClickException(f"`--since`: git: {said.removeprefix('fatal: ')}")
+    return done.stdout.decode("utf-8", "surrogateescape")

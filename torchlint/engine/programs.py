@@ -1,0 +1,167 @@
+"""The programs of a run: which definitions of other modules each file is judged with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from importlib.util import source_hash
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from torchlint import __version__
+from torchlint.config import Settings
+from torchlint.engine.failures import internal_error
+from torchlint.engine.processes import Died, can_fork, processors
+from torchlint.engine.store import keep, read_kept
+from torchlint.program.folder import project_of
+from torchlint.semantic.view import ALONE, View
+from torchlint.source import Source
+
+if TYPE_CHECKING:
+    from torchlint.program.index import Index
+    from torchlint.program.outline import Outline
+
+__all__ = ["STDIN", "Link", "Linked", "Programs", "alone"]
+
+STDIN: Final = "-"
+"""The path of a text that is no file."""
+WORTH_A_PROCESS: Final = 50
+"""How many files make another process pay that reads them."""
+MOST_FOR_A_FILE: Final = 10
+"""How many files of a project are read for each file to check, so that no search is needed."""
+
+
+class Linked:
+    """What one text is judged with, found out on first use."""
+
+    def __init__(self, path: str, find: Callable[[], View]) -> None:
+        self._path = path
+        self._find = find
+        self.problem = ""
+        """Why the text is judged alone, if an internal error is the reason."""
+
+    @cached_property
+    def view(self) -> View:
+        """The definitions of other modules; none if they cannot be found out."""
+        try:
+            return self._find()
+        except Exception as error:
+            who, rest = "the search for other modules", "the file was judged alone"
+            self.problem = internal_error(who, self._path, error, rest)
+            return ALONE
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the view."""
+        from torchlint.program.index import digest
+
+        return digest(self.view).hex()
+
+    @property
+    def asked_digest(self) -> str:
+        """The digest of the view, empty if nothing has depended on the view so far."""
+        return self.digest if "view" in vars(self) else ""
+
+
+Link = Callable[[Source, Settings], Linked]
+"""A function that returns what a text is judged with under some settings."""
+
+
+def alone(source: Source, settings: Settings) -> Linked:
+    """Return that a text is judged without any other."""
+    return Linked(source.path, lambda: ALONE)
+
+
+class Programs:
+    """The indexes of the projects of a run, each made on first use.
+
+    `cache_dir` is the folder in which they keep what they know of files, None to keep nothing.
+    """
+
+    def __init__(self, cache_dir: Path | None = None) -> None:
+        self._cache_dir = cache_dir
+        self._roots: dict[str, str] = {}
+        self._indexes: dict[str, Index] = {}
+        self._missing: dict[str, int] = {}
+        """How many files of a project were not known when its index was made."""
+
+    def link(self, source: Source, settings: Settings) -> Linked:
+        """Return what a text is judged with: the other modules are as they are on the disk."""
+        if not settings.program or source.path == STDIN:
+            return alone(source, settings)
+        return Linked(source.path, lambda: self.index(source.path).view(Path(source.path), source))
+
+    def index(self, path: str) -> Index:
+        """Return the index of the project that a file belongs to."""
+        folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+        if folder not in self._roots:
+            self._roots[folder] = project_of(path)
+        root = self._roots[folder]
+        if root not in self._indexes:
+            self._indexes[root] = self._opened(root)
+        return self._indexes[root]
+
+    def _opened(self, root: str) -> Index:
+        from torchlint.program.index import Index
+
+        index = Index(root)
+        if self._cache_dir is not None:
+            index.load(read_kept(self._cache_dir, _file(root)))
+            self._missing[root] = len(index.missing())
+        return index
+
+    def save(self) -> None:
+        """Keep what is known of files for the next run."""
+        for root, before in self._missing.items():
+            index = self._indexes[root]
+            if self._cache_dir is not None and len(index.missing()) < before:
+                keep(self._cache_dir, _file(root), index.dump())
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes in use, by their roots."""
+        return tuple(index for _, index in sorted(self._indexes.items()))
+
+    def build(self, paths: Iterable[str], processes: int | None) -> None:
+        """Read the projects of many files now, for processes that are forked later, too.
+
+        In a project of far more files each view is found by a search.
+        """
+        counts = Counter(map(self.index, paths))
+        for index, count in counts.items():
+            if len(index.missing()) <= MOST_FOR_A_FILE * count:
+                index.learn(_outlined(index, processes))
+                index.build()
+
+    def change(self, path: str, source: Source | None) -> None:
+        """Take a text of a file for that on the disk; None takes that back."""
+        self.index(path).change(Path(path), source)
+
+    def refresh(self) -> None:
+        """Look at the disk again."""
+        for index in self._indexes.values():
+            index.refresh()
+
+
+def _file(root: str) -> str:
+    """Return the name of the file in which the index of a project is kept."""
+    about = (__version__, sys.version_info[:2], root)
+    return f"{source_hash(repr(about).encode('utf-8', 'surrogateescape')).hex()}.outlines"
+
+
+def _outlined(index: Index, processes: int | None) -> list[tuple[str, Outline | None]]:
+    """Return the missing outlines of an index, made in worker processes if there are many."""
+    missing = index.missing()
+    processes = min(processes or processors(), len(missing) // WORTH_A_PROCESS)
+    if processes < 2 or not can_fork():
+        return []
+    from torchlint.engine.workers import Workers
+    from torchlint.program.index import outline_at
+
+    workers = Workers(lambda at: outline_at(index.root, missing[at]), [1] * len(missing), processes)
+    return [
+        (missing[at], outline) for at, outline in workers.results() if not isinstance(outline, Died)
+    ]

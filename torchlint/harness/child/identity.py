@@ -1,0 +1,82 @@
+"""What is known of the devices of a run: their names, their software and their state."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from contextlib import suppress
+from typing import Any, Final
+
+import torch
+
+from torchlint.harness.child.device import Device
+from torchlint.harness.child.precision import tf32_convolutions, tf32_products
+
+__all__ = ["identity"]
+
+_NVML: Final = "pynvml"
+_NO_ANSWER: Final = (AttributeError, NotImplementedError, RuntimeError, AssertionError)
+
+
+def identity(device: Device) -> dict[str, Any]:
+    """Return the devices of the network by name, with what their speed depends on.
+
+    A CPU has no entry. NVML is read where `nvidia-ml-py` is installed, and never set.
+    """
+    if device.kind == "cpu":
+        return {}
+    module = getattr(torch, device.kind, None)
+    found: dict[str, Any] = {"indices": device.indices, "names": _each(module, device, "name")}
+    with suppress(*_NO_ANSWER):
+        found["count"] = int(module.device_count())  # type: ignore[union-attr]
+    versions = {"cuda": torch.version.cuda, "hip": torch.version.hip}
+    found |= {name: version for name, version in versions.items() if version}
+    if device.kind == "cuda":
+        found["cudnn"] = torch.backends.cudnn.version()
+        found["tf32"] = {
+            "products": tf32_products(),
+            "convolutions": tf32_convolutions(),
+        }
+        found["state"] = [_state(uuid) for uuid in _uuids(device)]
+    return found
+
+
+def _each(module: Any, device: Device, what: str) -> list[str]:
+    names = []
+    for index in device.indices:
+        with suppress(*_NO_ANSWER):
+            names.append(str(getattr(module, f"get_device_{what}")(index)))
+    return names
+
+
+def _uuids(device: Device) -> list[str]:
+    properties = map(torch.cuda.get_device_properties, device.indices)
+    return [f"GPU-{it.uuid}" for it in properties if hasattr(it, "uuid")]
+
+
+def _state(uuid: str) -> dict[str, Any]:
+    """Return driver, clock, temperature, power limit and other users of a device, from NVML."""
+    if importlib.util.find_spec(_NVML) is None:
+        return {}
+    nvml = importlib.import_module(_NVML)
+    try:
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    except nvml.NVMLError:
+        return {}
+    asked = {
+        "driver": nvml.nvmlSystemGetDriverVersion,
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        "power_limit_mw": lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle),
+        "other_processes": lambda: sum(
+            each.pid != os.getpid() for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        ),
+    }
+    found = {}
+    for name, ask in asked.items():
+        with suppress(nvml.NVMLError):
+            found[name] = ask()
+    nvml.nvmlShutdown()
+    return found

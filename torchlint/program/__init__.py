@@ -1,0 +1,1 @@
+"""Which definitions of other modules a file is analyzed with: knows syntax and files, not torch."""

@@ -1,0 +1,428 @@
+"""Which definitions use which symbols of a project, and which modules are parts of programs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from torchlint.program.imports import Imports
+from torchlint.program.outline import Definition, Import, Kind, Outline, Star
+from torchlint.program.roles import is_main, is_test
+from torchlint.semantic.view import Symbol
+
+__all__ = ["Graph", "Links", "Place", "WholeGraph"]
+
+_MOST_STEPS: Final = 6
+"""How many re-exports of a name are followed."""
+
+
+class Place(NamedTuple):
+    """One definition: its module, and its number in the outline."""
+
+    path: str
+    number: int
+
+
+class Links(NamedTuple):
+    """The symbols of other modules, and of its own, that one definition uses.
+
+    `names` has the qualified name as written, None for one that the project does not define
+    although its module is of the project. `stars` are words bound by star imports.
+    """
+
+    names: dict[str, Symbol | None]
+    stars: dict[str, Symbol]
+    own: tuple[Symbol, ...]
+
+    def symbols(self) -> Iterator[Symbol]:
+        """Yield the symbols, those of the module itself first."""
+        yield from self.own
+        yield from (symbol for symbol in self.names.values() if symbol is not None)
+        yield from self.stars.values()
+
+
+class Graph(ABC):
+    """The modules of a project and what they use of each other.
+
+    A `Symbol` without a name stands for the module itself.
+    """
+
+    def __init__(self, imports: Imports, scripts: frozenset[str] = frozenset()) -> None:
+        self.imports = imports
+        self._scripts = scripts
+        """The modules that `pyproject.toml` names as scripts."""
+        self._definitions: dict[Symbol, list[Place]] = {}
+        self._heads: dict[str, list[Place]] = {}
+        self._numbers: dict[str, dict[str, tuple[int, ...]]] = {}
+        self._by_name: dict[str, dict[str, list[Import]]] = {}
+        self._exported: dict[tuple[str, str, int], Symbol | None] = {}
+        self._links: dict[Place, Links] = {}
+        self._used: dict[str, dict[Symbol, list[int]]] = {}
+        self._edges: dict[str, frozenset[str]] = {}
+        self._in_program: dict[str, bool] = {}
+        self._trains_below: dict[str, bool] = {}
+
+    # -- what is known of each module ---------------------------------------------
+
+    @abstractmethod
+    def outline(self, path: str) -> Outline | None:
+        """Return the outline of a module, None if it is not of the project or does not parse."""
+
+    @abstractmethod
+    def trains(self, path: str) -> bool:
+        """Return whether a module trains a network or loads batches."""
+
+    @abstractmethod
+    def importers(self, path: str) -> list[str]:
+        """Return the modules, no tests, that import from a module, sorted."""
+
+    @abstractmethod
+    def users(self, symbol: Symbol) -> list[Place]:
+        """Return the definitions outside its module, no tests, that use a symbol, sorted."""
+
+    @abstractmethod
+    def is_reexported(self, symbol: Symbol) -> bool:
+        """Return whether the `__init__.py` of a package imports a symbol."""
+
+    def definitions(self, symbol: Symbol) -> list[Place]:
+        """Return the statements that bind a symbol; imports only if there is nothing else."""
+        found = self._definitions.get(symbol)
+        if found is None:
+            numbers = self.numbers(symbol.path).get(symbol.name, ())
+            places = [Place(symbol.path, number) for number in numbers]
+            rest = [each for each in places if self.definition(each).kind is not Kind.IMPORT]
+            found = self._definitions[symbol] = rest or places
+        return found
+
+    def definition(self, place: Place) -> Definition:
+        """Return the definition at a place."""
+        outline = self.outline(place.path)
+        assert outline is not None
+        return outline.definitions[place.number]
+
+    def heads(self, path: str) -> list[Place]:
+        """Return the import statements at the top level of a module."""
+        found = self._heads.get(path)
+        if found is None:
+            outline = self.outline(path) or Outline()
+            found = self._heads[path] = [
+                Place(path, number)
+                for number, each in enumerate(outline.definitions)
+                if each.kind is Kind.IMPORT
+            ]
+        return found
+
+    def numbers(self, path: str) -> dict[str, tuple[int, ...]]:
+        """Return the numbers of the definitions that bind each name of a module."""
+        found = self._numbers.get(path)
+        if found is None:
+            found = {}
+            outline = self.outline(path) or Outline()
+            for number, definition in enumerate(outline.definitions):
+                for name in definition.binds:
+                    found[name] = (*found.get(name, ()), number)
+            self._numbers[path] = found
+        return found
+
+    def imported(self, path: str) -> dict[str, list[Import]]:
+        """Return the imports at the top level of a module, by the name that they bind."""
+        found = self._by_name.get(path)
+        if found is None:
+            found = {}
+            for entry in (self.outline(path) or Outline()).imports:
+                found.setdefault(entry.bound, []).append(entry)
+            self._by_name[path] = found
+        return found
+
+    # -- what a name stands for ---------------------------------------------------
+
+    def target(self, path: str, entry: Import, steps: int = _MOST_STEPS) -> Symbol | None:
+        """Return the symbol that the name of an import stands for, None if not of the project."""
+        module = entry.module
+        if entry.name is None and "." in entry.local:
+            module = entry.bound
+        home = self.imports.module(path, entry.level, module)
+        if home is None:
+            return None
+        if entry.name is None:
+            return Symbol(home.path, "")
+        return self.export(home.path, entry.name, steps)
+
+    def export(self, home: str, name: str, steps: int = _MOST_STEPS) -> Symbol | None:
+        """Return the symbol that a name of a module stands for; tests hand nothing on."""
+        if not steps:
+            return None
+        key = (home, name, steps)
+        if key not in self._exported:
+            self._exported[key] = self._export(Symbol(home, name), steps)
+        return self._exported[key]
+
+    def _export(self, key: Symbol, steps: int) -> Symbol | None:
+        home, name = key
+        places = self.definitions(key)
+        if places and self.definition(places[0]).kind is not Kind.IMPORT:
+            return key
+        hands_on = not is_test(home)
+        for entry in self.imported(home).get(name, ()) if hands_on else ():
+            found = self.target(home, entry, steps - 1)
+            if found is not None and found != key:
+                return found
+        inner = self.imports.submodule(home, name)
+        if inner is not None:
+            return Symbol(inner, "")
+        if places:
+            return key
+        for star in reversed((self.outline(home) or Outline()).stars if hands_on else ()):
+            found = self._through(home, star, name, steps - 1)
+            if found is not None:
+                return found
+        return None
+
+    def _through(self, path: str, star: Star, name: str, steps: int) -> Symbol | None:
+        """Return the symbol that a star import binds to a name."""
+        module = self.imports.module(path, star.level, star.module)
+        outline = self.outline(module.path) if module is not None else None
+        if module is None or outline is None:
+            return None
+        if name.startswith("_") if outline.exports is None else name not in outline.exports:
+            return None
+        return self.export(module.path, name, steps)
+
+    # -- what a definition uses ---------------------------------------------------
+
+    def links(self, place: Place) -> Links:
+        """Return what a definition uses of the project."""
+        found = self._links.get(place)
+        if found is None:
+            found = self._links[place] = self._read_links(place)
+        return found
+
+    def _read_links(self, place: Place) -> Links:
+        path = place.path
+        outline = self.outline(path) or Outline()
+        definition = outline.definitions[place.number]
+        imported = self.imported(path)
+        own = self.numbers(path)
+        names: dict[str, Symbol | None] = {}
+        stars: dict[str, Symbol] = {}
+        entries = [each for word in definition.uses for each in imported.get(word, ())]
+        for entry in (*entries, *definition.imports):
+            names.update(self._spelled(path, entry, definition.chains))
+        words = [word for word in definition.uses if word not in imported]
+        if outline.stars:
+            unknown = [word for word in words if word not in own]
+            for star in reversed(outline.stars):
+                for word in unknown:
+                    symbol = self._through(path, star, word, _MOST_STEPS - 1)
+                    if symbol is not None and symbol.name:
+                        stars.setdefault(word, symbol)
+        used = (word for word in words if word in own and word not in definition.binds)
+        return Links(
+            dict(sorted(names.items())),
+            dict(sorted(stars.items())),
+            tuple(sorted(Symbol(path, word) for word in used)),
+        )
+
+    def _spelled(
+        self, path: str, entry: Import, chains: Iterable[str]
+    ) -> Iterator[tuple[str, Symbol | None]]:
+        """Yield the qualified names as written that begin with an import, and their symbols."""
+        module = self.imports.module(path, entry.level, entry.module)
+        if module is None:
+            if entry.level:
+                yield entry.qualified, None
+            return
+        target = self.target(path, entry)
+        if target is None:
+            if not module.path.endswith("/") and module.is_sure:
+                yield entry.qualified, None
+        elif target.name:
+            yield entry.qualified, target
+        else:
+            for each in chains:
+                head, *rest = each.split(".")
+                if head == entry.bound:
+                    yield from self._chain(entry.qualified, target, rest)
+
+    def _chain(
+        self, spelled: str, target: Symbol, rest: list[str]
+    ) -> Iterator[tuple[str, Symbol | None]]:
+        """Yield the symbol that attributes of a module lead to."""
+        at: Symbol | None = target
+        for word in rest:
+            if at is None or at.name:
+                break
+            spelled = f"{spelled}.{word}"
+            at = self.export(at.path, word)
+        if at is None or at.name:
+            yield spelled, at
+
+    def used(self, path: str) -> dict[Symbol, list[int]]:
+        """Return the symbols of other modules that a module uses, and in which definitions."""
+        found = self._used.get(path)
+        if found is None:
+            found = {}
+            for number, definition in enumerate((self.outline(path) or Outline()).definitions):
+                if definition.kind is not Kind.IMPORT:
+                    for symbol in dict.fromkeys(self.links(Place(path, number)).symbols()):
+                        if symbol.path != path:
+                            found.setdefault(symbol, []).append(number)
+            self._used[path] = found
+        return found
+
+    # -- modules that import each other -------------------------------------------
+
+    def edges(self, path: str) -> frozenset[str]:
+        """Return the modules from which a module imports, at any place."""
+        found = self._edges.get(path)
+        if found is None:
+            found = self._edges[path] = frozenset(self._imported_modules(path)) - {path}
+        return found
+
+    def _imported_modules(self, path: str) -> Iterator[str]:
+        outline = self.outline(path) or Outline()
+        nested = (entry for each in outline.definitions for entry in each.imports)
+        for entry in (*outline.imports, *nested):
+            if entry.name is None:
+                home = self.imports.module(path, 0, entry.module)
+                if home is not None:
+                    yield home.path
+            else:
+                target = self.target(path, entry)
+                if target is not None:
+                    yield target.path
+        for star in outline.stars:
+            home = self.imports.module(path, star.level, star.module)
+            if home is not None:
+                yield home.path
+
+    def reexports(self, path: str) -> frozenset[Symbol]:
+        """Return the symbols of other modules that the `__init__.py` of a package imports.
+
+        A star import counts as the symbol `*` of its module.
+        """
+        if not path.endswith("__init__.py"):
+            return frozenset()
+        outline = self.outline(path) or Outline()
+        found = {self.target(path, entry) for entry in outline.imports}
+        homes = (self.imports.module(path, star.level, star.module) for star in outline.stars)
+        stars = {Symbol(home.path, "*") for home in homes if home is not None}
+        symbols = {each for each in found if each is not None} | stars
+        return frozenset(each for each in symbols if each.path != path)
+
+    # -- programs -----------------------------------------------------------------
+
+    def is_in_program(self, path: str) -> bool:
+        """Return whether a start reaches a module by imports, and something that trains."""
+        found = self._in_program.get(path)
+        if found is None:
+            found = self._in_program[path] = self._reached(path)
+        return found
+
+    def _reached(self, path: str) -> bool:
+        if is_test(path):
+            return False
+        seen = {path}
+        edge = [path]
+        while edge:
+            at = edge.pop(0)
+            if self._in_program.get(at) or (self.is_start(at) and self.trains_below(at)):
+                return True
+            following = [each for each in self.importers(at) if each not in seen]
+            seen.update(following)
+            edge += following
+        self._in_program.update(dict.fromkeys(seen, False))
+        return False
+
+    def is_start(self, path: str) -> bool:
+        """Return whether a module is run as the main module."""
+        if is_test(path):
+            return False
+        if is_main(path) or path in self._scripts:
+            return True
+        outline = self.outline(path)
+        if outline is None:
+            return False
+        return outline.starts or (outline.trains and not self.importers(path))
+
+    def trains_below(self, path: str) -> bool:
+        """Return whether a module, or one that it reaches by imports, trains or loads."""
+        found = self._trains_below.get(path)
+        if found is None:
+            seen = {path}
+            edge = [path]
+            found = self.trains(path)
+            while edge and not found:
+                following = sorted(self.edges(edge.pop(0)) - seen)
+                found = any(self._trains_below.get(each) or self.trains(each) for each in following)
+                seen.update(following)
+                edge += (each for each in following if each not in self._trains_below)
+            if not found:
+                self._trains_below.update(dict.fromkeys(seen, False))
+            self._trains_below[path] = found
+        return found
+
+
+class WholeGraph(Graph):
+    """The graph of a project of which all outlines are known."""
+
+    def __init__(
+        self,
+        imports: Imports,
+        outlines: dict[str, Outline | None],
+        scripts: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(imports, scripts)
+        self._outlines = outlines
+
+    def outline(self, path: str) -> Outline | None:
+        """Return the outline of a module."""
+        return self._outlines.get(path)
+
+    def trains(self, path: str) -> bool:
+        """Return whether a module trains a network or loads batches."""
+        outline = self._outlines.get(path)
+        return outline is not None and outline.trains
+
+    def prepare(self) -> None:
+        """Find out who uses what, for processes that are forked later, too."""
+        for found in (self._users, self._importers, self._reexported):
+            len(found)
+
+    def importers(self, path: str) -> list[str]:
+        """Return the modules, no tests, that import from a module."""
+        return self._importers.get(path, [])
+
+    def users(self, symbol: Symbol) -> list[Place]:
+        """Return the definitions outside its module, no tests, that use a symbol."""
+        return self._users.get(symbol, [])
+
+    def is_reexported(self, symbol: Symbol) -> bool:
+        """Return whether the `__init__.py` of a package imports a symbol."""
+        return not self._reexported.isdisjoint((symbol, Symbol(symbol.path, "*")))
+
+    @cached_property
+    def _importers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for user in self._sources():
+            for home in self.edges(user):
+                found.setdefault(home, []).append(user)
+        return found
+
+    @cached_property
+    def _users(self) -> dict[Symbol, list[Place]]:
+        found: dict[Symbol, list[Place]] = {}
+        for user in self._sources():
+            for symbol, numbers in self.used(user).items():
+                found.setdefault(symbol, []).extend(Place(user, number) for number in numbers)
+        return found
+
+    @cached_property
+    def _reexported(self) -> frozenset[Symbol]:
+        return frozenset[Symbol]().union(*map(self.reexports, self._sources()))
+
+    def _sources(self) -> Iterator[str]:
+        """Yield the modules whose uses count, sorted."""
+        return (path for path in sorted(self._outlines) if not is_test(path))

@@ -1,0 +1,289 @@
+"""The outlines of a project's files, and the view of each file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from torchlint.notebook import read_source
+from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
+from torchlint.program.graph import Graph, WholeGraph
+from torchlint.program.imports import Imports
+from torchlint.program.kept import Kept, dump
+from torchlint.program.outline import Outline, outline_of
+from torchlint.program.search import SearchedGraph
+from torchlint.program.selection import select
+from torchlint.program.texts import Texts
+from torchlint.semantic.view import ALONE, View
+from torchlint.source import Source, SourceError
+
+__all__ = ["Index", "digest", "outline_at"]
+
+_SCRIPT: Final = re.compile(r"=\s*[\"']([\w.]+)\s*:\s*[\w.]+[\"']")
+"""An entry point in `pyproject.toml`."""
+
+_MOST_SOURCES: Final = 200
+"""How many texts are held for excerpts."""
+
+
+class Index:
+    """The files of a project below its root; paths inside are relative to it, with `/`."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).resolve()
+        self.left_out = ""
+        """A line on why all files of the project are analyzed alone, "" if they are not."""
+        self._walk = Walk({}, ())
+        self._outlines: dict[str, Outline | None] = {}
+        """The outlines of files as they are on the disk."""
+        self._kept = Kept()
+        self._changed: dict[str, Source] = {}
+        """The texts that count instead of those on the disk."""
+        self._changed_outlines: dict[str, Outline | None] = {}
+        self._sources: dict[str, Source] = {}
+        self._texts: Texts | None = None
+        self._whole: WholeGraph | None = None
+        self._searched: SearchedGraph | None = None
+        self.refresh()
+
+    # -- the files ----------------------------------------------------------------
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The absolute paths of the files that were found."""
+        return tuple(str(self.root / path) for path in self._walk.files)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The absolute paths of the folders that were searched."""
+        return self._walk.folders
+
+    def name(self, path: Path) -> str | None:
+        """Return the path of a file relative to the root, None if it is not below it."""
+        place = path.resolve()
+        return place.relative_to(self.root).as_posix() if self.root in place.parents else None
+
+    def refresh(self) -> None:
+        """Look for files that are new, changed or gone."""
+        before = self._walk.files
+        self._walk = walk(str(self.root))
+        self.left_out = _left_out(self._walk.files)
+        if self.left_out:
+            self._walk = self._walk._replace(files={})
+        now = self._walk.files
+        self._outlines = {
+            path: outline
+            for path, outline in self._outlines.items()
+            if path in now and now[path] == before.get(path)
+        }
+        self._sources.clear()
+        self._texts = None
+        self._forget()
+
+    def change(self, path: Path, source: Source | None) -> None:
+        """Let a text count instead of the file on the disk; None takes that back."""
+        name = self.name(path)
+        if name is None:
+            return
+        if source is not None:
+            self._changed[name] = source
+            self._changed_outlines[name] = outline_of(source)
+        elif name in self._changed:
+            del self._changed[name], self._changed_outlines[name]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what depends on the set of files and on their texts."""
+        self._whole = self._searched = None
+        self._imports = Imports(self._walk.files.keys() | self._changed.keys())
+        self._scripts = _scripts(self.root, self._imports)
+
+    # -- outlines -----------------------------------------------------------------
+
+    def missing(self) -> list[str]:
+        """Return the files whose outlines are not known."""
+        return [
+            path
+            for path, stamp in self._walk.files.items()
+            if path not in self._outlines and not self._kept.has(path, stamp)
+        ]
+
+    def learn(self, outlines: Iterable[tuple[str, Outline | None]]) -> None:
+        """Take outlines that were made elsewhere, such as in another process."""
+        self._outlines.update(outlines)
+        self._whole = None
+
+    def build(self) -> None:
+        """Make the outlines of all files, and find out who uses what."""
+        for path in self._walk.files:
+            self._on_disk(path)
+        self._whole_graph().prepare()
+
+    def load(self, data: bytes) -> None:
+        """Take the outlines that `dump` returned in an earlier run; damaged data counts as none."""
+        self._kept = Kept(data)
+
+    def dump(self) -> bytes:
+        """Return the outlines known so far, to be kept for later runs."""
+        missing = set(self.missing())
+        known = [path for path in self._walk.files if path not in missing]
+        return dump(((path, self._on_disk(path)) for path in known), self._walk.files)
+
+    def _on_disk(self, path: str) -> Outline | None:
+        """Return the outline of a file as it is on the disk."""
+        if path not in self._outlines:
+            self._outlines[path] = self._kept_outline(path)
+        return self._outlines[path]
+
+    def _kept_outline(self, path: str) -> Outline | None:
+        if self._kept.has(path, self._walk.files[path]):
+            try:
+                return self._kept.outline(path)
+            except ValueError:
+                pass
+        return outline_at(self.root, path)
+
+    def _outline(self, path: str) -> Outline | None:
+        """Return the outline of a file."""
+        if path in self._changed:
+            return self._changed_outlines[path]
+        return self._on_disk(path) if path in self._walk.files else None
+
+    # -- views --------------------------------------------------------------------
+
+    def view(self, path: Path, source: Source | None = None) -> View:
+        """Return the view of a file, whose text may be given, also if it is not on the disk.
+
+        If outlines are missing, only those that the view needs are made: call `build` first if the
+        views of many files are wanted.
+        """
+        name = self.name(path)
+        if name is None or self.left_out or self._is_foreign(name):
+            return ALONE
+        is_known = name in self._walk.files or name in self._changed
+        if source is not None and not (is_known and source.text == self._source(name).text):
+            return select(self._with(name, source), name, self._lines)
+        return select(self._graph(), name, self._lines) if is_known else ALONE
+
+    def _is_foreign(self, name: str) -> bool:
+        head, slash, _ = name.removeprefix("src/").partition("/")
+        prefix = f"{'src/' if name.startswith('src/') else ''}{head}{slash}"
+        return is_foreign(prefix, ["__init__.py"] * (self.root / prefix / "__init__.py").exists())
+
+    def _graph(self) -> Graph:
+        """Return the graph of the whole project if all outlines are known, else one by search."""
+        if self._whole is not None or self._outlines.keys() >= self._walk.files.keys():
+            return self._whole_graph()
+        if self._searched is None:
+            self._searched = SearchedGraph(
+                self._imports, self._all_texts(), self._outline, self._scripts
+            )
+        return self._searched
+
+    def _whole_graph(self) -> WholeGraph:
+        if self._whole is None:
+            outlines = {**self._outlines, **self._changed_outlines}
+            self._whole = WholeGraph(self._imports, outlines, self._scripts)
+        return self._whole
+
+    def _with(self, name: str, source: Source) -> Graph:
+        """Return the graph with another text for a file."""
+        own = outline_of(source)
+        return SearchedGraph(
+            Imports({*self._walk.files, *self._changed, name}),
+            self._all_texts().with_texts({name: _encoded(source)}),
+            lambda path: own if path == name else self._outline(path),
+            self._scripts,
+        )
+
+    def _all_texts(self) -> Texts:
+        """Return the bytes of all files."""
+        if self._texts is None:
+            self._texts = Texts({path: _bytes_at(self.root, path) for path in self._walk.files})
+        if not self._changed:
+            return self._texts
+        return self._texts.with_texts(
+            {path: _encoded(each) for path, each in self._changed.items()}
+        )
+
+    def _source(self, path: str) -> Source:
+        if path in self._changed:
+            return self._changed[path]
+        if path not in self._sources:
+            while len(self._sources) >= _MOST_SOURCES:
+                del self._sources[next(iter(self._sources))]
+            self._sources[path] = _source_at(self.root, path) or Source(path, "")
+        return self._sources[path]
+
+    def _lines(self, path: str, first: int, last: int) -> str:
+        source = self._source(path)
+        starts = source.line_starts
+        end = starts[last] if last < len(starts) else len(source.text)
+        return source.text[starts[first - 1] : end] if first <= len(starts) else ""
+
+
+def outline_at(root: Path, path: str) -> Outline | None:
+    """Return the outline of a file, None if it cannot be read or does not parse."""
+    source = _source_at(root, path)
+    return outline_of(source) if source is not None else None
+
+
+def digest(view: View) -> bytes:
+    """Return a digest of all that a view shows."""
+    from hashlib import blake2b
+
+    modules = [
+        (each.path, each.excerpts, sorted(each.names.items()), sorted(each.stars.items()))
+        for each in view.modules
+    ]
+    parts = (
+        view.path,
+        modules,
+        sorted(view.names.items()),
+        sorted(view.stars.items()),
+        sorted(view.unseen),
+        sorted(view.called_unseen),
+    )
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _scripts(root: Path, imports: Imports) -> frozenset[str]:
+    """Return the modules that `pyproject.toml` names as scripts."""
+    file = root / "pyproject.toml"
+    if not file.is_file():
+        return frozenset()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+    homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(text))
+    return frozenset(home.path for home in homes if home is not None)
+
+
+def _left_out(files: dict[str, Stamp]) -> str:
+    """Return why a project is too large, "" if it is not."""
+    if len(files) > MOST_FILES:
+        return f"each file is analyzed alone: the project has more than {MOST_FILES:,} files"
+    if sum(each.size for each in files.values()) > MOST_BYTES:
+        return f"each file is analyzed alone: the project has more than {MOST_BYTES:,} bytes"
+    return ""
+
+
+def _encoded(source: Source) -> bytes:
+    return source.text.encode("utf-8", "surrogatepass")
+
+
+def _bytes_at(root: Path, path: str) -> bytes:
+    try:
+        return (root / path).read_bytes()
+    except OSError:
+        return b""
+
+
+def _source_at(root: Path, path: str) -> Source | None:
+    try:
+        return read_source((root / path).read_bytes(), path)
+    except (OSError, SourceError):
+        return None

@@ -1,0 +1,121 @@
+"""The graph around one file, found by text search, with few outlines made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torchlint.program.graph import Graph, Place
+from torchlint.program.imports import Imports
+from torchlint.program.outline import MARKS, Outline
+from torchlint.program.texts import Texts, stem_of
+from torchlint.semantic.view import Symbol
+
+__all__ = ["SearchedGraph"]
+
+
+class SearchedGraph(Graph):
+    """The graph of a project whose outlines are made when they are asked for.
+
+    It gives the same answers as the graph of the whole project.
+    """
+
+    def __init__(
+        self,
+        imports: Imports,
+        texts: Texts,
+        outline: Callable[[str], Outline | None],
+        scripts: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(imports, scripts)
+        self._texts = texts
+        self._outline = outline
+        self._importers: dict[str, list[str]] = {}
+        self._users: dict[Symbol, list[Place]] = {}
+        self._gates: dict[Symbol, tuple[Symbol, ...]] = {}
+
+    def outline(self, path: str) -> Outline | None:
+        """Return the outline of a module."""
+        return self._outline(path) if path in self._texts.texts else None
+
+    def trains(self, path: str) -> bool:
+        """Return whether a module trains a network or loads batches."""
+        text = self._texts.texts.get(path, b"")
+        if not any(mark.encode() in text for mark in MARKS):
+            return False
+        outline = self.outline(path)
+        return outline is not None and outline.trains
+
+    def importers(self, path: str) -> list[str]:
+        """Return the modules, no tests, that import from a module."""
+        found = self._importers.get(path)
+        if found is None:
+            users = set(self._texts.importing(path))
+            outline = self.outline(path) or Outline()
+            bound = {name for each in outline.definitions for name in each.binds}
+            for name in ("", *bound):
+                for gate in self.gates(Symbol(path, name)):
+                    users.update(self._texts.importing_name(*gate))
+            found = self._importers[path] = sorted(
+                user for user in users if path in self.edges(user)
+            )
+        return found
+
+    def users(self, symbol: Symbol) -> list[Place]:
+        """Return the definitions outside its module, no tests, that use a symbol."""
+        found = self._users.get(symbol)
+        if found is None:
+            module = Symbol(symbol.path, "")
+            users = set(self._texts.spelling(*symbol))
+            for gate in (symbol, *self.gates(symbol), *self.gates(module)):
+                users.update(self._texts.importing_name(*gate))
+            found = self._users[symbol] = [
+                Place(user, number)
+                for user in sorted(users - {symbol.path})
+                for number in self.used(user).get(symbol, ())
+            ]
+        return found
+
+    def is_reexported(self, symbol: Symbol) -> bool:
+        """Return whether the `__init__.py` of a package imports a symbol."""
+        sought = (symbol, Symbol(symbol.path, "*"))
+        homes = {symbol.path, *(gate.path for gate in self.gates(symbol))}
+        return any(
+            not self.reexports(user).isdisjoint(sought)
+            for home in homes
+            for user in self._texts.importing(home)
+            if user.endswith("__init__.py")
+        )
+
+    def gates(self, symbol: Symbol) -> tuple[Symbol, ...]:
+        """Return what else in the project stands for a symbol: names that modules import it as."""
+        found = self._gates.get(symbol)
+        if found is None:
+            found = self._gates[symbol] = tuple(self._search_gates(symbol))
+        return found
+
+    def _search_gates(self, symbol: Symbol) -> Iterator[Symbol]:
+        start = symbol if symbol.name else Symbol(symbol.path, stem_of(symbol.path))
+        seen = {start}
+        edge = [start]
+        while edge:
+            gate = edge.pop()
+            for user in self._texts.importing_name(*gate):
+                for name in self._names_for(user, symbol, gate.name):
+                    further = Symbol(user, name)
+                    if further not in seen:
+                        seen.add(further)
+                        edge.append(further)
+                        yield further
+
+    def _names_for(self, path: str, symbol: Symbol, name: str) -> Iterator[str]:
+        """Yield the names that a module imports a symbol as.
+
+        A module under its own name is left out: imports spell that name wherever they take it from.
+        """
+        outline = self.outline(path) or Outline()
+        for entry in outline.imports:
+            is_candidate = entry.name == name if symbol.name else entry.bound != name
+            if is_candidate and self.export(path, entry.bound) == symbol:
+                yield entry.bound
+        if outline.stars and self.export(path, name) == symbol:
+            yield name

@@ -1,0 +1,275 @@
+"""Choosing the definitions of other modules with which a file is analyzed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from torchlint.program.graph import Graph, Links, Place
+from torchlint.program.outline import Definition, Kind, Outline
+from torchlint.program.roles import is_test
+from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
+
+__all__ = ["MOST_CHARACTERS", "Lines", "select"]
+
+Lines = Callable[[str, int, int], str]
+"""A function that returns the lines of a file from a first to a last row."""
+
+MOST_CHARACTERS: Final = 16_000
+"""The characters of all excerpts of a view."""
+
+_MOST_OF_ONE: Final = 12_000
+"""The characters of one excerpt."""
+_MOST_USERS: Final = 12
+"""A symbol with more users is that of a library; its callers are not linked."""
+_MOST_OF_SETTINGS: Final = 1_000
+"""The characters of statements that set something for the whole process."""
+_STEPS: Final = 2
+"""How many steps up to callers, and then down to what is called."""
+
+_CODE: Final = (Kind.CODE, Kind.GUARD)
+_CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
+
+
+def select(graph: Graph, path: str, lines: Lines) -> View:
+    """Return the view of a file: who uses it, and what these and the file itself use."""
+    own = graph.outline(path)
+    if own is None:
+        return ALONE
+    selection = _Selection(graph, path, own)
+    selection.add_callers()
+    selection.add_settings()
+    selection.add_callees()
+    return _View(selection, lines).build() if selection.trains else ALONE
+
+
+class _Selection:
+    """The definitions taken so far, and how many characters there is room for."""
+
+    def __init__(self, graph: Graph, path: str, own: Outline) -> None:
+        self.graph = graph
+        self.path = path
+        self.own = own
+        self.taken: dict[Place, Definition] = {}
+        self.heads: set[Place] = set()
+        """The import statements that the taken definitions need."""
+        self._room = MOST_CHARACTERS
+        self.callers: set[Place] = set()
+        """The definitions of other modules that use those of the file, directly or not."""
+        self._calling: set[str] = set()
+
+    @property
+    def trains(self) -> bool:
+        """Whether the file, or a definition that was taken, trains or loads."""
+        return self.own.trains or any(each.trains for each in self.taken.values())
+
+    def add_callers(self) -> None:
+        """Take the definitions that use those of the file, and those that use these.
+
+        What top-level code binds is followed inside its own module: `net = Net()`, then `net(x)`.
+        """
+        bound = (name for each in self.own.definitions for name in _given(each))
+        edge = [Symbol(self.path, name) for name in dict.fromkeys(bound)]
+        seen = set(edge)
+        for _ in range(_STEPS):
+            users = dict.fromkeys(place for symbol in edge for place in self._users(symbol))
+            edge = []
+            for place in users:
+                self.callers.add(place)
+                self._calling.add(place.path)
+                self._take(place)
+                names = _given(self.graph.definition(place))
+                edge += (Symbol(place.path, name) for name in names)
+            edge = [symbol for symbol in dict.fromkeys(edge) if symbol not in seen]
+            seen.update(edge)
+
+    def add_settings(self) -> None:
+        """Take what callers, and modules that they and the file import, set for the process.
+
+        In the order of the modules, and only as far as there is room for settings.
+        """
+        importing = (self.path, *sorted(self._calling))
+        imported = sorted({each for path in importing for each in self.graph.edges(path)})
+        room = _MOST_OF_SETTINGS
+        for path in dict.fromkeys((*importing[1:], *imported)):
+            for number, each in enumerate((self.graph.outline(path) or Outline()).definitions):
+                place = Place(path, number)
+                if each.size <= room and self._sets(place, each) and self._take(place):
+                    room -= each.size
+
+    def _sets(self, place: Place, definition: Definition) -> bool:
+        """Return whether a statement binds nothing and uses names of other packages only."""
+        if definition.kind not in (Kind.CODE, Kind.ASSIGNMENT) or definition.binds:
+            return False
+        is_about_others = bool(definition.uses) and not definition.trains
+        return is_about_others and not any(self.graph.links(place).symbols())
+
+    def add_callees(self) -> None:
+        """Take what the file uses, and then what the definitions that were taken use."""
+        own = (Place(self.path, number) for number in range(len(self.own.definitions)))
+        edge = [*own, *self.taken]
+        for _ in range(_STEPS):
+            following: list[Place] = []
+            for place in edge:
+                for symbol in self._used(place):
+                    following += (
+                        each for each in self.graph.definitions(symbol) if self._may_lend(each)
+                    )
+            edge = [each for each in dict.fromkeys(following) if self._take(each)]
+
+    def _users(self, symbol: Symbol) -> Iterator[Place]:
+        """Yield the definitions of other modules that use a symbol and may be linked."""
+        if symbol.path != self.path:
+            yield from _users_at_home(self.graph, symbol)
+            places = self.graph.definitions(symbol)
+            if all(self.graph.definition(place).kind not in _CALLABLE for place in places):
+                return
+        elsewhere = [
+            place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
+        ]
+        if len(elsewhere) <= _MOST_USERS:
+            yield from (place for place in elsewhere if place.path != self.path)
+
+    def _used(self, place: Place) -> Iterator[Symbol]:
+        """Yield the symbols that a definition uses; imports in the file itself are no use."""
+        if place.path != self.path or self.graph.definition(place).kind is not Kind.IMPORT:
+            yield from self.graph.links(place).symbols()
+
+    def _may_lend(self, place: Place) -> bool:
+        """Return whether a definition may be linked where its name is used.
+
+        Other programs that import a module do not run its code.
+        """
+        is_code = self.graph.definition(place).kind in _CODE
+        return place.path in self._calling if is_code else True
+
+    def _take(self, place: Place) -> bool:
+        """Take a definition if it is new and there is room; return whether it was taken."""
+        if place.path == self.path or place in self.taken:
+            return False
+        definition = self.graph.definition(place)
+        if definition.size > min(_MOST_OF_ONE, self._room):
+            return False
+        heads = dict(self._needed(place, definition))
+        new = heads.keys() - self.heads
+        size = definition.size + sum(heads[each] for each in new)
+        if size > self._room:
+            return False
+        self._room -= size
+        self.heads |= new
+        self.taken[place] = definition
+        return True
+
+    def _needed(self, place: Place, definition: Definition) -> Iterator[tuple[Place, int]]:
+        """Yield the import statements that a definition needs, and their sizes."""
+        for head in self.graph.heads(place.path):
+            each = self.graph.definition(head)
+            if head != place and (not each.binds or not definition.uses.isdisjoint(each.binds)):
+                yield head, each.size
+
+
+class _View:
+    """Makes the view of a file from the definitions that were taken."""
+
+    def __init__(self, selection: _Selection, lines: Lines) -> None:
+        self.graph = selection.graph
+        self.path = selection.path
+        self.own = selection.own
+        self.taken = selection.taken
+        self.heads = selection.heads
+        self.callers = selection.callers
+        self.lines = lines
+        self.seen = frozenset(
+            Symbol(place.path, name) for place, each in self.taken.items() for name in each.binds
+        )
+        """The symbols in view, without those of the file itself."""
+
+    def build(self) -> View:
+        """Return the view; one without modules still tells what was not seen."""
+        places = [
+            Place(self.path, number)
+            for number, each in enumerate(self.own.definitions)
+            if each.kind is not Kind.IMPORT
+        ]
+        names, stars = _merged(map(self.graph.links, places))
+        unseen = {
+            name for name, symbol in names.items() if symbol is None or not self._sees(symbol)
+        }
+        by_module: dict[str, list[int]] = {}
+        for place in sorted(self.taken):
+            by_module.setdefault(place.path, []).append(place.number)
+        return View(
+            self.path,
+            tuple(self._linked(path, numbers) for path, numbers in by_module.items()),
+            _known(names),
+            stars,
+            frozenset(unseen),
+            frozenset(self._called_unseen()),
+        )
+
+    def _sees(self, symbol: Symbol) -> bool:
+        return symbol.path == self.path or symbol in self.seen
+
+    def _linked(self, path: str, numbers: list[int]) -> LinkedModule:
+        """Return the excerpts of one module, with the imports that they need."""
+        names, stars = _merged(self.graph.links(Place(path, number)) for number in numbers)
+        definitions = (self.graph.outline(path) or Outline()).definitions
+        needed = (place.number for place in self.heads if place.path == path)
+        excerpts = (
+            Excerpt(each.first, self.lines(path, each.first, each.last))
+            for each in (definitions[number] for number in sorted({*numbers, *needed}))
+        )
+        return LinkedModule(path, tuple(excerpts), _known(names), stars)
+
+    def _called_unseen(self) -> Iterator[Symbol]:
+        """Yield the functions and classes, own and calling ones, that code outside may call."""
+        for number, each in enumerate(self.own.definitions):
+            yield from self._escaping(Place(self.path, number), each)
+        for place in self.callers & self.taken.keys():
+            yield from self._escaping(place, self.taken[place])
+
+    def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
+        if definition.kind in _CALLABLE:
+            exported = (self.graph.outline(place.path) or Outline()).exports or ()
+            for symbol in (Symbol(place.path, name) for name in definition.binds):
+                if (
+                    symbol.name in exported
+                    or self.graph.is_reexported(symbol)
+                    or any(map(self._is_outside, self._users(symbol)))
+                ):
+                    yield symbol
+
+    def _users(self, symbol: Symbol) -> Iterator[Place]:
+        yield from self.graph.users(symbol)
+        if symbol.path != self.path and not is_test(symbol.path):
+            yield from _users_at_home(self.graph, symbol)
+
+    def _is_outside(self, place: Place) -> bool:
+        return place.path != self.path and place not in self.taken
+
+
+def _given(definition: Definition) -> tuple[str, ...]:
+    """Return the names that other modules may take from a definition; imports give none."""
+    return definition.binds if definition.kind is not Kind.IMPORT else ()
+
+
+def _users_at_home(graph: Graph, symbol: Symbol) -> Iterator[Place]:
+    """Yield the definitions of a symbol's own module that use it."""
+    for number, each in enumerate((graph.outline(symbol.path) or Outline()).definitions):
+        if symbol.name in each.uses and symbol.name not in each.binds:
+            if each.kind is not Kind.IMPORT:
+                yield Place(symbol.path, number)
+
+
+def _merged(links: Iterable[Links]) -> tuple[dict[str, Symbol | None], dict[str, Symbol]]:
+    """Return the names and the stars of several definitions, sorted."""
+    names: dict[str, Symbol | None] = {}
+    stars: dict[str, Symbol] = {}
+    for each in links:
+        names.update(each.names)
+        stars.update(each.stars)
+    return dict(sorted(names.items())), dict(sorted(stars.items()))
+
+
+def _known(names: Mapping[str, Symbol | None]) -> dict[str, Symbol]:
+    return {name: symbol for name, symbol in names.items() if symbol is not None}

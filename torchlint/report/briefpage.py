@@ -1,0 +1,113 @@
+"""The page of a rule on one screen: why, one example with its fix, and the measured gain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from torchlint.measurement import Measurement
+from torchlint.page.document import Page, Snippet
+from torchlint.report.card import card_of
+from torchlint.report.page import facts
+from torchlint.report.paint import Paint
+from torchlint.report.toml import toml
+from torchlint.report.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from torchlint.rule import Rule
+
+__all__ = ["brief_page", "hover_page"]
+
+_WIDTH: Final = 100
+_MARKS: Final = ("- ", "+ ", "! ")
+_CHANGE: Final = re.compile(r"^[-+] ", re.MULTILINE)
+_EXAMPLE: Final = 24
+"""The most lines of the example."""
+_IN_HOVER: Final = 8
+_WHY_IN_HOVER: Final = 5
+_AS_IT_IS: Final = ("- ", "* ", "|", "```", "    ")
+
+
+def brief_page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
+    """Return the page as text for a terminal, without the rest of its examples."""
+    return "\n".join(_on_a_screen(rule, paint, measured)) + "\n"
+
+
+def _on_a_screen(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
+    card, written = card_of(rule), rule.page()
+    yield f"{paint.code(card.code)} {paint.strong(card.name)}: {card.summary}"
+    yield paint.gutter(f"{facts(card)} Groups: {', '.join(card.groups)}.")
+    for heading in ("What it does", "Why it is slow"):
+        yield from _section(heading, written, paint)
+    example, more = _shortest(written), len(written.reported) + len(written.quiet) - 1
+    if example is not None:
+        yield from ("", paint.strong(f"Example: {example.title}"))
+        yield from (f"  {_painted(line, paint)}" for line in _cut(example, _EXAMPLE))
+    yield from ("", paint.strong("Measured"), *_gains(measured))
+    if rule.options:
+        options = ", ".join(f"{key} = {toml(value)}" for key, value in rule.options.items())
+        yield from ("", f"{paint.strong('Options')}: {options}")
+    yield from _section("When not to", written, paint)
+    yield ""
+    if card.url is not None:
+        yield card.url
+    yield f"`torchlint explain {card.code} --examples` prints the whole page, with {more} more."
+
+
+def hover_page(rule: type[Rule], measured: Sequence[Measurement]) -> str:
+    """Return the page in Markdown for the hover of an editor."""
+    card, written = card_of(rule), rule.page()
+    title = f"**{card.code} {card.name}**: {card.summary}"
+    why = " ".join(written.sections["Why it is slow"].split("\n\n")[0].split())
+    lines = [title, "", *wrapped(why, _WIDTH, 0)[:_WHY_IN_HOVER]]
+    example = _shortest(written)
+    if example is not None:
+        lines += ["", "```diff", *_cut(example, _IN_HOVER), "```"]
+    lines += ["", f"{facts(card)} {next(_gains(measured)).removeprefix('- ')}"]
+    if card.link is not None:
+        lines += ["", f"[The whole page]({card.link})"]
+    return "\n".join(lines) + "\n"
+
+
+def _section(heading: str, written: Page, paint: Paint) -> Iterator[str]:
+    yield from ("", paint.strong(heading))
+    for paragraph in written.sections[heading].split("\n\n"):
+        if any(line.startswith(_AS_IT_IS) for line in paragraph.split("\n")):
+            yield from paragraph.split("\n")
+        else:
+            yield from wrapped(" ".join(paragraph.split()), min(paint.width or _WIDTH, _WIDTH), 0)
+
+
+def _gains(measured: Sequence[Measurement]) -> Iterator[str]:
+    if not measured:
+        yield "Not measured yet."
+    for each in measured:
+        yield f"- {each.words}"
+
+
+def _shortest(written: Page) -> Snippet | None:
+    """Return the shortest example with a fix, or with a finding if no example has a fix."""
+    fixed = [each for each in written.reported if _CHANGE.search(each.code)]
+    return min(fixed or written.reported, key=lambda each: each.code.count("\n"), default=None)
+
+
+def _cut(example: Snippet, most: int) -> list[str]:
+    """Return the lines of an example; if there are too many, those around its first change."""
+    lines = example.code.split("\n")
+    if len(lines) <= most:
+        return lines
+    first = next((row for row, line in enumerate(lines) if line.startswith(_MARKS)), 0)
+    start = min(max(first - 2, 0), len(lines) - most + 2)
+    shown = lines[start : start + most - 2]
+    return [
+        *(["  ..."] if start else []),
+        *shown,
+        *(["  ..."] if start + most - 2 < len(lines) else []),
+    ]
+
+
+def _painted(line: str, paint: Paint) -> str:
+    if line.startswith("+ "):
+        return paint.added(line)
+    return paint.removed(line) if line.startswith(("- ", "! ")) else line

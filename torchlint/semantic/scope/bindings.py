@@ -1,0 +1,99 @@
+"""Bindings: the places that give names their values, and the scopes that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+__all__ = ["Binding", "How", "Scope", "dotted"]
+
+_NOTHING: Final[Mapping[str, list[Binding]]] = MappingProxyType({})
+
+
+class How(Enum):
+    """The kind of statement that binds a name."""
+
+    ASSIGN = auto()
+    AUGMENTED = auto()
+    DECLARED = auto()
+    UNPACKED = auto()
+    LOOP = auto()
+    WITH = auto()
+    PARAMETER = auto()
+    IMPORT = auto()
+    FUNCTION = auto()
+    CLASS = auto()
+    OTHER = auto()
+
+
+class Binding(NamedTuple):
+    """One place that gives a name a value.
+
+    `value` is the assigned expression (for `UNPACKED` and `LOOP` the expression that is unpacked,
+    with `path` the indices into it); `qualified` is the imported name.
+    """
+
+    name: str
+    how: How
+    node: cst.CSTNode
+    at: int
+    value: cst.BaseExpression | None = None
+    path: tuple[int, ...] = ()
+    qualified: str = ""
+    starred: bool = False
+
+
+# Bindings compare by identity, as nodes do, and are keys of many dictionaries.
+Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
+Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+class Scope:
+    """A module, class, function, lambda or comprehension with the names bound in it."""
+
+    def __init__(self, node: cst.CSTNode, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bindings: dict[str, list[Binding]] = {}
+        self.outward: dict[str, str] = {}
+        """Names declared `global` or `nonlocal`."""
+        self.unlinked: Mapping[str, list[Binding]] = _NOTHING
+        """The bindings as written, of names that are imported from a module in view."""
+
+    @cached_property
+    def function(self) -> cst.FunctionDef | None:
+        """The function whose code this scope belongs to, None for a module or a class."""
+        if isinstance(self.node, cst.FunctionDef):
+            return self.node
+        return None if self.is_class or self.parent is None else self.parent.function
+
+    @cached_property
+    def owner(self) -> cst.ClassDef | None:
+        """The innermost class around this scope."""
+        if isinstance(self.node, cst.ClassDef):
+            return self.node
+        return self.parent.owner if self.parent is not None else None
+
+    @cached_property
+    def is_class(self) -> bool:
+        """Whether nested functions cannot see the names bound here."""
+        return type(self.node) is cst.ClassDef
+
+    @cached_property
+    def is_function(self) -> bool:
+        """Whether this is a function or a lambda."""
+        return type(self.node) in (cst.FunctionDef, cst.Lambda)
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """Return `a.b.c` for a chain of attributes on a name, else ""."""
+    path = ""
+    while type(node) is cst.Attribute:
+        path = f".{node.attr.value}{path}"
+        node = node.value
+    return node.value + path if type(node) is cst.Name else ""

@@ -1,0 +1,135 @@
+"""Blocks: the statement lists around nodes, and which of them always bind a name."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.scope.bindings import Binding, How
+from torchlint.semantic.syntax.tree import Tree
+
+__all__ = ["Blocks", "Fork"]
+
+_BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
+Fork = cst.If | cst.Try
+_AT: Final = attrgetter("at")
+
+
+class Blocks:
+    """Relates bindings to the statement lists in which they happen."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
+        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
+
+    def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Return the statement lists around a node, innermost first; `with` bodies do not count."""
+        found = self._blocks.get(node)
+        if found is None:
+            parents = self.tree.parents
+            outer = parents.get(node)
+            while outer is not None and type(outer) not in _BLOCKS:
+                outer = parents.get(outer)
+            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
+        return found
+
+    def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+        """Return a statement list and those around it, leaving out `with` bodies."""
+        found = self._around_blocks.get(block)
+        if found is None:
+            parent = self.tree.parent(block)
+            kind = type(parent)
+            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
+            outer = self.blocks(block) if not ends else ()
+            found = outer if kind is cst.With else (block, *outer)
+            self._around_blocks[block] = found
+        return found
+
+    def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
+        """Return the statement lists in which a binding always happens, innermost first."""
+        found = self._homes.get(binding)
+        if found is None:
+            node = binding.node
+            if type(node) is cst.For:
+                found = (node.body, *self.blocks(node))
+            elif type(node) is cst.Param:
+                owner = self.tree.parent(self.tree.parent(node) or node)
+                body = owner.body if type(owner) is cst.FunctionDef else None
+                found = (body,) if body is not None else ()
+            elif type(node) is cst.ExceptHandler:
+                found = (node.body, *self.blocks(node))
+            else:
+                found = self.blocks(node)
+            self._homes[binding] = found
+        return found
+
+    def among(
+        self, bindings: list[Binding], outer: cst.CSTNode, low: int = 0, high: int | None = None
+    ) -> list[Binding]:
+        """Return those of some bindings that are inside `outer`, in their order."""
+        first = bisect_left(bindings, self.tree.order(outer), low, high, key=_AT)
+        return bindings[first : bisect_left(bindings, self.tree.end(outer), first, high, key=_AT)]
+
+    def _exclusive(
+        self, binding: Binding, around: tuple[cst.CSTNode, ...], known: set[cst.CSTNode]
+    ) -> bool:
+        """Return whether a binding is in the other branch of an `if` around the place."""
+        inner: cst.CSTNode | None = None
+        for block in self.blocks(binding.node):
+            if block in known:
+                break
+            inner = block
+        if inner is None:
+            return False
+        owner = self.tree.parent(inner)
+        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
+            owner = self.tree.parent(owner)
+        if type(owner) is not cst.If:
+            return False
+        return any(self.tree.inside(block, owner) for block in around)
+
+    def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> Fork | None:
+        """Return the outermost `if` or `try` that decides whether a binding happens."""
+        outermost: Fork | None = None
+        for outer in self.tree.ancestors(binding.node):
+            if type(outer) in _BLOCKS and outer in known:
+                break
+            if isinstance(outer, (cst.If, cst.Try)):
+                outermost = outer
+            elif isinstance(outer, (cst.For, cst.While)):
+                outermost = None
+        return outermost
+
+    def _bound_blocks(self, bindings: Iterable[Binding]) -> set[cst.CSTNode]:
+        """Return the statement lists in which some bindings always give a new value."""
+        homes = (self._home(each) for each in bindings if each.how is not How.AUGMENTED)
+        return {home[0] for home in homes if home}
+
+    def _binds(self, fork: cst.CSTNode, bound: set[cst.CSTNode]) -> bool:
+        """Return whether every path through an `if` or `try` binds or leaves the block."""
+        if isinstance(fork, cst.Try):
+            parts: list[cst.CSTNode] = [fork.body, *(handler.body for handler in fork.handlers)]
+            return bool(fork.handlers) and all(self._settles(part, bound) for part in parts)
+        if not isinstance(fork, cst.If) or fork.orelse is None:
+            return False
+        rest = fork.orelse.body if isinstance(fork.orelse, cst.Else) else fork.orelse
+        return self._settles(fork.body, bound) and (
+            self._binds(rest, bound) if isinstance(rest, cst.If) else self._settles(rest, bound)
+        )
+
+    def _settles(self, block: cst.CSTNode, bound: set[cst.CSTNode]) -> bool:
+        """Return whether a block always binds, also inside a fork, or leaves at its end."""
+        if block in bound:
+            return True
+        lines = block.body if isinstance(block, cst.IndentedBlock) else ()
+        return any(self._binds(line, bound) for line in lines) or (
+            bool(lines)
+            and isinstance(lines[-1], cst.SimpleStatementLine)
+            and isinstance(lines[-1].body[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))
+        )
