@@ -1,7 +1,7 @@
 """The public API for rules: everything that a rule may import."""
 
 from torchlint.edit import Edit, Span
-from torchlint.finding import Finding, Fix, Note, Safety
+from torchlint.finding import Finding, Fix, Impact, Note, Safety
 from torchlint.rule import Rule
 from torchlint.semantic.data.batching import Layout
 from torchlint.semantic.data.datasets import Trait, Traits
@@ -58,6 +58,7 @@ __all__ = [
     "GradientAccumulation",
     "GraphUse",
     "How",
+    "Impact",
     "Invariance",
     "ItemCode",
     "Kind",

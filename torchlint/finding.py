@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from torchlint.edit import Edit, Span
 
-__all__ = ["Finding", "Fix", "Note", "Safety"]
+__all__ = ["Finding", "Fix", "Impact", "Note", "Safety"]
+
+Impact = Literal["high", "medium", "low"]
+"""What is at stake: how much a finding can matter."""
 
 
 class Safety(IntEnum):
@@ -104,6 +107,8 @@ class Finding:
     message: str
     fix: Fix | None = None
     notes: tuple[Note, ...] = ()
+    impact: Impact | None = None
+    """What is at stake here, None where it is what the rule's page says."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", _on_one_line(self.message))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["EVIDENCE", "Measurement", "measurements", "measurements_beside", "measurements_of"]
+__all__ = [
+    "EVIDENCE",
+    "Measurement",
+    "gain_of",
+    "measurements",
+    "measurements_beside",
+    "measurements_of",
+]
 
 EVIDENCE: Final = "evidence.json"
 """The file beside the rules of a pack: a list of measurements for each code."""
@@ -68,6 +75,22 @@ def measurements_of(rule: type[Rule]) -> tuple[Measurement, ...]:
     """Return the measurements that the pack of a rule ships for it; empty if there are none."""
     module = getattr(sys.modules.get(rule.__module__), "__file__", None)
     return measurements_beside(module, rule.code) if module else ()
+
+
+def gain_of(rule: type[Rule]) -> Measurement | None:
+    """Return the measurement that shows what a rule's fix gains, None where there is none."""
+    return next(conclusive(measurements_of(rule), rule.gain, rule.device), None)
+
+
+def conclusive(measured: Sequence[Measurement], gain: str, device: str) -> Iterator[Measurement]:
+    """Yield the measurements that show what the fix of a rule with this gain and device gains.
+
+    A step time says nothing about a rule whose gain is not speed, and one of a CPU nothing about a
+    rule for accelerators. One that is too noisy to tell shows nothing either.
+    """
+    for each in measured if gain == "speed" else ():
+        if each.verdict != "UNSURE" and not (each.on_cpu and device == "accelerator"):
+            yield each
 
 
 def measurements_beside(file: str, code: str) -> tuple[Measurement, ...]:

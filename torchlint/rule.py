@@ -43,6 +43,10 @@ class Rule(ABC):
     """The best class that a fix of this rule can earn, None where it only reports."""
     groups: ClassVar[tuple[str, ...]] = ("perf",)
     """The groups that it belongs to: words that select it."""
+    gain: ClassVar[Literal["speed", "memory", "results", "upkeep"]] = "speed"
+    """What improves: the step, memory, what is learned or measured, or life with newer versions."""
+    device: ClassVar[Literal["any", "accelerator"]] = "any"
+    """Where it pays: on any device, or on an accelerator only."""
     about: ClassVar[tuple[str, ...]] = ("torch",)
     """The libraries of which a file, or what is linked to it, must name at least one."""
     articles: ClassVar[tuple[str, ...]] = ()

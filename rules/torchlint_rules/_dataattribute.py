@@ -1,22 +1,17 @@
-"""Uses of a tensor's `.data`, and whether a tensor has an autograd graph at all."""
+"""Harmful uses of a tensor's `.data`, and whether a tensor has an autograd graph at all."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Grad, How, Kind, Script
+from torchlint.api import Binding, Grad, How, Impact, Kind, Script
 
-__all__ = ["VARIABLE", "hidden", "without_graph", "wraps"]
+__all__ = ["VARIABLE", "Misuse", "misuse", "without_graph", "wraps"]
 
 VARIABLE: Final = "torch.autograd.Variable"
-_LEAVES: Final = ("weight", "bias", "grad", "running_mean", "running_var")
-_CHANGES: Final = frozenset(
-    "add_ sub_ mul_ div_ copy_ zero_ fill_ normal_ uniform_ clamp_ lerp_ addcdiv_ addcmul_".split()
-)
-_PARAMETERS: Final = re.compile(r"parameters\(|\[[\"']params[\"']\]|state_dict\(")
 _FACTORIES: Final = frozenset(
     (
         "tensor as_tensor from_numpy zeros ones full empty arange linspace eye rand randn randint "
@@ -31,19 +26,6 @@ _SAME: Final = frozenset(
         "repeat random_ pin_memory to_dense flatten sum mean"
     ).split()
 )
-_OF_TENSORS: Final = frozenset("cpu cuda numpy item clone norm".split())
-_RECORDS: Final = frozenset(
-    (
-        "self cls data dataset set batch sample samples example item field mnist cifar train "
-        "test val valid pack packed sequence seq graph graphs node nodes edge edges message msg "
-        "response sparse rnn event storage array xarray"
-    ).split()
-)
-"""Words for objects with their own `data`: records, packed sequences, datasets."""
-_METADATA: Final = frozenset(
-    "size shape dim ndimension numel nelement device dtype is_cuda get_device type new".split()
-)
-_TYPES: Final = ("builtins.isinstance", "builtins.type")
 _CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
 _DEPTH: Final = 8
 
@@ -124,142 +106,75 @@ def _is_type(script: Script, name: cst.Name) -> bool:
 # -- data ------------------------------------------------------------------------
 
 
-def hidden(script: Script, node: cst.Attribute) -> str:
-    """Return the message for a `.data`, empty if it is not a tensor's or is harmless."""
+class Misuse(NamedTuple):
+    """A `.data` that fails or may make gradients wrong."""
+
+    message: str
+    impact: Impact
+
+
+def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
+    """Return what is wrong with a `.data`, None where nothing can be."""
     tensor, holder = node.value, script.parent(node)
-    if _asks_only(script, holder) or not _is_tensor(script, tensor, holder):
-        return ""
-    writes = _writes(script, node, holder)
-    if not writes and _written_beside(script, node):
-        return ""
-    what = script.code(tensor)
-    text = what if len(what) <= 40 else ""
-    itself = f"`{text}`" if text else "the tensor"
-    if _receiver(script, holder).startswith("torch.nn.init."):
-        return f"`torch.nn.init` records nothing by itself: hand it {itself}, without `.data`"
-    unrecorded = script.grad(node) is Grad.OFF
-    if writes:
-        if unrecorded:
-            return f"`.data` hides this from autograd's checks: write to {itself}, nothing records"
-        return (
-            f"autograd does not see that `{text}.data` is written to, and gradients may be wrong: "
-            f"write to {itself} under `torch.no_grad()`"
+    what = script.brief(tensor)
+    if isinstance(holder, cst.Subscript) and _is_loss_read_as_a_vector(script, tensor, holder):
+        return Misuse(f"`{what}.data[0]` fails since torch 1.0: use `{what}.item()`", "high")
+    if script.grad(node) is Grad.OFF or not script.is_recorded(tensor):
+        return None
+    if _is_written(script, node):
+        return Misuse(
+            f"autograd does not see that `{what}.data` is written to, and the backward pass may "
+            f"use the new numbers: compute a new tensor from `{what}` instead",
+            "medium",
         )
-    if isinstance(holder, cst.Subscript) and script.kind(tensor) is Kind.LOSS:
-        return f"`{text}.data[0]` fails since torch 1.0: use `{text}.item()`"
-    if isinstance(holder, cst.Attribute) and holder.attr.value == "item":
-        return f"`{text}.data` is one more tensor for nothing: use `{text}.item()`"
-    if (unrecorded and not _is_leaf(script, tensor)) or _has_no_graph(script, tensor):
-        return f"{itself} has no graph: `.data` is one more tensor for nothing"
-    return (
-        f"autograd would not notice a change to `{text}.data`: `{text}.detach()` is the same, "
-        "and is checked"
+    name = _written_name(script, node)
+    if name is None:
+        return None
+    return Misuse(
+        f"`{name}` shares its memory with `{what}`, and autograd does not see that it is written "
+        f"to: use `{what}.detach().clone()`",
+        "medium",
     )
 
 
-def _has_no_graph(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Return whether a tensor has no graph, so that it equals its own `.data`."""
-    if isinstance(tensor, cst.Attribute) and tensor.attr.value == "grad":
-        return not script.mentions("create_graph")
-    return without_graph(script, tensor)
-
-
-def _is_tensor(script: Script, owner: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:
-    """Return whether the object with the `.data` is a tensor, according to its uses."""
-    kind = script.kind(owner)
-    if kind in (Kind.TENSOR, Kind.LOSS):
-        return True
-    if kind is not Kind.UNKNOWN or script.name(owner) is not None:
-        return False
-    if isinstance(holder, cst.Attribute) and holder.attr.value in _CHANGES:
-        return not isinstance(owner, cst.Name) or owner.value not in ("self", "cls")
-    return _is_leaf(script, owner) or _is_used_as_tensor(script, owner, holder)
-
-
-def _is_used_as_tensor(
-    script: Script, owner: cst.BaseExpression, holder: cst.CSTNode | None
+def _is_loss_read_as_a_vector(
+    script: Script, tensor: cst.BaseExpression, item: cst.Subscript
 ) -> bool:
-    """Return whether a `.data` is used as only tensors can be and its name fits a tensor."""
-    if not isinstance(holder, cst.Attribute) or holder.attr.value not in _OF_TENSORS:
-        return False
-    while isinstance(owner, cst.Call) and isinstance(owner.func, cst.Attribute):
-        if owner.func.attr.value not in _SAME or script.name(owner.func) is not None:
-            return False
-        owner = owner.func.value
-    if not isinstance(owner, cst.Name) or not _RECORDS.isdisjoint(script.words(owner.value)):
-        return False
-    bindings = script.scopes.reaching(owner)
-    return bool(bindings) and all(
-        isinstance(binding.node, cst.Param)
-        or binding.how in (How.LOOP, How.UNPACKED)
-        or isinstance(binding.value, cst.Subscript)
-        or _is_reshaped(script, binding)
-        for binding in bindings
-    )
-
-
-def _is_reshaped(script: Script, binding: Binding) -> bool:
-    """Return whether a name is assigned the result of a tensor method."""
-    func = binding.value.func if isinstance(binding.value, cst.Call) else None
+    """Return whether an item of a loss is read with the index 0, as before torch 0.4."""
+    index = item.slice[0].slice
     return (
-        isinstance(func, cst.Attribute) and script.name(func) is None and func.attr.value in _SAME
+        script.kind(tensor) is Kind.LOSS
+        and len(item.slice) == 1
+        and isinstance(index, cst.Index)
+        and script.value_of(index.value).equals(0)
+        and script.scopes.stored(item) is None
     )
 
 
-def _is_leaf(script: Script, owner: cst.BaseExpression) -> bool:
-    """Return whether a tensor is a parameter, a gradient or a running statistic."""
-    if isinstance(owner, cst.Attribute) and owner.attr.value in _LEAVES:
-        return True
-    if not isinstance(owner, cst.Name):
-        return _is_parameter(script, owner)
-    bindings = script.scopes.reaching(owner)
-    return bool(bindings) and all(
-        binding.how is How.LOOP
-        and binding.value is not None
-        and _PARAMETERS.search(script.code(binding.value)) is not None
-        for binding in bindings
-    )
+def _written_name(script: Script, node: cst.Attribute) -> str | None:
+    """Return the name that a `.data` is given, if a tensor of that name is written to later."""
+    assign = script.parent(node)
+    if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
+        return None
+    name = assign.targets[0].target.value
+    for use in script.tree.spelled(name):
+        if _is_written(script, use) and any(
+            each.value is node for each in script.scopes.reaching(use)
+        ):
+            return name
+    return None
 
 
-def _asks_only(script: Script, holder: cst.CSTNode | None) -> bool:
-    """Return whether only the dtype, shape or device of a tensor is read."""
-    if isinstance(holder, cst.Attribute):
-        return holder.attr.value in _METADATA
-    return _receiver(script, holder) in _TYPES
-
-
-def _receiver(script: Script, holder: cst.CSTNode | None) -> str:
-    """Return the qualified name of the function that takes a tensor."""
-    call = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    return (script.name(call.func) or "") if isinstance(call, cst.Call) else ""
-
-
-def _written_beside(script: Script, node: cst.Attribute) -> bool:
-    """Return whether the same line writes to a `.data`, which is reported there."""
-    line = script.smallest_statement(node)
-    return isinstance(line, cst.BaseSmallStatement) and any(
-        other is not node
-        and other.attr.value == "data"
-        and _writes(script, other, script.parent(other))
-        for other in script.within(line, cst.Attribute)
-    )
-
-
-def _is_parameter(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Return whether this file makes a tensor a parameter."""
-    made = script.value_of(tensor).node
-    return isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Parameter"
-
-
-def _writes(script: Script, node: cst.Attribute, holder: cst.CSTNode | None) -> bool:
-    """Return whether a line modifies a tensor through its `.data`."""
-    if script.scopes.stored(node) is not None:
-        return True
-    written: cst.CSTNode = node
-    while isinstance(holder, cst.Subscript):
+def _is_written(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a line writes into the memory of a tensor."""
+    written, holder = node, script.parent(node)
+    while isinstance(holder, cst.Subscript) and holder.value is written:
         written, holder = holder, script.parent(holder)
     if isinstance(holder, cst.Attribute):
-        return holder.attr.value.endswith("_")
+        called = isinstance(script.parent(holder), cst.Call)
+        return called and holder.attr.value.endswith("_") and not holder.attr.value.endswith("__")
     if isinstance(holder, cst.AugAssign):
         return holder.target is written
-    return isinstance(holder, cst.AssignTarget)
+    if not isinstance(holder, cst.AssignTarget):
+        return False
+    return written is not node or isinstance(node, cst.Attribute)

@@ -26,6 +26,7 @@ from torchlint_rules._dataattribute import without_graph
 __all__ = ["DeferredSum"]
 
 _LINKS: Final = re.compile(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
+_JOINS: Final = frozenset({"torch.cat", "torch.concat", "torch.stack", "torch.vstack"})
 _MEMORY: Final = "keeps the outputs of all batches in the device's memory until the loop ends"
 _NUMPY: Final = "NumPy may have added in the tensor's own precision; the sum is now one of float64"
 _RECIPROCAL: Final = "CUDA multiplies by the reciprocal: the quotient's last bit may differ"
@@ -75,7 +76,8 @@ class DeferredSum:
             self._read(accumulator, cast),
             self._result(accumulator, cast),
         ]
-        return self._fix(f"Add up {name} on the device", edits)
+        width = ", in float64 as on the host" if cast == "float" else ""
+        return self._fix(f"Add up {name} on the device{width}", edits)
 
     def _result(self, accumulator: Accumulator, cast: str) -> Edits | None:
         """Write the line that reads the sum after the loop, unless nothing does."""
@@ -161,20 +163,9 @@ class DeferredSum:
         )
 
     def _added(self, addition: Accumulation, cast: str) -> Edits | None:
-        value = addition.values[0]
-        edits: list[Edits | None] = [
-            self._on_device(each, double=cast == "float") for each in self._readings(addition)
-        ]
-        if isinstance(addition.node, cst.AugAssign):
-            start, end = self.script.span(addition.target).end, self.script.span(value)
-            between = self.script.text[start : end.start]
-            if between.strip() != "+=":
-                return None
-            open_, close = ("(", ")") if _is_sum(value) else ("", "")
-            plain = f" = {self.script.code(addition.target)} + {open_}"
-            edits.append((Edit(Span(start, end.start), plain),))
-            edits.append(self.script.rewrite.insert(end.end, close) if close else ())
-        return _joined(edits)
+        return _joined(
+            [self._on_device(each, double=cast == "float") for each in self._readings(addition)]
+        )
 
     def _read(self, accumulator: Accumulator, cast: str) -> Edits | None:
         """Convert the occasional reads inside the loop to numbers."""
@@ -194,6 +185,10 @@ class DeferredSum:
         line = lines.pop() if len(lines) == 1 else None
         if line is None:
             return None
+        joined = self._read_where_joined(accumulator, line)
+        if joined is not None:
+            edits = [*(self._kept(each) for each in accumulator.additions), joined]
+            return self._fix(f"Keep tensors in {name} and read them where they are joined", edits)
         found: tuple[str, Edits] | None = ("", ())
         if "stack(" in line:
             found = self.script.rewrite.importing("torch", at=accumulator.loop)
@@ -205,6 +200,27 @@ class DeferredSum:
             found[1],
         ]
         return self._fix(f"Keep tensors in {name} and read them after the loop", edits)
+
+    def _read_where_joined(self, accumulator: Accumulator, line: str) -> Edits | None:
+        """Read the joined tensor once if the only use of the list is `torch.cat(list)`."""
+        script, name = self.script, accumulator.name
+        home = script.function(accumulator.loop)
+        if line != f"{name} = [each.cpu() for each in {name}]":
+            return None
+        uses = [
+            use
+            for use in script.tree.spelled(name)
+            if script.scopes.reads(use)
+            and script.function(use) is home
+            and not script.tree.inside(use, accumulator.loop)
+        ]
+        holder = script.parent(uses[0]) if len(uses) == 1 else None
+        call = script.parent(holder) if isinstance(holder, cst.Arg) else None
+        if not isinstance(call, cst.Call) or script.name(call.func) not in _JOINS:
+            return None
+        if script.tree.order(call) < script.tree.end(accumulator.loop):
+            return None
+        return script.rewrite.insert(script.span(call).end, ".cpu()")
 
     def _converted(self, addition: Accumulation, name: str) -> str | None:
         """Return the line that converts a list of tensors to its original items."""
@@ -293,7 +309,18 @@ class DeferredSum:
                 isinstance(each.target, cst.Name) and each.target.value == tensor.value
                 for each in self.script.within(loop, cst.AugAssign)
             )
+        if isinstance(tensor, cst.Attribute) and isinstance(tensor.value, cst.Name):
+            return not self._is_result(tensor.value)
         return isinstance(tensor, (cst.Attribute, cst.Subscript))
+
+    def _is_result(self, name: cst.Name) -> bool:
+        """Return whether each pass of the loop calls a function for what a name holds."""
+        bindings = self.script.scopes.reaching(name)
+        return bool(bindings) and all(
+            isinstance(each.value, cst.Call)
+            and self.script.tree.inside(each.node, self.addition.loop.node)
+            for each in bindings
+        )
 
     def _fix(self, title: str, edits: list[Edits | None]) -> Fix | None:
         if not _has_own_line(self.script, self.addition.node):
@@ -324,15 +351,6 @@ def _joined(parts: list[Edits | None]) -> Edits | None:
             return None
         found += [edit for edit in part if edit.text or edit.span.start != edit.span.end]
     return tuple(found)
-
-
-def _is_sum(value: cst.BaseExpression) -> bool:
-    """Return whether a value needs parentheses after a plus."""
-    return (
-        isinstance(value, cst.BinaryOperation)
-        and isinstance(value.operator, (cst.Add, cst.Subtract))
-        and not value.lpar
-    )
 
 
 def _needs_parentheses(node: cst.BaseExpression) -> bool:

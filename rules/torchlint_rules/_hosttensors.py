@@ -27,7 +27,12 @@ _KEEPING: Final = frozenset(
 _INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())
 _ROUNDED: Final = frozenset("linspace logspace".split())
-_DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
+
+
+_FILLING: Final = _DRAWING | {"fill_", "zero_"}
+_LEGACY: Final = frozenset(
+    "Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor".split()
+)
 
 
 class Made(NamedTuple):
@@ -37,6 +42,8 @@ class Made(NamedTuple):
     last: str
     random: bool
     rounds: bool
+    legacy: bool = False
+    """Whether it is an old constructor, which takes no `device`."""
 
 
 def made(
@@ -58,12 +65,24 @@ def made(
         return made(script, node.args[0].value, random, rounds)
     site = script.call(node)
     module, _, last = name.rpartition(".")
+    if module == "torch" and last in _LEGACY and _is_filled(script, node):
+        return Made(site, last, random, rounds, legacy=True)
     if module != "torch" or site.has_splat or not _could_be_made(script, site, last):
         return None
     words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
     if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
     return Made(site, last, random or last in _RANDOM, rounds or _rounds(script, site, last))
+
+
+def _is_filled(script: Script, call: cst.Call) -> bool:
+    """Return whether the memory of an old constructor is filled at once (`.fill_(1.0)`)."""
+    func = script.parent(call)
+    return (
+        isinstance(func, cst.Attribute)
+        and func.attr.value in _FILLING
+        and isinstance(script.parent(func), cst.Call)
+    )
 
 
 def _scaled(script: Script, node: cst.BinaryOperation, random: bool, rounds: bool) -> Made | None:
@@ -96,31 +115,4 @@ def _could_be_made(script: Script, site: CallSite, last: str) -> bool:
         return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
     if last in _LIKE:
         return bool(args) and bool(script.parts.of(args[0].value))
-    if last == "tensor":
-        return bool(args) and _is_data_of_step(script, args[0].value)
     return last in _FILLED or last in _RANDOM
-
-
-def _is_data_of_step(script: Script, data: cst.BaseExpression) -> bool:
-    """Return whether data is not a list of constants and, as far as visible, no array or tensor."""
-    if script.array(data) is not None or script.kind(data) in _DENSE:
-        return False
-    if not isinstance(data, (cst.List, cst.Tuple)) and script.value_of(data).is_literal:
-        return script.kind(data) is Kind.NUMBER
-    members = script.origins.of(data, (None,)).values
-    return not any(_is_dense(script, each) for each in members) and (
-        not members or not all(_is_constant(script, each) for each in members)
-    )
-
-
-def _is_dense(script: Script, node: cst.BaseExpression) -> bool:
-    return script.array(node) is not None or script.kind(node) in _DENSE
-
-
-def _is_constant(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether an element is a literal number, or a list of such."""
-    value = script.value_of(node)
-    if isinstance(value.node, (cst.List, cst.Tuple)):
-        members = value.node.elements
-        return all(script.answer(_is_constant, each.value, False) for each in members)
-    return value.is_literal

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.api import Frequency, How, Kind, Loop, Script
 
-__all__ = ["shown"]
+__all__ = ["Shown", "shown"]
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
 _COUNTS: Final = frozenset("count n n_iter steps num name".split())
+_LOOKS: Final = frozenset({
+    "builtins.len", "builtins.type", "builtins.id", "builtins.isinstance", "builtins.hasattr",
+    "builtins.callable", "builtins.dir",
+})  # fmt: skip
+"""Functions that look at an object, not at its value."""
 _DEPTH: Final = 4
 
 
-def shown(script: Script, call: cst.Call, loop: Loop) -> str | None:
+class Shown(NamedTuple):
+    """A value that a line shows: its source text, and the expression that waits for it."""
+
+    text: str
+    place: cst.BaseExpression
+
+
+def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
     """Return the first value in the arguments of a call that forces a sync."""
     for arg in call.args:
         if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
@@ -27,19 +39,19 @@ def shown(script: Script, call: cst.Call, loop: Loop) -> str | None:
     return None
 
 
-def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> str | None:
+def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
     reading = next(script.readings(region), None)
     if reading is not None:
-        return script.code(reading.node)
+        return Shown(script.code(reading.node), reading.node)
     for name in script.within(region, cst.Name):
         if not script.scopes.reads(name):
             continue
         if _is_value(script, name):
             if script.kind(name) in _TENSORS:
                 if not script.on_host(name):
-                    return name.value
-            elif depth and _was_read(script, name, loop, depth - 1):
-                return name.value
+                    return Shown(name.value, name)
+            elif depth and (read := _was_read(script, name, loop, depth - 1)) is not None:
+                return Shown(name.value, read)
         if depth and (grown := _grown(script, name, loop, depth - 1)) is not None:
             return grown
     return None
@@ -58,7 +70,7 @@ def _is_value(script: Script, name: cst.Name) -> bool:
         outer = script.parent(holder)
         if holder.keyword is name:
             return False
-        return not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.len"
+        return not isinstance(outer, cst.Call) or script.name(outer.func) not in _LOOKS
     return True
 
 
@@ -69,20 +81,23 @@ def _stays(script: Script, attribute: cst.Attribute) -> bool:
     return script.kind(whole) in _TENSORS
 
 
-def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> bool:
-    """Return whether the loop itself assigns a name the result of a read."""
-    return any(
-        binding.how in (How.ASSIGN, How.AUGMENTED, How.LOOP)
-        and binding.value is not None
-        and script.tree.inside(binding.node, loop.node.body)
-        and script.frequency(binding.node) is Frequency.EVERY_PASS
-        and _waited_for(script, binding.value, loop, depth) is not None
-        for binding in script.scopes.reaching(name)
-    )
+def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.BaseExpression | None:
+    """Return the read whose result the loop itself assigns to a name."""
+    for binding in script.scopes.reaching(name):
+        if (
+            binding.how in (How.ASSIGN, How.AUGMENTED, How.LOOP)
+            and binding.value is not None
+            and script.tree.inside(binding.node, loop.node.body)
+            and script.frequency(binding.node) is Frequency.EVERY_PASS
+        ):
+            found = _waited_for(script, binding.value, loop, depth)
+            if found is not None:
+                return found.place
+    return None
 
 
-def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> str | None:
-    """Return the source text behind a name if the loop adds read values to it."""
+def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | None:
+    """Return what a name shows if the loop adds read values to it."""
     whole = _whole(script, name)
     outer = script.parent(script.parent(whole) or whole)
     if isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.len":
@@ -95,8 +110,10 @@ def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> str | None
         if text != path and not text.startswith((f"{path}.", f"{path}[")):
             if not path.startswith(f"{text}["):
                 continue
-        if any(_waited_for(script, value, loop, depth) is not None for value in values):
-            return text
+        for value in values:
+            found = _waited_for(script, value, loop, depth)
+            if found is not None:
+                return Shown(text, found.place)
     return None
 
 

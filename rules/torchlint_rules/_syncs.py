@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -16,6 +16,7 @@ from torchlint.api import (
     Form,
     Frequency,
     Kind,
+    Note,
     Reading,
     Role,
     Script,
@@ -31,6 +32,7 @@ _LARGE: Final = re.compile(
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
 )
+_STAYS: Final = "every pass waits here as well: read both once"
 _TENSORS_ONLY: Final = ("detach", "cpu")
 _WRITERS: Final = frozenset(
     (
@@ -44,9 +46,34 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every avoidable sync in the batch loops with a role."""
     if not script.loops(role) or not script.can_use_accelerator:
         return
+    said: dict[int, Reading] = {}
+    sums = list(_deferrable(script, role, said))
+    early = list(occasional_reads(script, code, role))
+    spans = {each.span for each in early}
+    indirect: list[Wait] = []
+    for wait in _indirect(script, role):
+        if id(wait.reading.node) not in said and script.span(wait.reading.node) not in spans:
+            said[id(wait.reading.node)] = wait.reading
+            indirect.append(wait)
+    yield from (_finding(script, code, each, said) for each in sums)
+    yield from early
+    for wait in indirect:
+        notes = script.repetition.notes_on(wait.loop.node)
+        yield Finding(code, script.span(wait.reading.node), _told(script, wait), None, notes)
+
+
+class _Sum(NamedTuple):
+    """An addition whose value could stay on the device, with its reads."""
+
+    accumulation: Accumulation
+    found: list[Reading]
+    fixable: bool
+
+
+def _deferrable(script: Script, role: Role, said: dict[int, Reading]) -> Iterator[_Sum]:
+    """Yield the additions whose reads no pass needs, and add these reads to `said`."""
     waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
     besides: list[cst.CSTNode] = [each.node for each in waiting]
-    said: set[int] = set()
     for accumulation in waiting:
         direct = _readings(script, accumulation)
         found = direct or _named(script, accumulation, besides)
@@ -56,26 +83,42 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             continue
         if any(_needed(script, accumulation, each, besides) for each in found):
             continue
-        fixable = all(_is_shown(script, each) for each in found) and (
-            direct or isinstance(accumulation.values[0], cst.Name)
-        )
-        said.update(id(each.node) for each in found)
-        yield Finding(
-            code,
-            script.span(found[0].node),
-            _message(script, accumulation, found),
-            DeferredSum(script, accumulation).fix() if fixable else None,
-        )
-    early = list(occasional_reads(script, code, role))
-    yield from early
-    spans = {each.span for each in early}
-    for wait in _indirect(script, role):
-        span = script.span(wait.reading.node)
-        if id(wait.reading.node) in said or span in spans:
+        plain = bool(direct) or isinstance(accumulation.values[0], cst.Name)
+        fixable = plain and all(_is_shown(script, each) for each in found)
+        said.update((id(each.node), each) for each in found)
+        yield _Sum(accumulation, found, fixable)
+
+
+def _finding(script: Script, code: str, each: _Sum, said: Mapping[int, Reading]) -> Finding:
+    """Return the finding for a sum, without a fix where its pass waits beside it anyway."""
+    accumulation, found, fixable = each
+    stays = _staying(script, accumulation, found[0], said)
+    fix = DeferredSum(script, accumulation).fix() if fixable and stays is None else None
+    notes = () if stays is None else (Note(script.span(stays), _STAYS),)
+    message = _message(script, accumulation, found)
+    return Finding(code, script.span(found[0].node), message, fix, notes)
+
+
+def _staying(
+    script: Script, accumulation: Accumulation, read: Reading, said: Mapping[int, Reading]
+) -> cst.Call | None:
+    """Return a read of the same pass that stays, with no work for the device in between."""
+    loop = accumulation.loop
+    for other in script.once(_method_reads):
+        node = other.node
+        if id(node) in said or script.batch_loop(node) is not loop or script.on_host(other.tensor):
             continue
-        said.add(id(wait.reading.node))
-        notes = script.repetition.notes_on(wait.loop.node)
-        yield Finding(code, span, _told(script, wait), None, notes)
+        if not _is_shown(script, other) or script.is_logged(node):
+            continue
+        if script.frequency(node) is not Frequency.EVERY_PASS:
+            continue
+        if not script.works_between(node, read.node, loop.node):
+            return node
+    return None
+
+
+def _method_reads(script: Script) -> list[Reading]:
+    return list(script.readings(script.tree.module))
 
 
 def _indirect(script: Script, role: Role) -> Iterator[Wait]:
@@ -219,7 +262,7 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     target = _quoted(script, accumulation.target)
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it once per epoch"
-    elif accumulation.adding is Adding.METER:
+    elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
         cure = f"hand {target} the detached tensor and read it once per epoch"
     else:
         cure = f"keep tensors in {target} and read them once per epoch"

@@ -51,11 +51,8 @@ class LoaderWithoutWorkers(Rule):
 
     def _traits(self, script: Script, site: CallSite) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
-        given = site.given(*_WORKERS)
-        if given is None:
-            if site.argument(*_WORKERS).state is not State.ABSENT:
-                return None
-        elif not isinstance(given.value, cst.Integer) or given.value.value != "0":
+        workers = site.argument(*_WORKERS)
+        if workers.state is not State.ABSENT and not workers.equals(0):
             return None
         dataset = site.given("dataset", 0)
         if dataset is None:
@@ -75,8 +72,11 @@ class LoaderWithoutWorkers(Rule):
         )
         if not script.is_notebook and runs_unguarded(script, site.node):
             return f"{message} and put the training behind {GUARD}, which workers need", None
+        given = site.given(*_WORKERS)
+        absent = site.argument(*_WORKERS).state is State.ABSENT
+        literal = absent if given is None else isinstance(given.value, cst.Integer)
         imported = script.rewrite.importing("os", at=site.node)
-        if imported is None:
+        if imported is None or not literal:
             return message, None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Array, Binding, Finding, Fix, Frequency, How, Rule, Script
+from torchlint.api import Array, Binding, CallSite, Finding, Fix, Frequency, How, Rule, Script
 from torchlint_rules._tensoruses import TensorUse, tensor_use
 
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
@@ -25,7 +25,9 @@ class CopiedNdarray(Rule):
             if given is None or site.has_splat or not keywords <= _KEYWORDS:
                 continue
             array = script.array(given.value)
-            if array is None or array.frozen or not _is_repeated(script, site.node):
+            if array is None or array.frozen or _is_copied_anyway(script, site, array):
+                continue
+            if not _is_repeated(script, site.node):
                 continue
             because = _shared(script, site.node, given, array)
             if because is None:
@@ -89,8 +91,7 @@ def _dataset(script: Script, node: cst.CSTNode) -> cst.ClassDef | None:
 
 def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str | None:
     """Return what else would hold the tensor's memory, None if the memory is written to."""
-    converted = _dtype(script, call)
-    if array.fresh or (converted and array.dtype and converted != array.dtype):
+    if array.fresh:
         return ""
     root = _root(given.value)
     use = tensor_use(script, call)
@@ -106,10 +107,13 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
     return because
 
 
-def _dtype(script: Script, call: cst.Call) -> str:
-    given = script.call(call).given("dtype", 1)
-    name = script.name(given.value) if given is not None else None
-    return (name or "").rpartition(".")[2]
+def _is_copied_anyway(script: Script, site: CallSite, array: Array) -> bool:
+    """Return whether a tensor of another type, or on a device, needs memory of its own."""
+    if site.given("device", 2) is not None:
+        return True
+    given = site.given("dtype", 1)
+    name = (script.name(given.value) or "").rpartition(".")[2] if given is not None else ""
+    return given is not None and (name or "?") != array.dtype
 
 
 def _root(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -43,9 +43,10 @@ class CreatedOnHost(Rule):
             if not script.each_step(call):
                 continue
             where = _device(script, move)
+            how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
             message = (
                 f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
-                f"device in every step; make it there with device={where or '...'}"
+                f"device in every step; make it there {how} device={where or '...'}"
             )
             fix = _fix(script, move, found, where, named)
             notes = script.repetition.notes_on_callers(call)
@@ -85,7 +86,7 @@ def _fix(
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
-    if where is None or others or "#" in script.text[start:tail]:
+    if where is None or made.legacy or others or "#" in script.text[start:tail]:
         return None
     if named is not None and not _is_known_at(script, move, named):
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -21,7 +22,7 @@ from torchlint.api import (
     Rule,
     Script,
 )
-from torchlint_rules._loggedvalues import shown
+from torchlint_rules._loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
     (
@@ -32,6 +33,11 @@ _METHODS: Final = frozenset(
 _LOGGERS: Final = frozenset(
     "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
 )
+_RECORDERS: Final = frozenset("log logs logger tracker".split())
+_UPKEEP: Final = frozenset(
+    "save close finish init watch flush add_argument setLevel addHandler step start join".split()
+)
+"""Methods of a recorder that record nothing."""
 _PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -42,41 +48,101 @@ class LoggingEveryStep(Rule):
         """Flag the lines of every batch loop that log a tensor's value in each iteration."""
         if not script.can_use_accelerator:
             return
-        found: dict[int, tuple[cst.Expr, Loop, str]] = {}
-        for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
-            if script.is_round(loop):
-                continue
-            for line in script.within(loop.node.body, cst.Expr):
-                if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
-                    continue
-                if script.batch_loop(line) is not loop:
-                    continue
-                if script.frequency(line) is not Frequency.EVERY_PASS:
-                    if not script.runs_each_pass_in_one_process(line, loop):
-                        continue
-                value = shown(script, line.value, loop)
-                if value is not None and not _reports_episode(script, line, loop):
-                    found[id(line)] = (line, loop, value)
+        lines = {id(each.line): each for each in _lines(script)}
         every = self.settings["every"]
-        staying = {id(loop.node): _staying(script, found, loop) for _, loop, _ in found.values()}
-        freed = {key: one for key, one in found.items() if staying[id(one[1].node)] is None}
+        loops = {id(each.loop.node): each.loop for each in lines.values()}
+        staying = {key: _staying(script, lines, loop) for key, loop in loops.items()}
+        freed = {key: one for key, one in lines.items() if staying[id(one.loop.node)] is None}
         fixes = _fixes(script, freed, every)
-        for line, loop, value in found.values():
-            assert isinstance(line.value, cst.Call)
+        for wait in _waits(script, list(lines.values())):
+            first = wait[0]
+            named = dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait)
             message = (
-                f"every step waits for the device so that `{script.code(line.value.func)}` can "
-                f"show `{value}`; log every {every}th step"
+                f"every step waits for the device so that {_joined(list(named))} can show "
+                f"`{first.shown.text}`; log every {every}th step"
             )
-            wait = staying[id(loop.node)]
-            notes = (Note(script.span(wait), "every step waits here as well"),) if wait else ()
-            yield Finding(self.code, script.span(line), message, fixes.get(id(line)), notes)
+            place, notes = _place(script, wait)
+            stays = staying[id(first.loop.node)]
+            if stays is not None:
+                notes += (Note(script.span(stays), "every step waits here as well"),)
+            fix = _together([fixes.get(id(each.line)) for each in wait])
+            yield Finding(self.code, script.span(place), message, fix, notes)
 
 
-def _staying(
-    script: Script, found: Mapping[int, tuple[cst.Expr, Loop, str]], loop: Loop
-) -> cst.CSTNode | None:
+class _Line(NamedTuple):
+    """A line that logs a value in every pass of a loop."""
+
+    line: cst.Expr
+    call: cst.Call
+    loop: Loop
+    shown: Shown
+
+
+def _lines(script: Script) -> Iterator[_Line]:
+    """Yield the lines of batch loops that log a tensor's value in each iteration."""
+    for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+        if script.is_round(loop):
+            continue
+        for line in script.within(loop.node.body, cst.Expr):
+            if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
+                continue
+            if script.batch_loop(line) is not loop:
+                continue
+            if script.frequency(line) is not Frequency.EVERY_PASS:
+                if not script.runs_each_pass_in_one_process(line, loop):
+                    continue
+            value = shown(script, line.value, loop)
+            if value is not None and not _reports_episode(script, line, loop):
+                yield _Line(line, line.value, loop, value)
+
+
+def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
+    """Yield the lines that share a wait: nothing is given to the device in between."""
+    wait: list[_Line] = []
+    for each in sorted(lines, key=lambda line: (id(line.loop), script.tree.order(line.line))):
+        if wait and (not _shares_wait(script, wait[-1], each)):
+            yield wait
+            wait = []
+        wait.append(each)
+    if wait:
+        yield wait
+
+
+def _shares_wait(script: Script, first: _Line, second: _Line) -> bool:
+    """Return whether a line of the same loop finds the device idle after another."""
+    node = first.loop.node
+    return second.loop is first.loop and not script.works_between(first.line, second.line, node)
+
+
+def _place(script: Script, wait: Sequence[_Line]) -> tuple[cst.CSTNode, tuple[Note, ...]]:
+    """Return where a wait is reported, and notes at the other lines that show its value.
+
+    It is reported at the read if several lines show what one reads.
+    """
+    place = wait[0].shown.place
+    if len(wait) == 1 or any(script.tree.inside(place, each.line) for each in wait):
+        notes = (Note(script.span(each.line), "shown here as well") for each in wait[1:])
+        return wait[0].line, tuple(notes)
+    return place, tuple(Note(script.span(each.line), "shown here") for each in wait)
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Return words as in `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _together(fixes: Sequence[Fix | None]) -> Fix | None:
+    """Return one fix for all lines of a wait, None if one of them would go on waiting."""
+    known = [each for each in fixes if each is not None]
+    if len(known) < len(fixes):
+        return None
+    edits = dict.fromkeys(edit for each in known for edit in each.edits)
+    return replace(known[0], edits=tuple(edits))
+
+
+def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTNode | None:
     """Return what forces a sync in each iteration of a loop, apart from logging."""
-    shows: list[cst.CSTNode] = [line for line, _, _ in found.values()]
+    shows: list[cst.CSTNode] = [each.line for each in found.values()]
     added = [each.node for each in script.accumulations(loop.role, loop.node)]
     for reading in script.readings(loop.node.body):
         if script.frequency(reading.node) is not Frequency.EVERY_PASS or script.on_host(
@@ -124,23 +190,23 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return word in _PLOTTERS
     if func.attr.value in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
+    if word in _RECORDERS and func.attr.value not in _UPKEEP:
+        return True
     return func.attr.value in ("log", "print") and word in _LOGGERS
 
 
 # -- the fix ----------------------------------------------------------------------
 
 
-def _fixes(
-    script: Script, found: Mapping[int, tuple[cst.Expr, Loop, str]], every: int
-) -> dict[int, Fix]:
+def _fixes(script: Script, found: Mapping[int, _Line], every: int) -> dict[int, Fix]:
     """Return the fix of each line by its identity; consecutive lines share theirs."""
-    holders = [script.parent(line) for line, _, _ in found.values()]
+    holders = [script.parent(each.line) for each in found.values()]
     blocks = {id(block): block for block in map(script.parent, filter(None, holders))}
     fixes: dict[int, Fix] = {}
     for block in blocks.values():
         for run in _runs(block, found) if isinstance(block, cst.IndentedBlock) else ():
             lines = [line.body[0] for line in run]
-            fix = _fix(script, run, found[id(lines[0])][1], every)
+            fix = _fix(script, run, found[id(lines[0])].loop, every)
             if fix is not None:
                 fixes.update(dict.fromkeys(map(id, lines), fix))
     return fixes
@@ -170,12 +236,23 @@ def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -
     moved = _with_readings(script, lines, loop)
     if counter is None or moved is None or any(_draws(script, line) for line in lines):
         return None
+    if _is_periodic(script, lines[0]):
+        return None
     last = script.last_pass(loop)
     gate = f"{counter} % {every} == 0" + (f" or {last}" if last else "")
     return Fix.unsafe(
         f"Log every {every}th step",
         script.rewrite.wrap(moved, f"if {gate}:"),
         because="fewer records are written",
+    )
+
+
+def _is_periodic(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a line already runs in every k-th pass only: two periods may never meet."""
+    return any(
+        isinstance(each.operator, cst.Modulo)
+        for test in script.tests_around(line)
+        for each in script.within(test, cst.BinaryOperation)
     )
 
 

@@ -12,10 +12,10 @@ from torchlint.api import (
     Adding,
     Finding,
     Fix,
-    Frequency,
     Grad,
     GraphUse,
     How,
+    Impact,
     Kind,
     Role,
     Rule,
@@ -36,38 +36,54 @@ class GraphKeptAlive(Rule):
         """Flag values that training and evaluation batches add up or store with their graph."""
         for addition in script.accumulations(Role.TRAIN_BATCH):
             carriers = _carriers(script, addition, _sent)
-            if carriers:
-                yield self._finding(script, addition.target, _value(addition), carriers)
+            if carriers and not script.is_emptied(addition):
+                message = (
+                    f"{_quoted(script, addition.target)} keeps the nodes of the graph of every "
+                    f"batch: host memory grows by tens of kilobytes a batch until the loop ends"
+                )
+                fix = _detached(script, addition, carriers)
+                yield self._finding(script, addition, carriers, message, fix, "low")
         for addition, carriers, hidden in _evaluated(script):
-            yield self._finding(script, addition.target, _value(addition), carriers, hidden)
-        for target, value in _attributes(script):
-            yield self._finding(script, target, value, [value])
+            message = (
+                f"{_quoted(script, addition.target)} keeps the graph and all activations of every "
+                "batch: memory grows until the loop ends"
+            )
+            fix = _detached(script, addition, carriers, hidden)
+            yield self._finding(script, addition, carriers, message, fix, "high")
 
     def _finding(
         self,
         script: Script,
-        target: cst.BaseExpression,
-        value: cst.BaseExpression,
+        addition: Accumulation,
         carriers: list[cst.BaseExpression],
-        hidden: bool = False,
+        message: str,
+        fix: Fix,
+        impact: Impact,
     ) -> Finding:
-        """Return the finding for a kept graph, with the fix that detaches it."""
         kept = _quoted(script, carriers[0])
-        message = f"{_quoted(script, target)} keeps the graph of {kept}"
-        if not isinstance(target, cst.Attribute) or not script.scopes.stored(target):
-            message += " for every batch: memory grows until the loop ends"
-        message += f"; keep {kept[:-1]}.detach()`" if len(kept) < 42 else "; `.detach()` it"
-        edits = script.rewrite.insert(script.span(carriers[0]).end, ".detach()")
-        if len(carriers) > 1 or isinstance(carriers[0], cst.BinaryOperation):
-            span = script.span(value)
-            opening, closing = ("", "") if value.lpar else ("(", ")")
-            edits = script.rewrite.insert(span.end, f"{closing}.detach()")
-            edits += script.rewrite.insert(span.start, opening) if opening else ()
-        fix = Fix.exact("Detach what is kept", edits)
-        if hidden:
-            because = "the values leave the function and could be sent backward out of sight"
-            fix = Fix.unsafe("Detach what is kept", edits, because=because)
-        return Finding(self.code, script.span(value), message, fix)
+        cure = f"keep {kept[:-1]}.detach()`" if len(kept) < 42 else "`.detach()` it"
+        span = script.span(_value(addition))
+        return Finding(self.code, span, f"{message}; {cure}", fix, impact=impact)
+
+
+def _detached(
+    script: Script,
+    addition: Accumulation,
+    carriers: list[cst.BaseExpression],
+    hidden: bool = False,
+) -> Fix:
+    """Return the fix that detaches what is kept; `hidden` code may still train on it."""
+    edits = script.rewrite.insert(script.span(carriers[0]).end, ".detach()")
+    if len(carriers) > 1 or isinstance(carriers[0], cst.BinaryOperation):
+        value = _value(addition)
+        span = script.span(value)
+        opening, closing = ("", "") if value.lpar else ("(", ")")
+        edits = script.rewrite.insert(span.end, f"{closing}.detach()")
+        edits += script.rewrite.insert(span.start, opening) if opening else ()
+    if hidden:
+        because = "the values leave the function and could be sent backward out of sight"
+        return Fix.unsafe("Detach what is kept", edits, because=because)
+    return Fix.exact("Detach what is kept", edits)
 
 
 def _value(addition: Accumulation) -> cst.BaseExpression:
@@ -93,8 +109,10 @@ def _carriers(
 def _sent_with_others(script: Script, addition: Accumulation) -> bool:
     """Return whether `backward()` is called on the collected value itself."""
     target: cst.BaseExpression = addition.target
-    while isinstance(target, (cst.Subscript, cst.Attribute)):
+    while isinstance(target, cst.Subscript):
         target = target.value
+    if isinstance(target, cst.Attribute):
+        return script.holds_sent(target)
     return isinstance(target, cst.Name) and script.feeds_backward(target)
 
 
@@ -212,23 +230,3 @@ def _evaluated(
         if use is not GraphUse.TRAINED:
             hidden = use is GraphUse.ESCAPED
             yield from ((each, carriers, hidden) for each, carriers in inside)
-
-
-def _attributes(script: Script) -> Iterator[tuple[cst.Attribute, cst.Name]]:
-    """Yield `self.last = loss` in training batches that ran backward on `loss`."""
-    sent = {
-        each.value.attr.value
-        for each in script.functions.attributes("backward")
-        if isinstance(each.value, cst.Attribute)
-    }
-    for assign in script.all(cst.Assign):
-        target, value = assign.targets[0].target, assign.value
-        if not isinstance(target, cst.Attribute) or not isinstance(value, cst.Name):
-            continue
-        if len(assign.targets) != 1 or target.attr.value in sent or not _sent(script, value):
-            continue
-        loop = script.batch_loop(assign)
-        if loop is None or loop.role is not Role.TRAIN_BATCH:
-            continue
-        if script.frequency(assign) is Frequency.EVERY_PASS and script.grad(assign) is Grad.ON:
-            yield target, value

@@ -29,9 +29,9 @@ class DeprecatedAmpApi(Rule):
             device, name = _old(script, use)
             if _new_name_beside(script, use, name):
                 continue
-            edits = _fix_of_use(script, use)
+            edits = _fix_of_use(script, use) if not _is_value(script, use) else None
             line = _import_of(script, use)
-            if line is not None:
+            if line is not None and not _is_value(script, use):
                 if id(line) not in imports:
                     imports[id(line)] = _fix_of_import(script, line)
                 edits = imports[id(line)]
@@ -79,6 +79,19 @@ def _uses(script: Script) -> Iterator[cst.BaseExpression]:
         bare = decorator.decorator
         if not isinstance(bare, cst.Call) and _old(script, bare)[1].startswith("custom"):
             yield bare
+    for kind in (cst.Name, cst.Attribute):
+        yield from (each for each in script.all(kind) if _is_value(script, each))
+
+
+def _is_value(script: Script, use: cst.BaseExpression) -> bool:
+    """Return whether a deprecated name is kept to be called later (`autocast if amp else f`)."""
+    holder = script.parent(use)
+    return (
+        isinstance(use, (cst.Name, cst.Attribute))
+        and isinstance(holder, (cst.IfExp, cst.Assign, cst.Return, cst.DictElement))
+        and script.scopes.stored(use) is None
+        and _old(script, use)[1] in ("autocast", "GradScaler")
+    )
 
 
 def _new_name_beside(script: Script, use: cst.BaseExpression, name: str) -> bool:

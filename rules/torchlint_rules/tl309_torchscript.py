@@ -35,9 +35,10 @@ class Torchscript(Rule):
         for mark in script.all(cst.Decorator):
             function = script.parent(mark)
             if isinstance(function, cst.FunctionDef) and script.name(mark.decorator) in _SCRIPT:
-                if not _is_test(script, mark):
+                if not _is_test(script, mark) and script.reach.is_trained(function.body):
                     yield self._function(script, mark, function.name.value)
-        for owner in script.all(cst.ClassDef):
+        trains = bool(script.steps.all) or any(True for _ in script.method_calls("parameters"))
+        for owner in script.all(cst.ClassDef) if trains else ():
             for base in owner.bases:
                 if script.name(base.value) in _MODULES:
                     message = (
@@ -54,7 +55,8 @@ class Torchscript(Rule):
             return
         what = script.definition(given.value)
         if isinstance(what, cst.FunctionDef):
-            yield self._function(script, site.node, what.name.value)
+            if script.reach.has_training:
+                yield self._function(script, site.node, what.name.value)
         elif what is None and _is_trained(script, site.node, given.value):
             named = script.code(given.value)
             whole = f"`{named}` runs as {_FATE}: {self._advice(script, named)}"

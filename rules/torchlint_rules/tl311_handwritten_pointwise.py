@@ -7,38 +7,37 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Script
+from torchlint.api import Finding, Fix, Impact, Rule, Script
 from torchlint_rules._pointwise import Formula, formulas
 
-_FUSING: Final = frozenset({"torch.jit.script", "torch.compile"})
+_TRANSPARENT: Final = ("builtins.", "functools.", "torch.", "abc.")
 _FUNCTIONAL: Final = "torch.nn.functional"
 
 
 class HandwrittenPointwise(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every formula that one torch function computes."""
+        """Report every formula that one function of torch computes, if no compiler gets it."""
         for formula in formulas(script):
-            if not script.target.has(formula.since) or _is_fused(script, formula):
+            if not script.target.has(formula.since) or script.reach.is_compiled(formula.node):
+                continue
+            if _is_registered(script, formula):
                 continue
             short = "F" if formula.module == _FUNCTIONAL else "torch"
             message = (
                 f"`{script.brief(formula.node)}` passes over memory once per operation: "
                 f"`{short}.{formula.function}` does once"
             )
-            yield Finding(self.code, script.span(formula.node), message, _fix(script, formula))
+            impact: Impact = "medium" if script.reach.is_trained(formula.node) else "low"
+            fix = _fix(script, formula)
+            yield Finding(self.code, script.span(formula.node), message, fix, impact=impact)
 
 
-def _is_fused(script: Script, formula: Formula) -> bool:
-    """Return whether a compiler gets the function around a formula."""
+def _is_registered(script: Script, formula: Formula) -> bool:
+    """Return whether a decorator of another module takes the function around a formula."""
     function = script.function(formula.node)
-    while function is not None:
-        for each in function.decorators:
-            named = each.decorator.func if isinstance(each.decorator, cst.Call) else each.decorator
-            if script.name(named) in _FUSING:
-                return True
-        outer = script.parent(function)
-        function = script.function(outer) if outer is not None else None
-    return False
+    marks = function.decorators if function is not None else ()
+    named = (m.decorator.func if isinstance(m.decorator, cst.Call) else m.decorator for m in marks)
+    return any(not (script.name(each) or "").startswith(_TRANSPARENT) for each in named)
 
 
 def _fix(script: Script, formula: Formula) -> Fix | None:

@@ -22,13 +22,13 @@ _FORWARDS: Final = ("forward", "__call__")
 
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every call of the forward of a value that certainly is a network."""
+        """Report calls of the forward of networks that have hooks, wrappers or compiled code."""
         for call in script.method_calls("forward"):
             func = call.func
             assert isinstance(func, cst.Attribute)
             if script.name(func) is not None or not _is_network(script, func.value):
                 continue
-            if _is_own(script, call, func.value):
+            if _is_own(script, call, func.value) or not script.call_extras.has(func.value):
                 continue
             network = script.brief(func.value)
             message = (

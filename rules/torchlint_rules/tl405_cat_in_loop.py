@@ -10,6 +10,9 @@ import libcst as cst
 from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
 from torchlint_rules._growingtensors import TENSORS, Growth, growths, held, written
 
+_MANY: Final = 100
+_LONG: Final = frozenset("step steps iter iters iterations batch batches loader".split())
+"""Words of what a loop over many passes counts."""
 _SLICE: Final = "a slice that is kept in a list keeps the whole tensor in memory until it is joined"
 _BATCH: Final = (
     "batches of worker processes are kept instead of copied: each holds a file handle until the "
@@ -20,7 +23,7 @@ _BATCH: Final = (
 class CatInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every assignment that appends to a tensor or an array in each iteration."""
-        found = list(growths(script))
+        found = [each for each in growths(script) if _is_hot(script, each)]
         for growth in found:
             target = script.brief(growth.target)
             join = script.code(growth.call.func)
@@ -32,6 +35,19 @@ class CatInLoop(Rule):
             )
             fix = _fix(script, growth, found)
             yield Finding(self.code, script.span(growth.node), message, fix)
+
+
+def _is_hot(script: Script, growth: Growth) -> bool:
+    """Return whether a tensor grows over batches, in each step, or in very many passes."""
+    if script.batch_loop(growth.node) is not None or script.each_step(growth.node):
+        return True
+    source = growth.loop.iter if isinstance(growth.loop, cst.For) else growth.loop.test
+    if isinstance(source, cst.Call) and script.name(source.func) == "builtins.range":
+        bounds = [script.value_of(arg.value).literal for arg in source.args[:2]]
+        if any(isinstance(each, int) and each >= _MANY for each in bounds):
+            return True
+    named = {word for name in script.within(source, cst.Name) for word in script.words(name.value)}
+    return not named.isdisjoint(_LONG)
 
 
 def _fix(script: Script, growth: Growth, found: Sequence[Growth]) -> Fix | None:

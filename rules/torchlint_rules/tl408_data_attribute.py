@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
-from torchlint_rules._dataattribute import VARIABLE, hidden, without_graph, wraps
+from torchlint.api import Edit, Edits, Finding, Fix, Note, Rule, Safety, Script, Span
+from torchlint_rules._dataattribute import VARIABLE, misuse, without_graph, wraps
 
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
 
 
 class DataAttribute(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every useless `Variable` and every `.data` of a recorded tensor."""
+        """Report every useless `Variable` and every `.data` that fails or hides a change."""
         calls = [s.node for s in script.calls(VARIABLE) if s.node.args and wraps(script, s.node)]
+        for volatile in (each for each in calls if _is_volatile(script, each)):
+            message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
+            yield Finding(self.code, script.span(volatile), message)
         fixes = _fixes(script, calls) if calls else {}
+        groups: dict[Safety | None, list[cst.Call]] = {}
         for call in calls:
-            volatile = script.call(call).given("volatile", 2) is not None
-            what = script.code(call.args[0].value)
-            what = f"`{what}`" if len(what) < 40 else "the tensor itself"
-            message = f"`Variable` has no purpose since torch 0.4: use {what}"
-            if volatile:
-                message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
-            yield Finding(self.code, script.span(call), message, fixes.get(id(call)))
+            fix = fixes.get(id(call))
+            if not _is_volatile(script, call):
+                groups.setdefault(None if fix is None else fix.safety, []).append(call)
+        for group in groups.values():
+            yield self._useless(script, group, [fixes.get(id(each)) for each in group])
         for node in script.all(cst.Attribute):
-            if node.attr.value == "data":
-                message = hidden(script, node)
-                if message:
-                    yield Finding(self.code, script.span(node), message)
+            found = misuse(script, node) if node.attr.value == "data" else None
+            if found is not None:
+                yield Finding(self.code, script.span(node), found.message, impact=found.impact)
+
+    def _useless(
+        self, script: Script, calls: Sequence[cst.Call], fixes: Sequence[Fix | None]
+    ) -> Finding:
+        """Return one finding for calls that one fix takes out, with a note at each further one."""
+        what = script.code(calls[0].args[0].value)
+        what = f"`{what}`" if len(what) < 40 else "the tensor itself"
+        message = f"`Variable` has no purpose since torch 0.4: use {what}"
+        if len(calls) > 1:
+            more = "once more" if len(calls) == 2 else f"{len(calls) - 1} more times"
+            message += f", here and {more} in this file"
+        known = [each for each in fixes if each is not None]
+        edits = dict.fromkeys(edit for each in known for edit in each.edits)
+        fix = replace(known[0], edits=tuple(edits)) if known else None
+        notes = tuple(Note(script.span(each), "here as well") for each in calls[1:])
+        return Finding(self.code, script.span(calls[0]), message, fix, notes)
+
+
+def _is_volatile(script: Script, call: cst.Call) -> bool:
+    return script.call(call).given("volatile", 2) is not None
 
 
 # -- Variable --------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_verbose_counts_and_quiet_leaves_out_the_last_line(quick: Shell) -> None
 
 def test_selection_of_rules_on_the_command_line(quick: Shell) -> None:
     quick.write("a.py", TRAIN)
-    quick.write("tests/b.py", TRAIN)
+    quick.write("parts/b.py", TRAIN)
 
     def found(*arguments: str) -> list[str]:
         done = quick.run("check", "--no-cache", "--output-format", "concise", "-q", *arguments)
@@ -119,10 +119,10 @@ def test_selection_of_rules_on_the_command_line(quick: Shell) -> None:
 
     assert found("--select", "XY201", "a.py") == ["a.py XY201"]
     assert found("--select", "slow-call,XY4", "a.py") == ["a.py XY201", "a.py XY401"]
-    assert found("--select", "XY", "--ignore", "XY2,XY3") == ["a.py XY401", "tests/b.py XY401"]
+    assert found("--select", "XY", "--ignore", "XY2,XY3") == ["a.py XY401", "parts/b.py XY401"]
     assert found(
-        "--select", "XY201", "--extend-select", "XY4", "--per-file-ignores", "tests/*:XY4"
-    ) == ["a.py XY201", "a.py XY401", "tests/b.py XY201"]
+        "--select", "XY201", "--extend-select", "XY4", "--per-file-ignores", "parts/*:XY4"
+    ) == ["a.py XY201", "a.py XY401", "parts/b.py XY201"]
 
 
 def test_a_configuration_file_is_read_unless_isolated(quick: Shell) -> None:

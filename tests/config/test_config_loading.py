@@ -29,6 +29,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         exclude = ["old"]
         extend-exclude = ["new"]
         per-file-ignores = { "tests/*" = ["TL2"] }
+        results-only = ["probes"]
         target-torch = "2.4"
         target-device = "cuda"
         preview = true
@@ -72,6 +73,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         exclude=("old",),
         extend_exclude=("new",),
         per_file_ignores={"tests/*": ("TL2",)},
+        results_only=("probes",),
         target_torch=(2, 4),
         target_device="cuda",
         preview=True,

@@ -34,8 +34,9 @@ _LISTS: Final = {
     "unfixable": "Rules whose fixes are never applied.",
     "exclude": "Patterns of files and folders to skip.",
     "extend_exclude": "Add patterns to the excluded ones.",
+    "results_only": "Patterns of files where cost does not matter.",
 }
-_PATTERNS: Final = frozenset({"exclude", "extend_exclude"})
+_PATTERNS: Final = frozenset({"exclude", "extend_exclude", "results_only"})
 _FLAGS: Final = {
     "preview": "Also apply the rules that are off by default.",
     "unsafe_fixes": "Also apply fixes that may change results.",

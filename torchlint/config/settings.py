@@ -12,6 +12,7 @@ __all__ = [
     "DEFAULT_EXCLUDE",
     "ENVIRONMENT",
     "OF_THE_RUN",
+    "RESULTS_ONLY",
     "ConfigError",
     "Settings",
     "key_of",
@@ -57,6 +58,26 @@ DEFAULT_EXCLUDE: Final = (
 """Names of folders that contain third-party code or generated files."""
 
 
+RESULTS_ONLY: Final = (
+    "*_benchmark.py",
+    "*_test.py",
+    "archive",
+    "archived",
+    "benchmark",
+    "benchmarks",
+    "conftest.py",
+    "convert_*.py",
+    "setup.py",
+    "test",
+    "test_*.py",
+    "testing",
+    "tests",
+    "unittest",
+    "unittests",
+)
+"""Files and folders whose speed matters to no training."""
+
+
 class ConfigError(Exception):
     """An invalid setting; the message names its place and the nearest valid word."""
 
@@ -91,6 +112,8 @@ class Settings:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     severity: Mapping[str, str] = field(default_factory=dict)
     """`error`, `warning`, `note` or `off`, by the words that select rules."""
+    results_only: tuple[str, ...] = RESULTS_ONLY
+    """Patterns of files where only the rules about what is learned or measured run."""
     target_torch: tuple[int, int] | None = None
     """None if the project does not state which versions of torch it allows."""
     target_device: str = "auto"

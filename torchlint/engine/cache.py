@@ -20,6 +20,7 @@ __all__ = ["Cache", "key_of"]
 
 _Uses = tuple[tuple[str, "bool | None"], ...]
 
+_IMPACTS: Final = ("high", "medium", "low", None)
 MOST_ENTRIES: Final = 20_000
 """How many results are kept; those of the last run come first."""
 
@@ -115,11 +116,12 @@ def _plain(finding: Finding) -> list[Any]:
             [note.span.start, note.span.end, note.message, note.path, note.row]
             for note in finding.notes
         ],
+        finding.impact,
     ]
 
 
 def _finding(plain: Any) -> Finding:
-    code, start, end, message, fix, notes = plain
+    code, start, end, message, fix, notes, impact = plain
     return Finding(
         code=code,
         span=Span(start, end),
@@ -128,6 +130,7 @@ def _finding(plain: Any) -> Finding:
         notes=tuple(
             Note(Span(first, last), said, path, row) for first, last, said, path, row in notes
         ),
+        impact=impact,
     )
 
 
@@ -150,6 +153,7 @@ def _is_sound(finding: Finding, source: Source, known: Mapping[str, str]) -> boo
     spans = (finding.span, *notes, *(edit.span for edit in edits))
     return (
         finding.code in known
+        and finding.impact in _IMPACTS
         and all(type(text) is str for text in texts)
         and all(type(at) is int for span in spans for at in (span.start, span.end))
         and all(span.end <= len(source.text) for span in spans)

@@ -15,7 +15,7 @@ from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
 from torchlint.engine.ownpart import own_part
 from torchlint.engine.parsing import UnparsableError, is_ordinary, parse_script, syntax_tree
-from torchlint.engine.patterns import ignored_here
+from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
@@ -58,7 +58,7 @@ def check_source(
     modules that it is judged with.
     """
     linked = linked or alone(source, settings)
-    kept = rules.without(ignored_here(source.path, settings, rules.known, rules.groups))
+    kept = rules_here(source.path, source.text, rules, settings)
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept, linked)
     heads = list(asked)
@@ -87,7 +87,7 @@ def check_bytes(
         source = read_source(data, path)
     except SourceError as error:
         shown = Source(path, data.decode("latin-1"), "latin-1")
-        rules = rules.without(ignored_here(path, settings, rules.known, rules.groups))
+        rules = rules_here(path, shown.text, rules, settings)
         problem = UnparsableError(error.message, error.position)
         return _unparsable(shown, rules, settings, problem)
     linked = link(source, settings)

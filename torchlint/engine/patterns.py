@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from fnmatch import translate
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from torchlint.config import Settings
-from torchlint.registry.selection import Groups, covers
+from torchlint.registry.selection import Groups, Selection, covers
 
-__all__ = ["Patterns", "excluded_by", "ignored_here"]
+__all__ = ["Patterns", "excluded_by", "ignored_here", "rules_here"]
 
 _WILD: Final = frozenset("*?[")
+_NAMES_OF_TESTS: Final = frozenset({"test_*.py", "*_test.py"})
+_TEST: Final = re.compile(r"(?m)^\s*(?:async )?def test_|^class Test|^\s*(?:import|from) unittest")
+"""What a file of tests holds."""
 
 
 class Patterns:
@@ -69,3 +73,33 @@ def ignored_here(
         for code, name in known.items()
         if any(covers(word, code, name, groups) for word in words)
     )
+
+
+def rules_here(path: str, text: str, rules: Selection, settings: Settings) -> Selection:
+    """Return the selected rules that run on one file."""
+    kept = rules.without(ignored_here(path, settings, rules.known, rules.groups))
+    beside = _beside_training(path, settings.results_only, str(settings.root))
+    if not beside or (beside in _NAMES_OF_TESTS and _TEST.search(text) is None):
+        return kept
+    return kept.without(head.code for head in kept if not head.is_about_results)
+
+
+@lru_cache(maxsize=4096)
+def _beside_training(path: str, patterns: tuple[str, ...], root: str) -> str:
+    """Return the pattern that matches a file, or a folder between it and the root, else nothing.
+
+    Scripts that train are called `test_net.py`, too: folders come first, names of tests last.
+    """
+    place = os.path.relpath(os.path.abspath(path), root)  # noqa: PTH100
+    parts = place.replace(os.sep, "/").split("/")
+    if parts[0] == os.pardir:
+        parts = parts[-1:]
+    place = "/".join(parts)
+    ordered = sorted(patterns, key=lambda glob: glob in _NAMES_OF_TESTS)
+    return next((glob for glob in ordered if _matches(glob, place, parts)), "")
+
+
+def _matches(glob: str, place: str, parts: Sequence[str]) -> bool:
+    if "/" in glob:
+        return fnmatchcase(place, glob)
+    return any(fnmatchcase(each, glob) for each in parts)

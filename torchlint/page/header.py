@@ -41,6 +41,8 @@ _ENOUGH: Final = 2048
 """How many bytes are read at first: few headers are longer."""
 _END: Final = f"\n{FENCE}\n".encode()
 _IMPACTS: Final = ("high", "medium", "low")
+_GAINS: Final = ("speed", "memory", "results", "upkeep")
+_DEVICES: Final = ("any", "accelerator")
 _SAFETIES: Final = ("exact", "close", "unsafe", "none")
 _SWITCHES: Final = {"true": True, "false": False}
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
@@ -64,6 +66,10 @@ class Header(NamedTuple):
     elsewhere: tuple[str, ...] = ()
     groups: tuple[str, ...] = ("perf",)
     """The words, apart from code and name, that select it."""
+    gain: str = "speed"
+    """What improves: `speed`, `memory`, `results` (what is learned or measured), `upkeep`."""
+    device: str = "any"
+    """Where it pays: on `any` device, or on an `accelerator` only."""
     about: tuple[str, ...] = ("torch",)
     articles: tuple[str, ...] = ()
     since: tuple[int, int] = (1, 0)
@@ -210,6 +216,18 @@ def _impact(value: str) -> str:
     return value
 
 
+def _gain(value: str) -> str:
+    if value not in _GAINS:
+        raise ValueError("speed, memory, results or upkeep")
+    return value
+
+
+def _device(value: str) -> str:
+    if value not in _DEVICES:
+        raise ValueError("any or accelerator")
+    return value
+
+
 def _safety(value: str) -> str | None:
     if value not in _SAFETIES:
         raise ValueError("exact, close, unsafe or none")
@@ -252,6 +270,8 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "needs": _filled_list,
     "elsewhere": _filled_list,
     "groups": _groups,
+    "gain": _gain,
+    "device": _device,
     "about": _filled_list,
     "articles": _list,
     "since": _since,

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryError", "RuleHead", "not_imported"]
 
-_PARTS: Final = ("about", "needs", "elsewhere", "since", "default", "groups", "impact")
+_PARTS: Final = (
+    "gain",
+    "device",
+    "about",
+    "needs",
+    "elsewhere",
+    "since",
+    "default",
+    "groups",
+    "impact",
+)
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -40,6 +50,8 @@ def _is_version(value: Any) -> bool:
 
 
 _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "gain": lambda value: isinstance(value, str),
+    "device": lambda value: isinstance(value, str),
     "about": _are_words,
     "needs": _are_words,
     "elsewhere": _are_words,
@@ -49,6 +61,8 @@ _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "default": lambda value: isinstance(value, bool),
 }
 _WORDS: Final = {
+    "gain": "a string",
+    "device": "a string",
     "about": "a tuple of strings",
     "needs": "a tuple of strings",
     "elsewhere": "a tuple of strings",
@@ -63,8 +77,8 @@ _WORDS: Final = {
 class RuleHead:
     """What is known about a rule before its module is imported: code, name, and location.
 
-    `about`, `needs`, `elsewhere`, `default` and `since` come from its page. Without a page beside
-    the module they come from its class, which is imported for that. `load` imports the module.
+    The other facts come from its page. Without a page beside the module they come from its class,
+    which is imported for that. `load` imports the module.
     """
 
     code: str
@@ -104,6 +118,21 @@ class RuleHead:
     def groups(self) -> tuple[str, ...]:
         """The groups that the rule belongs to."""
         return tuple(self._part("groups"))
+
+    @property
+    def gain(self) -> str:
+        """What improves: `speed`, `memory`, `results` (what is learned or measured), `upkeep`."""
+        return str(self._part("gain"))
+
+    @property
+    def device(self) -> str:
+        """Where the rule pays: on `any` device, or on an `accelerator` only."""
+        return str(self._part("device"))
+
+    @property
+    def is_about_results(self) -> bool:
+        """Whether the rule is about what is learned or measured, not about cost."""
+        return self.gain == "results"
 
     @property
     def default(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from torchlint.links import rule_url
-from torchlint.measurement import Measurement, measurements_beside, measurements_of
+from torchlint.measurement import Measurement, conclusive, gain_of, measurements_beside
 
 if TYPE_CHECKING:
     from torchlint.registry import RuleHead
@@ -46,7 +46,7 @@ class Card(NamedTuple):
     url: str | None = None
     """The address of the page, None if it has none."""
     evidence: Measurement | None = None
-    """The measured gain of the rule's fix, where its pack has one."""
+    """The measured gain of the rule's fix, where its pack has one that counts."""
     groups: tuple[str, ...] = ()
 
     @property
@@ -61,13 +61,14 @@ def brief_card(head: RuleHead, device: str = "auto") -> Card:
     Its evidence is that for `device`, a value of `target-device`.
     """
     measured = measurements_beside(head.file, head.code)
+    shown = conclusive(measured, head.gain, head.device)
     return Card(
         head.code,
         head.name,
         impact=head.impact,
         link=_link(head.code, head.module, head.page),
         url=rule_url(head.code, head.module),
-        evidence=next((each for each in measured if _is_for(each, device)), None),
+        evidence=next((each for each in shown if _is_for(each, device)), None),
     )
 
 
@@ -85,7 +86,7 @@ def card_of(rule: type[Rule]) -> Card:
         page=rule.page().prose,
         link=_link(rule.code, rule.__module__, rule.page_file),
         url=rule_url(rule.code, rule.__module__),
-        evidence=next(iter(measurements_of(rule)), None),
+        evidence=gain_of(rule),
     )
 
 

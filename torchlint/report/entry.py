@@ -68,6 +68,11 @@ class Entry:
         return self.finding.fix
 
     @property
+    def impact(self) -> str:
+        """What is at stake: as the finding says, else as the rule's page does."""
+        return self.finding.impact or self.card.impact
+
+    @property
     def fixable(self) -> bool:
         """Whether `fix` applies the fix under these settings."""
         return self.fix is not None and self.fix.safety >= self.threshold
@@ -85,7 +90,7 @@ class Entry:
     @property
     def severity(self) -> str:
         """`error`, `warning` or `note`."""
-        return severity_of(self.card.impact, self.chosen_severity)
+        return severity_of(self.impact, self.chosen_severity)
 
     @property
     def fails(self) -> bool:

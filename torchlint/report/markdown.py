@@ -61,7 +61,7 @@ def _row(entry: Entry) -> str:
     card = entry.card
     code = entry.finding.code if card.url is None else f"[{entry.finding.code}]({card.url})"
     fix = "" if entry.fix is None else entry.fix.safety.word
-    return f"| {place} | {code} {card.impact} | {_plain(entry.message)} | {fix} |"
+    return f"| {place} | {code} {entry.impact} | {_plain(entry.message)} | {fix} |"
 
 
 def _diffs(report: Report) -> Iterator[str]:

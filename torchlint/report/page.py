@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.measurement import Measurement
 from torchlint.page.document import Snippet
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from torchlint.rule import Rule
 
 __all__ = ["facts", "page"]
+
+
+_GAINS: Final = {
+    "memory": "memory",
+    "results": "what is learned or measured",
+    "upkeep": "code that newer versions of torch still run",
+}
 
 
 def page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
@@ -33,7 +40,7 @@ def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> I
     yield ""
     for line in written.prose.splitlines():
         yield paint.strong(line) if line.startswith("## ") else line
-    yield from _measured(measured, paint)
+    yield from _measured(rule, measured, paint)
     if rule.options:
         yield from _options(rule.name, rule.options, paint)
     yield from ("", paint.strong("## Reported"))
@@ -70,8 +77,12 @@ def _versions(since: tuple[int, int]) -> str:
     return f"for torch {since[0]}.{since[1]} and newer"
 
 
-def _measured(measured: Sequence[Measurement], paint: Paint) -> Iterator[str]:
+def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -> Iterator[str]:
     yield from ("", paint.strong("## Measured"))
+    if measured and rule.gain != "speed":
+        yield f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:"
+    elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
+        yield "The gain is on an accelerator; a CPU only shows what the change costs."
     if not measured:
         yield "Not measured yet."
     for each in measured:

@@ -51,7 +51,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "notes": [_note(entry.source, note) for note in finding.notes],
         "url": entry.card.url,
         "category": entry.card.category,
-        "impact": entry.card.impact,
+        "impact": entry.impact,
         "severity": entry.severity,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),

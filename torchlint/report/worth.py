@@ -47,7 +47,7 @@ def tag(entry: Entry) -> str:
     """Return the impact of a finding, with the measured speed-up of its fix."""
     evidence = entry.card.evidence
     is_faster = evidence is not None and evidence.verdict == "FASTER" and entry.measured is None
-    parts = (entry.card.impact, figure(evidence) if evidence is not None and is_faster else "")
+    parts = (entry.impact, figure(evidence) if evidence is not None and is_faster else "")
     return ", ".join(filter(None, parts))
 
 

@@ -25,6 +25,7 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes
 from torchlint.semantic.training.evaluations import Evaluations
@@ -34,7 +35,9 @@ from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Readings
+from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.steps import Steps
@@ -90,6 +93,7 @@ class Facts:
         self.kinds = Kinds(self.functions, self.iteration)
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
+        self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
         self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
         self.repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
@@ -120,6 +124,8 @@ class Facts:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
+        self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)

@@ -421,6 +421,10 @@ class Script(Facts):
         """Return the accumulator of an addition if its value can wait for the loop's end."""
         return self._accumulators.accumulator(accumulation)
 
+    def is_emptied(self, accumulation: Accumulation) -> bool:
+        """Return whether the loop sets a sum, or a list, back to its start now and then."""
+        return self._accumulators.is_emptied(accumulation)
+
     def used_each_pass(self, accumulation: Accumulation) -> bool:
         """Return whether every pass of the loop needs the running total on the host."""
         return self._accumulators.used_each_pass(accumulation)
@@ -471,6 +475,14 @@ class Script(Facts):
         """Return whether each pass of a loop needs a value on the host, ignoring some nodes."""
         return self._readings.needed_in(loop, reading, besides)
 
+    def is_logged(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement only shows or records the value of an expression."""
+        return self._readings.is_logged(node)
+
+    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: LoopNode) -> bool:
+        """Return whether the device gets work between two places, so that a read at each waits."""
+        return self._readings.works_between(one, other, loop)
+
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Return whether a tensor holds integers; None if unknown."""
         return self._dtypes.is_integral(node)
@@ -483,9 +495,17 @@ class Script(Facts):
         """Return whether a name's value becomes part of a value that `backward` is called on."""
         return self.kinds.losses.feeds(name)
 
+    def holds_sent(self, attribute: cst.Attribute) -> bool:
+        """Return whether `backward` is called on what an attribute holds."""
+        return self.kinds.losses.holds(attribute)
+
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""
         return self._gradients.grad(node)
+
+    def is_recorded(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor is known to be the result of a recorded computation."""
+        return self._recorded.of(node)
 
     def grad_mode(self, manager: cst.BaseExpression) -> Grad | None:
         """Return the gradient mode that a context manager or decorator sets."""

@@ -36,7 +36,7 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     return types.Diagnostic(
         range=positions.range(finding.span),
         message=finding.message,
-        severity=_severity(card, checked),
+        severity=_severity(card, finding.impact or card.impact, checked),
         code=finding.code,
         code_description=types.CodeDescription(card.link) if card.link else None,
         source=NAME,
@@ -44,10 +44,10 @@ def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> type
     )
 
 
-def _severity(card: Card, checked: Checked) -> types.DiagnosticSeverity:
+def _severity(card: Card, impact: str, checked: Checked) -> types.DiagnosticSeverity:
     rules, chosen = checked.rules, checked.settings.severity
     severities = values(rules.known, chosen, rules.groups) if chosen else {}
-    return _SEVERITIES[severity_of(card.impact, severities.get(card.code))]
+    return _SEVERITIES[severity_of(impact, severities.get(card.code))]
 
 
 def _related(

@@ -91,7 +91,9 @@ class Items:
                 if function is not None:
                     yield ItemCode(function, Per.BATCH, self._label(function), None)
         for function in self.tree.all(cst.FunctionDef):
-            if "collate" in words(function.name.value) and not self._makes_functions(function):
+            named = words(function.name.value)
+            is_collate = "collate" in named and "test" not in named
+            if is_collate and not self._makes_functions(function):
                 yield ItemCode(function, Per.BATCH, self._label(function), None)
 
     def _callable(self, value: cst.BaseExpression) -> cst.FunctionDef | None:

@@ -33,12 +33,15 @@ _RARE: Final = re.compile(
     r"profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
-    r"\w+_freq|\w+_every|every_\w+)",
+    r"\w+_freq|\w+_every|every_\w+|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
 )
 _RANKS: Final = re.compile(
     r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
     re.IGNORECASE,
+)
+_COUNTERS: Final = re.compile(
+    r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
 )
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
@@ -208,7 +211,16 @@ class Frequencies:
     def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
         """Return whether the branch of an `if` that holds `child` runs rarely."""
         in_body = child is guard.body
-        return self.rare(guard.test, wanted=in_body)
+        return self.rare(guard.test, wanted=in_body) and not (in_body and self._steps(guard))
+
+    def _steps(self, guard: cst.If) -> bool:
+        """Return whether a test only gathers the passes of one optimizer step."""
+        return any(
+            isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "step"
+            and self.loops.is_step(call)
+            for call in self.tree.within(guard.body, cst.Call)
+        )
 
     def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` in only a few passes of a loop."""
@@ -273,6 +285,8 @@ class Frequencies:
         """Return whether an expression is a loop counter or computed from one."""
         if isinstance(node, cst.BinaryOperation):
             return self._counts(node.left) or self._counts(node.right)
+        if isinstance(node, cst.Attribute):
+            return _COUNTERS.fullmatch(node.attr.value) is not None
         if not isinstance(node, cst.Name):
             return False
         bindings = self.scopes.reaching(node)

@@ -215,7 +215,10 @@ class Accumulators:
     def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
         index = target.slice[0].slice
         plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
-        if not plain or self.kinds.kind(target.value) in (Kind.MAPPING, Kind.TENSOR, Kind.LOSS):
+        kind = self.kinds.kind(target.value)
+        if not plain or kind is Kind.MAPPING:
+            return None
+        if kind in (Kind.TENSOR, Kind.LOSS) and not self.readings.placement.on_host(target.value):
             return None
         return Addition(Adding.ENTRY, target, (value,))
 
@@ -331,6 +334,20 @@ class Accumulators:
             and self.readings.packs(assign.value)
             and not self.readings.hot_uses(target, loop, [])
         )
+
+    def is_emptied(self, accumulation: Accumulation) -> bool:
+        """Return whether the loop sets a sum, or a list, back to its start now and then."""
+        path, body = dotted(accumulation.target), accumulation.loop.node.body
+        if not path:
+            return False
+        for place in self.tree.among(self._places(path), body):
+            holder = self.tree.parent(place)
+            bound = self.scopes.stored(place)
+            if bound is not None and bound.how is How.ASSIGN and not self._adds(bound.node):
+                return True
+            if isinstance(holder, cst.Attribute) and holder.attr.value == "clear":
+                return True
+        return False
 
     # -- deferral to the end of the loop --------------------------------------------------------
 

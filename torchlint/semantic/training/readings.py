@@ -78,6 +78,7 @@ class Readings:
         self.names = kinds.names
         self.scopes = kinds.scopes
         self._readings: dict[cst.Call, Reading | None] = {}
+        self._work_of: dict[int, tuple[cst.Call, ...]] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
@@ -245,9 +246,38 @@ class Readings:
         apart = set(besides)
         return any(
             self._on_host_at(place, loop, besides)
+            and not self.works_between(place, reading.node, loop)
             for place in places
             if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
         )
+
+    def is_logged(self, node: cst.CSTNode) -> bool:
+        """Return whether a statement only shows or records the value of an expression."""
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.Call):
+                func = outer.func.attr if isinstance(outer.func, cst.Attribute) else outer.func
+                if isinstance(func, cst.Name) and func.value in _SINKS:
+                    return True
+            if isinstance(outer, cst.BaseSmallStatement):
+                return False
+        return False
+
+    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: Region) -> bool:
+        """Return whether the device gets work between two places, so that a read at each waits."""
+        first, last = sorted((self.tree.order(one), self.tree.order(other)))
+        return any(first < self.tree.order(call) < last for call in self._work(loop))
+
+    def _work(self, region: Region) -> tuple[cst.Call, ...]:
+        """Return the calls of a region that run a network, go backward or step."""
+        found = self._work_of.get(id(region))
+        if found is None:
+            loops = self.frequencies.loops
+            found = self._work_of[id(region)] = tuple(
+                call
+                for call in self.tree.within(region.body, cst.Call)
+                if loops.is_step(call) or loops.module_call(call) is not None
+            )
+        return found
 
     def _looked_at(
         self, tensor: cst.BaseExpression, loop: Region

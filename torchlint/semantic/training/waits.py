@@ -66,9 +66,13 @@ _PURE: Final = frozenset(
     (
         "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
         "tolist item round items values keys get format float int long double size numpy cpu "
-        "detach view eq ne any all nonzero join"
+        "detach view eq ne any all nonzero join sqrt pow abs exp log log1p norm clamp clip softmax "
+        "sigmoid mul div add sub unsqueeze double half bool masked_fill gather topk sort cumsum "
+        "prod permute t to"
     ).split()
 )
+_OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
+_NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
 _PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
 _EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
@@ -216,7 +220,10 @@ class Waits:
                 if child is outer.test:
                     return None
             elif isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
-                if child is not outer.elt:
+                if child is not outer.elt and not self._only_draws(outer):
+                    return None
+            elif isinstance(outer, cst.CompFor):
+                if child is not outer.iter:
                     return None
             elif not isinstance(outer, _PACKS):
                 return None
@@ -226,6 +233,12 @@ class Waits:
                 position = _WHOLE
             child = outer
         return None
+
+    def _only_draws(self, node: cst.ListComp | cst.GeneratorExp) -> bool:
+        """Return whether a comprehension only computes from what it draws."""
+        return not node.for_in.ifs and all(
+            self._computes(call, _DEPTH) for call in self.tree.within(node.elt, cst.Call)
+        )
 
     def _destination_in_statement(
         self,
@@ -397,6 +410,8 @@ class Waits:
         module, _, last = name.rpartition(".")
         if module == "builtins":
             return last in _COMPUTING
+        if module in _OF_TORCH:
+            return last.islower() and name not in _NOT_COMPUTING
         if name.startswith(_PURE_MODULES):
             return not name.startswith(_EFFECTS)
         if isinstance(func, cst.Attribute) and not name:

@@ -194,11 +194,14 @@ _CONVENTIONS: Final = tuple(
         (r"(?:\w+_)?device", Kind.DEVICE),
     )
 )
+_BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
+"""Words between what a thing is and what it belongs to: `scheduler_of_optimizer`."""
 
 
 @cache
 def conventional(name: str) -> Kind:
     """Return the kind that a conventional name suggests: the weakest evidence."""
+    name = _BELONGING.split(name)[0]
     for pattern, kind in _CONVENTIONS:
         if pattern.fullmatch(name):
             return kind

@@ -66,7 +66,9 @@ _ANNOTATIONS: Final = {
 }
 _PASSED_ON: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset",
+    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset", "torch.nn.utils.weight_norm",
+    "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
+    "torch.nn.utils.parametrizations.spectral_norm",
 })  # fmt: skip
 _TENSOR_ONLY: Final = frozenset(
     (

@@ -46,6 +46,16 @@ class Losses:
             seen.update(bindings)
         return frozenset(found)
 
+    def holds(self, attribute: cst.Attribute) -> bool:
+        """Return whether `backward` is called on a value made with an attribute."""
+        return dotted(attribute) in self._fed_attributes
+
+    @cached_property
+    def _fed_attributes(self) -> frozenset[str]:
+        return frozenset(
+            dotted(each) for value in self.values for each in self.tree.within(value, cst.Attribute)
+        )
+
     def _home(self, name: cst.Name) -> int:
         """Return the identity of the scope in which a name is bound."""
         return id(self.scopes.lookup(name.value, self.scopes.scope(name)))

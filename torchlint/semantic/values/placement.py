@@ -8,7 +8,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -21,6 +21,8 @@ _MADE_ON_HOST: Final = frozenset(
         "randperm empty FloatTensor LongTensor Tensor"
     ).split()
 )
+_REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
+_MOVING: Final = frozenset("cpu to cuda xpu".split())
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
@@ -34,6 +36,7 @@ class Placement:
         self.names = functions.names
         self.scopes = functions.scopes
         self._known = Memo(True, self.names.trail, self._on_host)
+        self._copied = Memo(False, self.names.trail, self._is_copied)
 
     def on_host(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor is known to be in host memory."""
@@ -56,8 +59,65 @@ class Placement:
         return False
 
     def _all_on_host(self, operands: list[cst.BaseExpression]) -> bool:
+        """Return whether tensors that meet are on the host.
+
+        One that was copied there is enough: torch refuses to mix devices, but for single numbers.
+        """
         found = [self.on_host(each) for each in operands if not self._is_number(each)]
-        return bool(found) and all(found)
+        return (bool(found) and all(found)) or any(map(self._copied.answer, operands))
+
+    def _is_copied(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor of more than one number was copied to the host."""
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return bool(bindings) and all(
+                each.how is How.ASSIGN
+                and each.value is not None
+                and self._copied.answer(each.value)
+                for each in bindings
+            )
+        if isinstance(node, cst.BinaryOperation):
+            return self._copied.answer(node.left) or self._copied.answer(node.right)
+        if not isinstance(node, cst.Call):
+            return False
+        name, func = self.names.name(node.func), node.func
+        if name is not None:
+            last = name.rpartition(".")[2]
+            computes = name.startswith("torch.") and last not in _REDUCING
+            return computes and any(self._copied.answer(arg.value) for arg in node.args)
+        if not isinstance(func, cst.Attribute) or func.attr.value in _REDUCING:
+            return False
+        if func.attr.value in _MOVING:
+            return self._goes_to_host(node)
+        return self._copied.answer(func.value)
+
+    def _goes_to_host(self, call: cst.Call) -> bool:
+        """Return whether a call of `cpu`, `to` or `cuda` moves to the host."""
+        assert isinstance(call.func, cst.Attribute)
+        if call.func.attr.value == "to":
+            return any(self._names_host(arg.value) for arg in call.args)
+        return call.func.attr.value == "cpu"
+
+    def _runs_on_host(self, network: cst.BaseExpression) -> bool:
+        """Return whether the file moves a network to the host, and nowhere else."""
+        path = dotted(network)
+        moves = [
+            call
+            for word in _MOVING
+            for asked in self.functions.attributes(word)
+            if isinstance(call := self.functions.tree.parent(asked), cst.Call)
+            and call.func is asked
+            and path
+            and path in (dotted(asked.value), self._named(call))
+        ]
+        return bool(moves) and all(map(self._goes_to_host, moves))
+
+    def _named(self, call: cst.Call) -> str:
+        """Return the path that a call's result is assigned to."""
+        assign = self.functions.tree.parent(call)
+        if not isinstance(assign, cst.Assign) or assign.value is not call:
+            return ""
+        return dotted(assign.targets[0].target)
 
     def _is_number(self, node: cst.BaseExpression) -> bool:
         return self.kinds.kind(node) in (Kind.NUMBER, Kind.STRING, Kind.NOTHING)
@@ -69,23 +129,25 @@ class Placement:
                 return False
             tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
             if tensors:
-                return all(self.on_host(each) for each in tensors)
+                return self._all_on_host(tensors)
             return name.rpartition(".")[2] in _MADE_ON_HOST
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
+        if self.kinds.kind(node.func) is Kind.MODULE:
+            return self._runs_on_host(node.func)
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return False
         method = node.func.attr.value
-        if method in ("cpu", "numpy"):
+        if method == "numpy":
             return True
-        if method == "to":
-            return any(self._names_host(arg.value) for arg in node.args)
-        if method in ("cuda", "xpu", "type_as"):
+        if method in _MOVING:
+            return self._goes_to_host(node)
+        if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in _TENSORS:
             return False
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
-        return all(self.on_host(each) for each in (node.func.value, *tensors))
+        return self._all_on_host([node.func.value, *tensors])
 
     def _names_host(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call) and self.names.name(node.func) == "torch.device":

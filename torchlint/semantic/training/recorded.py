@@ -1,0 +1,68 @@
+"""Recorded: tensors that autograd is known to have recorded the computation of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+__all__ = ["Recorded"]
+
+_CUTS: Final = frozenset(
+    "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim".split()
+)
+_VIEWS: Final = frozenset("T mT real imag logits loss last_hidden_state".split())
+
+
+class Recorded:
+    """Follows a tensor back to the networks and losses that it was computed by."""
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, gradients: Gradients, loops: Loops
+    ) -> None:
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self.kinds = kinds
+        self.gradients = gradients
+        self.loops = loops
+        self.of = Memo(False, functions.names.trail, self._of).answer
+        """Return whether a tensor is known to be the result of a recorded computation."""
+
+    def _of(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            return bool(bindings) and all(self._is_assigned(each) for each in bindings)
+        if isinstance(node, cst.Call):
+            return self.gradients.grad(node) is not Grad.OFF and self._of_call(node)
+        if isinstance(node, cst.BinaryOperation):
+            return self.of(node.left) or self.of(node.right)
+        if isinstance(node, cst.UnaryOperation):
+            return self.of(node.expression)
+        if isinstance(node, cst.Subscript):
+            return self.of(node.value)
+        return isinstance(node, cst.Attribute) and node.attr.value in _VIEWS and self.of(node.value)
+
+    def _is_assigned(self, binding: Binding) -> bool:
+        """Return whether a binding assigns the result of a recorded computation."""
+        if binding.value is None or binding.how not in (How.ASSIGN, How.UNPACKED, How.AUGMENTED):
+            return False
+        return self.of(binding.value)
+
+    def _of_call(self, call: cst.Call) -> bool:
+        if self.loops.module_call(call) is not None or self.kinds.kind(call) is Kind.LOSS:
+            return True
+        name, func = self.names.name(call.func), call.func
+        if name is not None:
+            computes = name.startswith("torch.") and name.rpartition(".")[2] not in _CUTS
+            return computes and any(self.of(arg.value) for arg in call.args)
+        if not isinstance(func, cst.Attribute) or func.attr.value in _CUTS:
+            return False
+        return self.kinds.kind(call) in (Kind.TENSOR, Kind.LOSS) and self.of(func.value)
