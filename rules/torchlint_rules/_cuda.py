@@ -8,10 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, How, Kind, Move, Role, Script
+from torchlint.api import Edits, Kind, Move, Role, Script
 
 __all__ = [
-    "imported",
     "in_environment",
     "makers",
     "may_be_cuda",
@@ -48,20 +47,9 @@ def _may_be_cuda(script: Script) -> bool:
         return False
     if script.target.device == "cuda":
         return True
-    text = script.text
-    elsewhere = "mps" in text or "xpu" in text
-    if elsewhere and not any(word in text for word in ("cuda", "accelerator", "gpu")):
+    if script.mentions("mps", "xpu") and not script.mentions("cuda", "accelerator", "gpu"):
         return False
     return script.can_use_accelerator
-
-
-def imported(script: Script) -> list[str]:
-    """Return the qualified names that the module imports."""
-    return [
-        binding.qualified
-        for binding in script.scopes.module_bindings()
-        if binding.how is How.IMPORT
-    ]
 
 
 def in_environment(script: Script) -> bool:
@@ -70,7 +58,7 @@ def in_environment(script: Script) -> bool:
 
 
 def _in_environment(script: Script) -> bool:
-    if any(each.partition(".")[0] in _ENVIRONMENTS for each in imported(script)):
+    if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
     for call in script.method_calls("step", "reset"):
         assert isinstance(call.func, cst.Attribute)

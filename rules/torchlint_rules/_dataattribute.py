@@ -48,7 +48,7 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
         return without_graph(script, node.expression, depth - 1)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        wants = f"{node.value}.requires_grad" in script.text
+        wants = script.mentions(f"{node.value}.requires_grad")
         return (
             bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
         )

@@ -62,7 +62,7 @@ def available(script: Script) -> str | None:
 def _available(script: Script) -> str | None:
     if not script.can_use_accelerator or script.target.device == "mps":
         return None
-    if "xpu" not in script.text and "mps" not in script.text:
+    if not script.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"
     words = {script.value_of(text).literal for text in _strings(script)}
     if "xpu" in words and "cuda" not in words:

@@ -455,7 +455,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaling = script.scaling
     if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
         return
-    if scaling.of("state_dict") or "scaler.state_dict" in script.text:
+    if scaling.of("state_dict") or script.mentions("scaler.state_dict"):
         return
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     for call in script.method_calls("state_dict"):

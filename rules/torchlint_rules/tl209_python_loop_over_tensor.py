@@ -36,7 +36,7 @@ class PythonLoopOverTensor(Rule):
         """Flag every loop and every built-in that iterates over a tensor."""
         for call in script.calls(*_REDUCTIONS):
             yield from self._of_builtin(script, call.node)
-        recurrent = any(word in script.text for word in ("RNN", "LSTM", "GRU"))
+        recurrent = script.mentions("RNN", "LSTM", "GRU")
         filled: cst.For | None = None
         for loop in script.all(cst.For):
             finding = self._of_line(script, loop)

@@ -174,7 +174,7 @@ def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
         cost = _cost_of_function(script, site.node, site.name or "")
         if cost is not None:
             yield site.node, cost
-    for call in script.all(cst.Call) if "distributions" in script.text else ():
+    for call in script.all(cst.Call) if script.mentions("distributions") else ():
         if _checks_arguments(script, call):
             yield call, "pass validate_args=False"
 

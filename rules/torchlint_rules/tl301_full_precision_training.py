@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Script, Step
-from torchlint_rules._cuda import imported, in_environment, may_be_cuda
+from torchlint_rules._cuda import in_environment, may_be_cuda
 from torchlint_rules._devicenames import visible_device
 
 _OWN_KERNELS: Final = (
@@ -33,19 +33,19 @@ _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
-        if not may_be_cuda(script) or _keeps_to_float32(script):
+        if not may_be_cuda(script):
             return
         for step in script.steps.all:
-            if _is_plain(script, step):
+            if _is_plain(script, step) and not _keeps_to_float32(script.around(step)):
                 yield _finding(self.code, script, step)
 
 
 def _keeps_to_float32(script: Script) -> bool:
-    """Return whether the file chooses a precision, or needs float32 or more."""
-    if script.precision.mentions_low_precision or "fsdp" in script.text.lower():
+    """Return whether the code around a step chooses a precision, or needs float32 or more."""
+    if script.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
         return True
     if in_environment(script) or any(
-        f"{each}.".startswith(_OWN_KERNELS) for each in imported(script)
+        f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported
     ):
         return True
     if any(
@@ -57,7 +57,7 @@ def _keeps_to_float32(script: Script) -> bool:
         return True
     if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
         return True
-    spoken = any(word in script.text for word in _KEYWORDS)
+    spoken = script.mentions(*_KEYWORDS)
     if spoken and any(
         arg.keyword is not None
         and arg.keyword.value in _KEYWORDS
@@ -88,14 +88,14 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if script.home(step.backward) in script.once(_of_whole_graphs):
         return False
-    return "param" in script.text or not any(
+    return script.mentions("param") or not any(
         script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
     )
 
 
 def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
     """Return the functions, and the module, that process whole graphs."""
-    text = script.text
+    text = script.tree.own_text
     spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
     homes = script.all(cst.FunctionDef) if spoken else []
     found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))

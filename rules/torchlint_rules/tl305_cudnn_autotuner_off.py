@@ -45,10 +45,14 @@ class CudnnAutotunerOff(Rule):
             return
         if not _convolves(script) or not _has_one_size(script):
             return
-        if script.vocabulary.has_lowered(_VARYING) or _wants_to_repeat(script):
+        if script.vocabulary.has_lowered(_VARYING) or any(
+            map(_wants_to_repeat, (script, script.running))
+        ):
             return
         switch = _switched_off(script)
-        if switch is None and script.vocabulary.has(_BENCHMARK):
+        if switch is None and any(
+            each.vocabulary.has(_BENCHMARK) for each in (script, script.running)
+        ):
             return
         node = place(script) if trains(script) else None
         if node is None:
@@ -108,7 +112,7 @@ def _has_one_size(script: Script) -> bool:
 
 def _splats_are_batches(script: Script) -> bool:
     """Return whether keyword dictionaries give the loaders a batch size."""
-    return "batch_size" in script.text and not _resizes(script)
+    return script.mentions("batch_size") and not _resizes(script)
 
 
 def _resizes(script: Script) -> bool:

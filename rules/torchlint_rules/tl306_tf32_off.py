@@ -35,7 +35,9 @@ _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 class Tf32Off(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag a program that trains with matmuls in full float32."""
-        if not may_be_cuda(script) or script.vocabulary.has_lowered(_SET):
+        if not may_be_cuda(script):
+            return
+        if any(each.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return
         if (
             script.precision.mentions_low_precision

@@ -39,7 +39,7 @@ class ContiguousImages(Rule):
         """Flag every move of a convolutional network that works in any memory format."""
         if not may_be_cuda(script) or in_environment(script):
             return
-        if script.vocabulary.has(_LAYOUT) or _is_strided(_COMMENT.sub("", script.text)):
+        if script.vocabulary.has(_LAYOUT) or _is_strided(_COMMENT.sub("", script.tree.own_text)):
             return
         if not trains(script):
             return

@@ -30,7 +30,7 @@ _FATE: Final = "TorchScript, which is deprecated and not supported on Python 3.1
 class Torchscript(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the TorchScript that training runs."""
-        if _EXPORT.search(script.text) or _compiles(script):
+        if _EXPORT.search(script.tree.own_text) or _compiles(script):
             return
         for mark in script.all(cst.Decorator):
             function = script.parent(mark)

@@ -19,7 +19,7 @@ class HandwrittenAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every handwritten attention that one function can compute."""
         for attention in script.attentions():
-            if _trains_on_host(script) or "create_graph" in script.text:
+            if _trains_on_host(script) or script.mentions("create_graph"):
                 return
             hint = _hint(script, attention)
             if hint is None or _has_fused(script, attention):

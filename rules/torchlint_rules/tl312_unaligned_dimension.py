@@ -49,7 +49,7 @@ class UnalignedDimension(Rule):
         batches = list(_batches(script))
         if not widths and not batches:
             return
-        narrow = _NARROW.search(script.text) is not None
+        narrow = _NARROW.search(script.tree.own_text) is not None
         trains = bool(script.loops(Role.TRAIN_BATCH, Role.EPOCH))
         if script.target.device == "cpu" or (trains and not script.can_use_accelerator):
             return

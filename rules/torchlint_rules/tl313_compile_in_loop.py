@@ -18,7 +18,7 @@ _KEYS: Final = "checkpoints lose the prefix `_orig_mod.` that each further wrapp
 class CompileInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every compilation that is repeated for the same network."""
-        if "_dynamo.reset" in script.text or "compiler.reset" in script.text:
+        if script.mentions("_dynamo.reset", "compiler.reset"):
             return
         for call in _compilations(script):
             if not _is_used_here(script, call) or script.frequency(call) is Frequency.RARE:
@@ -173,7 +173,7 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
     named = target.value if isinstance(target, cst.Name) else ""
     onto_itself = any(name.value == named for name in script.within(call, cst.Name))
     title = "Compile before the loop"
-    if onto_itself and "state_dict" in script.text:
+    if onto_itself and script.mentions("state_dict"):
         return Fix.unsafe(title, edits, because=_KEYS)
     attributes = _attributes(script, call)
     unseen = script.visibility.unseen_call(loop.body) if attributes else None

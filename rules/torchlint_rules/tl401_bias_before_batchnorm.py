@@ -115,9 +115,12 @@ def _norms_frozen(script: Script) -> bool:
 
 
 def _bias_touched(script: Script, layer: Layer) -> bool:
-    """Return whether some line reads the bias of a layer that may be this one."""
+    """Return whether some line reads the bias of a layer that may be this one.
+
+    Another file may apply a function of this one to the network.
+    """
     family = "Linear" if _short(layer).endswith("Linear") else "Conv"
-    for mention in script.functions.mentions("bias"):
+    for mention in script.whole.functions.mentions("bias"):
         if not isinstance(mention, cst.Attribute):
             continue
         if isinstance(script.parent(mention), cst.Comparison):

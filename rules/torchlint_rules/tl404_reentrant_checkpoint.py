@@ -47,7 +47,7 @@ class ReentrantCheckpoint(Rule):
 
 def _computed(script: Script, call: cst.Call, depth: int) -> bool:
     """Return whether an input of a checkpointed block certainly comes from trained layers."""
-    if "requires_grad" in script.text or not script.optimizers.steps:
+    if script.mentions("requires_grad") or not script.optimizers.steps:
         return False
     if not call.args or not script.visibility.shows(call.args[0].value):
         return False

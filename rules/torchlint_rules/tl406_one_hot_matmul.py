@@ -159,7 +159,7 @@ def _fix(script: Script, product: Product) -> Fix | None:
         text = f" {text}"
     edits = (*edits, *script.rewrite.replace(product.node, text))
     title = "Look the rows up"
-    if "autocast" in script.text:
+    if script.mentions("autocast"):
         return Fix.unsafe(title, edits, because=_AUTOCAST)
     return Fix.close(title, edits, because=_ORDER)
 

@@ -58,7 +58,7 @@ class RetainedGraph(Rule):
 def _is_used_once(script: Script, call: cst.Call) -> bool:
     """Return whether each iteration around a backward pass certainly builds its own graph."""
     loop = next(script.loops_around(call), None)
-    if loop is None or _STATE.search(script.text):
+    if loop is None or _STATE.search(script.tree.own_text):
         return False
     others = [
         each
@@ -149,7 +149,7 @@ def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
     """Return whether a value is certainly computed without a network or a leaf with gradients."""
     if script.kind(value) in _NO_GRAPH:
         return True
-    if not depth or _LEAF.search(script.text):
+    if not depth or _LEAF.search(script.tree.own_text):
         return False
     for call in script.within(value, cst.Call):
         callee = script.functions.callee(call)

@@ -230,6 +230,6 @@ def _dropped(script: Script, call: cst.Call) -> Edits | None:
 
 def _is_plain(script: Script, call: cst.Call) -> bool:
     value = call.args[0].value
-    if isinstance(value, cst.Name) and "resize_" in script.text:
+    if isinstance(value, cst.Name) and script.mentions("resize_"):
         return False
     return wraps(script, call) and without_graph(script, value)

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Note, Rule, Script, State
+from torchlint_rules._cuda import makers, regions
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -37,11 +38,11 @@ class UnfusedOptimizer(Rule):
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
         sites = [site for site in script.calls(*_OWNERS) if _undecided(site)]
         sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
-        if not sites or script.imports(*_OTHER_TENSORS, *_TESTS) or _has_odd_parameters(script):
+        if not sites or script.imports(*_OTHER_TENSORS, *_TESTS):
             return
         for site in sites:
             value = _value(script, site)
-            if value is not None:
+            if value is not None and not _has_odd_parameters(script, site):
                 yield self._finding(script, site, value)
 
     def _finding(self, script: Script, site: CallSite, value: str) -> Finding:
@@ -89,13 +90,41 @@ def _in_test(script: Script, node: cst.CSTNode) -> bool:
     )
 
 
-def _has_odd_parameters(script: Script) -> bool:
-    """Return whether some parameters may be complex, or get sparse gradients."""
+def _has_odd_parameters(script: Script, site: CallSite) -> bool:
+    """Return whether parameters of an optimizer may be complex, or get sparse gradients."""
+    odd: list[cst.CSTNode] = [
+        node for word in _COMPLEX for node in script.functions.attributes(word)
+    ]
     for call in script.calls("torch.nn.Embedding", "torch.nn.EmbeddingBag"):
         sparse = call.argument("sparse")
         if sparse.state is not State.ABSENT and not sparse.equals(False):
-            return True
-    return any(script.functions.attributes(word) for word in _COMPLEX)
+            odd.append(call.node)
+    built = _built(script, site) if odd else None
+    if built is None:
+        return bool(odd)
+    return any(script.tree.inside(node, region) for node in odd for region in built)
+
+
+def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
+    """Return the code that builds the networks of an optimizer, None if some are unknown."""
+    given = site.given("params", 0)
+    found: list[cst.CSTNode] = []
+    networks = (
+        [
+            call.func.value
+            for call in script.within(given, cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value in ("parameters", "named_parameters")
+        ]
+        if given is not None
+        else []
+    )
+    for network in networks:
+        made = makers(script, network)
+        if not made:
+            return None
+        found += (region for call in made for region in regions(script, call))
+    return found or None
 
 
 def _value(script: Script, site: CallSite) -> str | None:

@@ -24,18 +24,19 @@ class ZeroedGradients(Rule):
         """Flag code that zeroes gradients, unless other code needs the tensors."""
         calls = list(_told(script))
         loops = list(_by_hand(script))
-        if (
-            not (calls or loops)
-            or script.imports("pytest", "unittest")
-            or _are_needed(script, [loop for loop, _ in loops])
-        ):
+        if not (calls or loops) or script.imports("pytest", "unittest"):
             return
+        own = [loop for loop, _ in loops]
         for call in calls:
+            if _are_needed(_around(script, call), own):
+                continue
             edits = script.rewrite.without_argument(call, call.args[0])
             message = f"`{script.code(call)}` {_COST}: drop the argument"
             fix = _fix(script, call, "Drop the argument", edits)
             yield Finding(self.code, script.span(call), message, fix)
         for loop, filled in loops:
+            if _are_needed(_around(script, loop), own):
+                continue
             network = _network(script, loop)
             cleared = f"{script.code(network)}.zero_grad()" if network is not None else ""
             edits = _replaced(script, loop, cleared) if _does_nothing_else(script, loop) else ()
@@ -45,6 +46,13 @@ class ZeroedGradients(Rule):
             fix = _fix(script, filled, f"Call `{cleared}`", edits) if edits else None
             place = loop if edits else filled
             yield Finding(self.code, script.span(place), f"{message} lets them go", fix)
+
+
+def _around(script: Script, node: cst.CSTNode) -> Script:
+    """Return what has to do with the training around a node."""
+    home = script.function(node)
+    beside = [step for step in script.steps.all if script.function(step.backward) is home]
+    return script.around(beside[0]) if beside else script
 
 
 def _told(script: Script) -> Iterator[cst.Call]:

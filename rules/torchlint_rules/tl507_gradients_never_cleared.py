@@ -187,6 +187,8 @@ def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Cal
         function = script.function(call)
         if function is None or id(function) in home:
             continue
+        if step.optimizer is not None and _is_another(script, step.optimizer, _of(call)):
+            continue
         own = {each.act for each in script.updates.within(function.body)}
         if Act.STEP not in own and not script.functions.callers(function):
             return True

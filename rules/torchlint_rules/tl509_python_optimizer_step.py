@@ -43,7 +43,7 @@ class PythonOptimizerStep(Rule):
                     yield self._penalty(script, holder)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
-        for call in script.all(cst.Call) if "foreach" in script.text else ():
+        for call in script.all(cst.Call) if script.mentions("foreach") else ():
             if not any(
                 arg.keyword is not None and arg.keyword.value == "foreach" for arg in call.args
             ):

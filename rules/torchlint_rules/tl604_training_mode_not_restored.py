@@ -39,8 +39,12 @@ class TrainingModeNotRestored(Rule):
             )
             found = _fix(script, stuck)
             fix = Fix.unsafe(found[0], found[1], because=BECAUSE) if found else None
-            note = Note(script.span(stuck.network), f"`{name}` is trained here")
-            yield Finding(self.code, script.span(stuck.switch), message, fix, (note,))
+            notes = [Note(script.span(stuck.network), f"`{name}` is trained here")]
+            place = stuck.switch
+            if script.stuck_modes.is_shared(stuck):
+                notes.append(Note(script.span(place), "evaluation mode begins here"))
+                place = stuck.at
+            yield Finding(self.code, script.span(place), message, fix, tuple(notes))
 
 
 def _matters(script: Script, stuck: StuckMode) -> bool:

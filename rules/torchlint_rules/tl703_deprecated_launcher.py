@@ -23,7 +23,7 @@ class DeprecatedLauncher(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag arguments and commands for the deprecated launcher."""
         yield from self._commands(script)
-        if "deepspeed" in script.text.lower() or _is_known(script):
+        if "deepspeed" in script.tree.own_text.lower() or _is_known(script):
             return
         for call in script.method_calls("add_argument"):
             option = next((o for o in _options(call) if _spelled(o) in (_UNDERSCORE, _DASH)), None)

@@ -173,10 +173,17 @@ class _Check:
             self.failed.update(head.code for head in heads)
             self.warnings.append(self._internal("the analysis", error, "no rule ran"))
             return []
+        sections = script.sections()
         found = list(
-            dict.fromkeys(finding for head in heads for finding in self._run_rule(head, script))
+            dict.fromkeys(
+                finding
+                for head in heads
+                for section in sections
+                for finding in self._run_rule(head, section)
+            )
         )
-        forget(script)
+        for each in {*sections, script}:
+            forget(each)
         if through_star:
             found = [_as_unsafe(finding) for finding in found]
         if self.too_deep:

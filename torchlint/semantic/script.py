@@ -5,86 +5,48 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.calls import Calls
-from torchlint.semantic.calls.functions import Definition, Functions
-from torchlint.semantic.data.batches import Batches
-from torchlint.semantic.data.batching import Batching
-from torchlint.semantic.data.datasets import Datasets
+from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.data.items import ItemCode, Items
 from torchlint.semantic.data.lastpass import LastPass
-from torchlint.semantic.data.loaders import Loaders
-from torchlint.semantic.data.parts import Parts
-from torchlint.semantic.data.provenance import Provenance
-from torchlint.semantic.edits.rewrite import Rewrite
-from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.facts import Facts
+from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.gradientaccumulation import (
     GradientAccumulation,
     GradientAccumulations,
 )
-from torchlint.semantic.loops.guard import Guard
-from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
-from torchlint.semantic.loops.modes import Modes
-from torchlint.semantic.loops.repetition import Repetition
-from torchlint.semantic.loops.stuckmodes import StuckModes
+from torchlint.semantic.loops.loops import Loop, LoopNode, Role
 from torchlint.semantic.scope.labels import brief
-from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.scope.target import Target
-from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax import Syntax, read
+from torchlint.semantic.syntax import read
 from torchlint.semantic.syntax.linked import joined
 from torchlint.semantic.syntax.tree import Tree
-from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Accumulators
-from torchlint.semantic.training.callextras import CallExtras
+from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.conditions import Conditions
-from torchlint.semantic.training.determinism import Determinism
-from torchlint.semantic.training.escapes import Escapes, GraphUse
-from torchlint.semantic.training.evaluations import Evaluation, Evaluations
-from torchlint.semantic.training.freezing import Freezing
-from torchlint.semantic.training.gradientwork import GradientWork
+from torchlint.semantic.training.escapes import GraphUse
+from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.invariance import Invariance, Invariances, Runs
 from torchlint.semantic.training.layers import LayerPair, Layers
-from torchlint.semantic.training.moves import Moves
-from torchlint.semantic.training.optimizers import Optimizers
-from torchlint.semantic.training.processes import Processes
-from torchlint.semantic.training.program import Program
-from torchlint.semantic.training.reach import Reach
-from torchlint.semantic.training.readings import Reading, Readings
-from torchlint.semantic.training.recorded import Recorded
-from torchlint.semantic.training.scaling import Scaling
-from torchlint.semantic.training.schedulers import Schedulers
-from torchlint.semantic.training.steps import Steps
-from torchlint.semantic.training.updates import Updates
-from torchlint.semantic.training.usage import Usage
-from torchlint.semantic.training.waits import Wait, Waits
-from torchlint.semantic.values.arrays import Array, Arrays
-from torchlint.semantic.values.attention import Attention, Attentions
-from torchlint.semantic.values.devices import Devices
-from torchlint.semantic.values.dtypes import Dtypes
-from torchlint.semantic.values.gradient import Grad, Gradients
-from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.training.readings import Reading
+from torchlint.semantic.training.steps import Step
+from torchlint.semantic.training.waits import Wait
+from torchlint.semantic.values.arrays import Array
+from torchlint.semantic.values.attention import Attention
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.placement import Placement
-from torchlint.semantic.values.plain_numbers import PlainNumbers
-from torchlint.semantic.values.precision import Precision
-from torchlint.semantic.values.scores import Scores
-from torchlint.semantic.values.values import Value, Values
-from torchlint.semantic.values.visibility import Visibility
+from torchlint.semantic.values.values import Value
 from torchlint.semantic.view import ALONE, Place, View
 from torchlint.source import Source
 
 __all__ = ["CallSite", "Script"]
 
+_MOST_STEPS: Final = 16
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 S = TypeVar("S")
 T = TypeVar("T")
@@ -116,76 +78,26 @@ class CallSite:
         return any(arg.star for arg in self.node.args)
 
 
-class Script:
+class Script(Facts):
     """A parsed file and everything that rules may ask about it.
 
     Nodes of linked modules follow those of the file: rules meet them like any others, and what is
     found at one of them is not reported.
     """
 
-    def __init__(self, source: Source, syntax: Syntax, target: Target, view: View = ALONE) -> None:
-        self.source = source
-        self.target = target
-        self.view = view
-        whole = joined(source, syntax, view.modules)
-        self.tree = Tree(whole.source, whole.syntax, whole.texts, view)
-        self.scopes = Scopes(self.tree)
-        self.names = Names(self.scopes, Links(self.scopes) if view is not ALONE else None)
-        self._calls = Calls(self.tree, self.names)
-        self.functions = Functions(self.tree, self.scopes, self.names)
-        self.values = Values(self.functions)
-        self.iteration = Iteration(self.names, self.scopes)
-        self.kinds = Kinds(self.functions, self.iteration)
-        self._gradients = Gradients(self.functions, self.values)
-        self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
-        self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
-        self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
-        self.repetition = Repetition(self.functions, self._frequencies, self._loops)
-        self._readings = Readings(
-            self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)
-        )
-        self._accumulators = Accumulators(self._loops, self._frequencies, self._readings)
-        self._waits = Waits(
-            self.functions, self.kinds, self._frequencies, self._readings, self._accumulators
-        )
-        self._dtypes = Dtypes(self.kinds)
-        self._devices = Devices(self.functions, self.kinds, self.values, target)
-        self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
-        self._evaluations = Evaluations(
-            self.functions, self.kinds, self._loops, self._gradients, self.modes
-        )
-        self.stuck_modes = StuckModes(self.functions, self._loops, self._gradients, self.modes)
-        self._escapes = Escapes(self.functions, self.kinds, self._loops)
-        self.program = Program(self.functions, self.kinds, self.values, self._loops)
-        self.guard = Guard(self.functions, self.values)
-        self.steps = Steps(self.functions, self.kinds, self._loops, self._frequencies)
-        self.vocabulary = Vocabulary(self.text)
-        self.precision = Precision(self.functions, self.kinds, self.vocabulary)
-        self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
-        self.origins = Origins(self.functions, self.values, self.iteration)
-        self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
-        self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
-        self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
-        self.processes = Processes(self.functions, self.origins, self._calls)
-        self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
-        self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
-        self.gradient_work = GradientWork(self.functions, self.kinds, self._loops, self.updates)
-        self.visibility = Visibility(self.functions, self.kinds, self.origins, self.iteration)
-        self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
-        self.usage = Usage(self.functions, self.values, self.origins)
-        self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
-        self.freezing = Freezing(self.functions, self.kinds, self.values)
-        self.batches = Batches(self.functions, self.kinds, self.loaders)
-        self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
-        self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
-        self.provenance = Provenance(self.datasets.work)
-        self.moves = Moves(self.datasets.work, self.values, target)
-        self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
-        self._numbers = PlainNumbers(self.functions, self.kinds, self.values)
-        self._attentions = Attentions(self.functions, self.values, self._numbers)
-        self.scores = Scores(self.functions, self.values)
-        self._arrays = Arrays(self.kinds, self.values, self.iteration)
-        self.rewrite = Rewrite(self.tree.source, self.tree, self.scopes)
+    def __init__(
+        self,
+        source: Source,
+        tree: Tree,
+        target: Target,
+        whole: Script | None = None,
+        running: Script | None = None,
+    ) -> None:
+        super().__init__(source, tree, target, whole, running)
+        self.running: Script = running or self
+        """What of the file runs at import."""
+        self.whole: Script = whole or self
+        """The whole file."""
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
@@ -201,7 +113,41 @@ class Script:
 
         `view` are the definitions of other modules with which the file is analyzed.
         """
-        return cls(source, read(source, tree), target or Target(), view)
+        whole = joined(source, read(source, tree), view.modules)
+        linked = Tree(whole.source, whole.syntax, whole.texts, view)
+        return cls(source, linked, target or Target())
+
+    def sections(self) -> tuple[Script, ...]:
+        """Return the parts of the file that have nothing to do with each other.
+
+        The first is what runs at import. What is true of one does not depend on the others.
+        """
+        first, *others = self._sections.all()
+        if not others:
+            return (self,)
+        running = Script(self.source, first, self.target, self)
+        return (
+            running,
+            *(Script(self.source, tree, self.target, self, running) for tree in others),
+        )
+
+    def around(self, step: Step) -> Script:
+        """Return what has to do with a step: not the functions that train something else.
+
+        All of a file with many steps has to do with each, which bounds the time.
+        """
+        apart = [each.backward for each in self.steps.all if each is not step]
+        asked = 0 < len(apart) < _MOST_STEPS
+        tree = self.whole._sections.around(step.backward, apart) if asked else None
+        return (
+            self
+            if tree is None
+            else Script(self.source, tree, self.target, self.whole, self.running)
+        )
+
+    def mentions(self, *words: str) -> bool:
+        """Return whether the text in view has one of some words in it."""
+        return any(word in self.tree.own_text for word in words)
 
     @property
     def is_notebook(self) -> bool:
@@ -353,12 +299,7 @@ class Script:
 
     def imports(self, *modules: str) -> bool:
         """Return whether the file imports one of these modules, or anything from one."""
-        found = [
-            binding.qualified
-            for binding in self.scopes.module_bindings()
-            if binding.how is How.IMPORT
-        ]
-        found += self.scopes.star_imports
+        found = (*self.functions.imported, *self.scopes.star_imports)
         wanted = tuple(f"{module}." for module in modules)
         return any(f"{name}.".startswith(wanted) for name in found)
 
@@ -617,5 +558,5 @@ def forget(script: Script) -> None:
     for name, fact in vars(script).items():
         if isinstance(fact, dict):
             fact.clear()
-        elif name not in ("source", "target", "view"):
+        elif name not in ("source", "target", "view", "whole", "running"):
             vars(fact).clear()

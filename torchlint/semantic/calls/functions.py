@@ -12,6 +12,7 @@ from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instan
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
+from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.view import Symbol
 
@@ -240,6 +241,26 @@ class Functions:
             if found:
                 return tuple(found)
         return ()
+
+    # -- imports --------------------------------------------------------------
+
+    @cached_property
+    def imported(self) -> tuple[str, ...]:
+        """The qualified names that the code in view imports at the top of the module."""
+        return tuple(
+            binding.qualified
+            for binding in self.scopes.module_bindings()
+            if binding.how is How.IMPORT and self._is_in_view(binding)
+        )
+
+    def _is_in_view(self, binding: Binding) -> bool:
+        """Return whether the code in view reads an imported name, or could alone read it."""
+        if not isinstance(self.tree, Section):
+            return True
+        if not any(self.tree.inside(binding.node, line) for line in self.tree.body):
+            return False
+        word = binding.name
+        return bool(self.tree.spelled(word)) or not self.tree.whole.spelled(word)
 
     # -- callers --------------------------------------------------------------
 

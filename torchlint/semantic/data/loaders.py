@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
@@ -10,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.origins import Origins
@@ -207,7 +208,20 @@ class Loaders:
     def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
         """Return the places that start a pass over the same loader again and again."""
         places = [*self.passes(call), *self.receivers(call)]
-        return [place for place in places if self._repeats(place, call, _DEPTH)]
+        return [
+            place
+            for place in places
+            if self._repeats(place, self._drawn(place, call), call, _DEPTH)
+        ]
+
+    def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
+        """Return the expression for the loader at a place that draws from it."""
+        given: list[cst.BaseExpression] = []
+        if isinstance(place, cst.Call):
+            given = [arg.value for arg in place.args]
+        elif isinstance(place, (cst.For, cst.CompFor)):
+            given = self.iteration.iterated(place.iter)
+        return next((each for each in given if made in self.made_by(each)), None)
 
     def made_in_batch_loop(self, call: cst.Call) -> bool:
         """Return whether a loader is rebuilt inside a training batch loop."""
@@ -226,7 +240,9 @@ class Loaders:
             )
         )
 
-    def _repeats(self, place: cst.CSTNode, made: cst.Call, depth: int) -> bool:
+    def _repeats(
+        self, place: cst.CSTNode, drawn: cst.BaseExpression | None, made: cst.Call, depth: int
+    ) -> bool:
         for loop in self.loops.around(place):
             if self._builds(loop.node.body, made):
                 return False
@@ -236,8 +252,25 @@ class Loaders:
         if function is None or not depth or self._builds(function, made):
             return False
         return any(
-            self._repeats(caller, made, depth - 1) for caller in self.functions.callers(function)
+            self._repeats(caller, given, made, depth - 1)
+            for caller, given in self._handed_over(function, drawn, made)
         )
+
+    def _handed_over(
+        self, function: cst.FunctionDef, drawn: cst.BaseExpression | None, made: cst.Call
+    ) -> Iterator[tuple[cst.Call, cst.BaseExpression | None]]:
+        """Yield the calls of a function that may hand it this very loader, and the argument."""
+        parameter = self._parameter(drawn)
+        for call in self.functions.callers(function):
+            given = self.functions.passed(call, function, parameter) if parameter else None
+            if given is None or made in self.made_by(given):
+                yield call, given
+
+    def _parameter(self, node: cst.BaseExpression | None) -> str:
+        """Return the parameter that a name certainly is, empty if it may be something else."""
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        certain = len(bindings) == 1 and bindings[0].how is How.PARAMETER
+        return bindings[0].name if certain else ""
 
     def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
         """Return whether each run of some code rebuilds the loader."""

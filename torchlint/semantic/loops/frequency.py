@@ -71,10 +71,7 @@ class Frequencies:
     @cached_property
     def _is_tests(self) -> bool:
         """Whether the file holds tests, whose loops are short and whose syncs are deliberate."""
-        return any(
-            binding.how is How.IMPORT and _TEST_RUNNERS.match(binding.qualified)
-            for binding in self.scopes.module_bindings()
-        )
+        return any(_TEST_RUNNERS.match(name) for name in self.functions.imported)
 
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost batch loop of the same function around a node."""

@@ -36,8 +36,7 @@ class Guard:
     def _guards(self) -> list[cst.If]:
         return [
             line
-            for module in self.tree.modules
-            for line in module.body
+            for line in self.tree.body
             if isinstance(line, cst.If) and "__name__" in self.tree.code(line.test)
         ]
 

@@ -60,14 +60,22 @@ class StuckModes:
     @cached_property
     def all(self) -> tuple[StuckMode, ...]:
         """Every network that a training loop runs in evaluation mode after an evaluation."""
-        found: dict[int, StuckMode] = {}
+        found: dict[tuple[int, int], StuckMode] = {}
         for loop in self.loops.all():
             if loop.role is not Role.TRAIN_BATCH:
                 continue
             for path, call in self._trained(loop).items():
                 for each in self._around(call, path, loop, call, _DEPTH):
-                    found.setdefault(id(each.switch), each)
+                    place = each.at if self.is_shared(each) else each.switch
+                    found.setdefault((id(each.switch), id(place)), each)
         return tuple(found.values())
+
+    def is_shared(self, stuck: StuckMode) -> bool:
+        """Return whether other calls than `at` lead to the switch as well."""
+        function = self.scopes.function(stuck.switch)
+        if stuck.at is stuck.switch or function is None:
+            return False
+        return len(self.functions.callers(function)) > 1
 
     def _trained(self, loop: Loop) -> dict[str, cst.Call]:
         """Return the networks that a loop trains, each with the first call that runs it."""

@@ -6,6 +6,8 @@ import re
 from functools import cached_property
 from typing import Final
 
+from torchlint.semantic.syntax.tree import Tree
+
 __all__ = ["Vocabulary"]
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
@@ -18,12 +20,12 @@ _SPLITTING: Final = "".join(each if each.isalnum() or each in "._" else " " for 
 class Vocabulary:
     """Searches the distinct dotted words of a file by patterns."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        code = _COMMENT.sub("", self._text)
+        code = _COMMENT.sub("", self.tree.own_text)
         if code.isascii():
             return frozenset(code.translate(_SPLITTING).split())
         return frozenset(_WORD.findall(code))

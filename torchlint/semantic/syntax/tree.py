@@ -101,6 +101,8 @@ class Tree:
         self.view = view
         self.module = syntax.module
         self.modules = (syntax.module, *(text.module for text in texts))
+        self.body: Sequence[cst.CSTNode] = [line for module in self.modules for line in module.body]
+        """The top-level statements in view."""
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         """The parent of each node."""
         self._order: dict[cst.CSTNode, int] = {}
@@ -145,6 +147,11 @@ class Tree:
                     stack += child[::-1]
                 elif kind in known or (kind not in no_nodes and _is_node(child)):
                     stack.append(child)
+
+    @property
+    def own_text(self) -> str:
+        """The source text in view, comments included."""
+        return self.source.text
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the direct children of `node`, in source order."""

@@ -128,10 +128,7 @@ class Evaluations:
                 yield each
 
     def _is_test_file(self) -> bool:
-        return any(
-            binding.qualified.partition(".")[0] in _TESTS
-            for binding in self.scopes.module_bindings()
-        )
+        return any(name.partition(".")[0] in _TESTS for name in self.functions.imported)
 
     # -- loops --------------------------------------------------------------------
 

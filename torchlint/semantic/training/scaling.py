@@ -51,8 +51,7 @@ class Scaling:
         return tuple(
             call
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) in _MAKERS
-            and not self.values.argument(call, "enabled").equals(False)
+            if self.names.name(call.func) in _MAKERS and not self._is_off(call)
         )
 
     @cached_property
@@ -85,9 +84,17 @@ class Scaling:
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value not in _METHODS:
                 continue
-            if self.kinds.kind(func.value) is Kind.SCALER:
+            if self.kinds.kind(func.value) is Kind.SCALER and not self._is_disabled(func.value):
                 handed = call.args[0].value if call.args else None
                 yield ScalerCall(call, func.attr.value, func.value, handed)
+
+    def _is_disabled(self, scaler: cst.BaseExpression) -> bool:
+        """Return whether a scaler is permanently disabled."""
+        made = self.values.value_of(scaler).node
+        return isinstance(made, cst.Call) and self._is_off(made)
+
+    def _is_off(self, maker: cst.Call) -> bool:
+        return self.values.argument(maker, "enabled").equals(False)
 
     def of(self, *methods: str) -> list[ScalerCall]:
         """Return the calls of some methods."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -40,15 +41,34 @@ _FRAMEWORKS: Final = {
     "fastai": "fastai",
     "deepspeed": "deepspeed",
 }
+_OWNERS: Final = ("accelerator", "fabric", "trainer", "Trainer")
+_STEPS: Final = ("training_step", "configure_optimizers")
+"""What is spelled where another module makes the object of a framework that owns the loop."""
+_ROOTS: Final = tuple(f"{root}." for root in _FRAMEWORKS)
 _PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
 """Frameworks that move networks and batches to a device by themselves."""
+_HELPERS: Final = re.compile(
+    r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*"
+    r"(?:seed_everything|seed|loggers|utilities|rank_zero)(?:[._]\w+)*|"
+    r"accelerate\.(?:utils|logging|state)(?:\.\w+)*|ignite\.(?:utils|metrics)(?:\.\w+)*|"
+    r"deepspeed\.ops(?:\.\w+)*"
+)
+"""What frameworks offer to loops that they do not own."""
 _TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 
 
 class Devices:
     """Finds whether a script can use an accelerator and which framework owns its loop."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values, target: Target) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        values: Values,
+        target: Target,
+        running: Devices | None = None,
+    ) -> None:
+        self.running = running
         self.functions = functions
         self.kinds = kinds
         self.values = values
@@ -66,7 +86,9 @@ class Devices:
         if self.target.device != "auto":
             return self.target.device != "cpu"
         if self._can is None:
-            self._can = self._looks_accelerated()
+            self._can = self._looks_accelerated() or (
+                self.running is not None and self.running.can_use_accelerator
+            )
         return self._can
 
     def _looks_accelerated(self) -> bool:
@@ -171,11 +193,7 @@ class Devices:
         return self._framework
 
     def _find_framework(self) -> str:
-        modules = [
-            binding.qualified
-            for binding in self.scopes.module_bindings()
-            if binding.how is How.IMPORT
-        ]
+        modules = [name for name in self.functions.imported if not self._helps(name)]
         modules += [f"{module}.*" for module in self.scopes.star_imports]
         for module in modules:
             found = _FRAMEWORKS.get(module.partition(".")[0])
@@ -184,6 +202,34 @@ class Devices:
             if _TRAINERS.fullmatch(module):
                 return "transformers"
         return "none"
+
+    def _helps(self, imported: str) -> bool:
+        """Return whether only helpers of a framework are used through an import."""
+        if imported.partition(".")[0] not in _FRAMEWORKS or self._goes_through_owner:
+            return False
+        used = [name for name in self._framework_names if f"{name}.".startswith(f"{imported}.")]
+        return all(map(_HELPERS.fullmatch, used or [imported]))
+
+    @cached_property
+    def _goes_through_owner(self) -> bool:
+        """Whether code in view uses or serves what owns a loop, wherever that is made."""
+        return any(map(self.functions.mentions, _OWNERS)) or any(
+            function.name.value in _STEPS for function in self.tree.all(cst.FunctionDef)
+        )
+
+    @cached_property
+    def _framework_names(self) -> frozenset[str]:
+        """The longest qualified names of frameworks that the code in view spells."""
+        spelled: list[cst.Name | cst.Attribute] = [
+            *self.tree.all(cst.Name),
+            *self.tree.all(cst.Attribute),
+        ]
+        named = (
+            self.names.name(node)
+            for node in spelled
+            if not isinstance(self.tree.parent(node), cst.Attribute)
+        )
+        return frozenset(name for name in named if name and name.startswith(_ROOTS))
 
 
 def _is_index(node: cst.BaseExpression) -> bool:

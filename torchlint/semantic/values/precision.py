@@ -56,7 +56,7 @@ class Precision:
         """
         if self.vocabulary.has(_WIDE):
             return True
-        mentioned = any(word in self.tree.source.text for word in ("float64", "double"))
+        mentioned = any(word in self.tree.own_text for word in ("float64", "double"))
         return mentioned and any(self._widens(call) for call in self.tree.all(cst.Call))
 
     def _widens(self, call: cst.Call) -> bool:

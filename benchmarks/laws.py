@@ -1,0 +1,285 @@
+"""Check laws that hold without any expected output, and list every breach.
+
+    python benchmarks/laws.py append                    # all fixtures, with all donors: minutes
+    python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
+    python benchmarks/laws.py cut some/scripts          # other files
+    python benchmarks/laws.py rename order wrap
+
+append: a definition that nothing calls and that uses nothing of the file changes no other finding
+        and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
+cut:    a script cut into modules (`cutting.py`), checked as one program, has the same findings and
+        classes of fixes, with `main` in its own module and with `main` among the functions.
+rename: locals and parameters with neutral names change no finding.
+order:  the order of functions changes no finding.
+wrap:   the main body in `def main()`, called under a guard, changes no finding.
+
+Prints a table by rule of findings that are kept, lost, new, or kept with another fix, and then the
+breaches, unless `--quiet`. Exits with 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cutting import Module, cut, write
+from neighbours import HAND, beside, donor_of
+from reshaping import Reshaped, renamed, reordered, wrapped
+
+from torchlint.config import Settings
+from torchlint.engine import check_source
+from torchlint.registry import Selection, load_registry
+from torchlint.source import Source
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+FIXTURES: Final = ROOT / "fixtures"
+OWN: Final = frozenset({"TL001", "TL002"})
+"""Codes about the text of a file, not about what it does."""
+
+
+class Place(NamedTuple):
+    """What identifies a finding: its rule and where it stands."""
+
+    code: str
+    row: int
+    column: int
+
+
+Findings = dict[Place, str]
+"""The fix of each finding, as text that must stay the same."""
+
+
+class Breach(NamedTuple):
+    """A finding that is lost, new, or has another fix."""
+
+    law: str
+    script: str
+    change: str
+    what: str
+    place: Place
+
+
+class Outcome(NamedTuple):
+    """The comparison of one script before and after a change."""
+
+    kept: Counter[str]
+    breaches: tuple[Breach, ...]
+
+
+# -- checking -----------------------------------------------------------------------------------
+
+
+@cache
+def _rules() -> Selection:
+    return load_registry().select(Settings(select=("ALL",), ignore=tuple(OWN)))
+
+
+def found(text: str, name: str, *, whole: bool = True) -> Findings:
+    """Return the findings in a text with their edits, or with the class of the fix alone."""
+    settings = Settings(unsafe_fixes=True)
+    source = Source(name, text)
+    findings: Findings = {}
+    for each in check_source(source, _rules(), settings).findings:
+        position = source.position(each.span.start)
+        fix = ""
+        if each.fix is not None:
+            fix = repr(each.fix.edits) if whole else each.fix.safety.word
+        findings[Place(each.code, position.row, position.column)] = fix
+    return findings
+
+
+def compared(law: str, script: str, change: str, before: Findings, after: Findings) -> Outcome:
+    """Compare the findings before and after a change that must not matter."""
+    kept: Counter[str] = Counter()
+    breaches = []
+    for place, fix in before.items():
+        if place not in after:
+            breaches.append(Breach(law, script, change, "lost", place))
+        elif after[place] != fix:
+            breaches.append(Breach(law, script, change, "fix", place))
+        else:
+            kept[place.code] += 1
+    breaches += [
+        Breach(law, script, change, "new", place) for place in after if place not in before
+    ]
+    return Outcome(kept, tuple(breaches))
+
+
+# -- the laws -----------------------------------------------------------------------------------
+
+
+def append(path: Path, donors: Sequence[tuple[str, str]]) -> Iterator[Outcome]:
+    """Append each donor to a script."""
+    text = _read(path)
+    rows = len(text.splitlines())
+    before = found(text, str(path))
+    for name, donor in donors:
+        neighbour = beside(text, donor)
+        if name == _label(path) or neighbour is None:
+            continue
+        after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path))
+        own = {place: fix for place, fix in after.items() if place.row <= rows}
+        yield compared("append", _short(path), name, before, own)
+
+
+def cut_up(path: Path) -> Iterator[Outcome]:
+    """Cut a script in two ways, and check the modules of each as one program."""
+    text = _read(path)
+    before = found(text, str(path), whole=False)
+    for moved in (False, True):
+        modules = cut(text, moved=moved)
+        if modules is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                after = _of_program(modules, Path(folder))
+            change = "main among the functions" if moved else "main alone"
+            yield compared("cut", _short(path), change, before, after)
+
+
+def _of_program(modules: Sequence[Module], folder: Path) -> Findings:
+    """Return the findings of a folder at their places in the script."""
+    write(modules, folder)
+    (folder / "pyproject.toml").write_text("[project]\nname = 'cut'\n", encoding="utf-8")
+    command = (sys.executable, "-m", "torchlint", "check", "--isolated", "--no-cache")
+    options = ("--select", "ALL", "--ignore", ",".join(sorted(OWN)), "--output-format", "json")
+    done = subprocess.run(
+        [*command, *options, "."], capture_output=True, text=True, check=False, cwd=folder
+    )
+    by_name = {module.name: module for module in modules}
+    findings: Findings = {}
+    for each in json.loads(done.stdout):
+        module = by_name[Path(each["filename"]).stem]
+        location, fix = each["location"], each["fix"]
+        place = Place(each["code"], module.row(location["row"]), location["column"])
+        findings[place] = fix["safety"] if fix is not None else ""
+    return findings
+
+
+def _reshaped(law: str, change: Callable[[str], Reshaped | None], path: Path) -> Iterator[Outcome]:
+    """Compare a script with itself in another shape."""
+    text = _read(path)
+    made = change(text)
+    if made is None:
+        return
+    before = found(text, str(path), whole=False)
+    after = found(made.text, str(path), whole=False)
+    shifted = {made.place(Place(*place)): fix for place, fix in after.items()}
+    yield compared(law, _short(path), law, made.kept_places(before), shifted)
+
+
+_LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
+    "cut": cut_up,
+    "rename": partial(_reshaped, "rename", renamed),
+    "order": partial(_reshaped, "order", reordered),
+    "wrap": partial(_reshaped, "wrap", wrapped),
+}
+
+
+# -- running ------------------------------------------------------------------------------------
+
+
+def scripts(paths: Sequence[Path]) -> list[Path]:
+    """Return the scripts to change: those of the fixtures, or every file of some paths."""
+    if paths:
+        found = [
+            inner for path in paths for inner in (path.rglob("*.py") if path.is_dir() else [path])
+        ]
+        return sorted(found)
+    patterns = ("rules/*/slow.py", "rules/*/fast.py", "scripts/*/*.py", "quiet/*.py")
+    return sorted(path for pattern in patterns for path in FIXTURES.glob(pattern))
+
+
+def all_donors(kind: str) -> list[tuple[str, str]]:
+    """Return the hand-made donors, and with `all` the definitions of every fixture."""
+    made = list(HAND.items())
+    if kind == "all":
+        for path in scripts(()):
+            donor = donor_of(_read(path)) if path.name != "fast.py" else None
+            if donor is not None:
+                made.append((_label(path), donor))
+    return made
+
+
+def _label(path: Path) -> str:
+    """Return the name of a fixture: that of its folder, or its own."""
+    return path.stem if path.parent.name == "quiet" else path.parent.name
+
+
+def outcomes(law: str, path: Path, kind: str) -> list[Outcome]:
+    """Return the outcomes of a law for one script."""
+    if law == "append":
+        return list(append(path, _donors(kind)))
+    return list(_LAWS[law](path))
+
+
+@cache
+def _donors(kind: str) -> list[tuple[str, str]]:
+    return all_donors(kind)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def table(law: str, made: Iterable[Outcome]) -> list[Breach]:
+    """Print what is kept and lost by rule, and return the breaches."""
+    kept: Counter[str] = Counter()
+    breaches: list[Breach] = []
+    changes = broken = 0
+    for outcome in made:
+        changes += 1
+        broken += bool(outcome.breaches)
+        kept += outcome.kept
+        breaches += outcome.breaches
+    what = Counter((each.place.code, each.what) for each in breaches)
+    print(
+        f"\n{law}: {changes} changes, {changes - broken} without a breach "
+        f"({(changes - broken) / max(changes, 1):.2%})"
+    )
+    print(f"{'rule':8}{'kept':>8}{'lost':>8}{'new':>8}{'fix':>8}")
+    codes = {code for code, _ in what}
+    for code in sorted(codes, key=lambda code: -sum(what[code, kind] for kind in _KINDS)):
+        print(f"{code:8}{kept[code]:8}" + "".join(f"{what[code, kind]:8}" for kind in _KINDS))
+    totals = (sum(n for (_, each), n in what.items() if each == kind) for kind in _KINDS)
+    print(f"{'all':8}{kept.total():8}" + "".join(f"{total:8}" for total in totals))
+    return breaches
+
+
+_KINDS: Final = ("lost", "new", "fix")
+
+
+def main() -> None:
+    """Check the laws that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", nargs="+", help="laws, and files or folders to check them on")
+    parser.add_argument("--donors", choices=("all", "hand"), default="all")
+    parser.add_argument("--quiet", action="store_true", help="print the tables alone")
+    parser.add_argument("--processes", type=int, default=1)
+    args = parser.parse_args()
+    laws = [each for each in args.what if each == "append" or each in _LAWS]
+    paths = scripts([Path(each) for each in args.what if each not in laws])
+    breaches = []
+    with ProcessPoolExecutor(args.processes) as pool:
+        for law in laws:
+            made = pool.map(partial(outcomes, law, kind=args.donors), paths)
+            breaches += table(law, (outcome for each in made for outcome in each))
+    for each in () if args.quiet else breaches:
+        place = f"{each.script}:{each.place.row}:{each.place.column}"
+        print(f"{each.law} {each.what:5} {each.place.code} {place} [{each.change}]")
+    raise SystemExit(bool(breaches))
+
+
+if __name__ == "__main__":
+    main()

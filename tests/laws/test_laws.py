@@ -1,0 +1,70 @@
+"""Laws that hold without expected output, on a few fixtures; `benchmarks/laws.py` takes all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from cutting import cut, write  # noqa: E402
+from laws import append, compared, found, outcomes  # noqa: E402
+from neighbours import HAND, beside, donor_of  # noqa: E402
+
+RULES = ROOT / "fixtures" / "rules"
+HOSTS = [
+    RULES / "tl301_full_precision_training" / "slow.py",
+    RULES / "tl304_clip_before_unscale" / "slow.py",
+    ROOT / "fixtures" / "scripts" / "gan" / "before.py",
+    ROOT / "fixtures" / "quiet" / "cpu_only.py",
+]
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.parent.name)
+def test_an_unrelated_definition_changes_no_finding(host: Path) -> None:
+    breaches = [each for outcome in append(host, list(HAND.items())) for each in outcome.breaches]
+    assert breaches == []
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.parent.name)
+def test_the_order_of_functions_changes_no_finding(host: Path) -> None:
+    breaches = [each for outcome in outcomes("order", host, "hand") for each in outcome.breaches]
+    assert breaches == []
+
+
+def test_what_differs_is_a_breach() -> None:
+    slow = "import torch\nfor x in loader:\n    total += net(x.cuda()).sum().item()\n"
+    before = found(f"{slow}    loss.backward()\n", "train.py")
+    made = compared("append", "train.py", "a change", before, found(slow, "train.py"))
+    assert made.breaches
+
+
+def test_donors_keep_to_themselves() -> None:
+    text = "import torch\nrate = 1\ndef a():\n    return rate\ndef b():\n    return torch.ones(1)\n"
+    donor = donor_of(text)
+    assert donor == "import torch\n\ndef b_apart():\n    return torch.ones(1)\n"
+    assert beside("import torch\n", donor) == "def b_apart():\n    return torch.ones(1)\n"
+    assert beside("torch = 1\n", donor) is None
+
+
+def test_modules_of_a_script_run_like_it(tmp_path: Path) -> None:
+    text = (
+        "import math\nrate = math.pi\n"
+        "def area(r):\n    return rate * r * r\n"
+        "def main():\n    print(area(2))\n"
+        'if __name__ == "__main__":\n    main()\n'
+    )
+    for moved in (False, True):
+        modules = cut(text, moved=moved)
+        assert modules is not None
+        paths = write(modules, tmp_path / str(moved))
+        assert len(paths) == 3
+        ran = subprocess.run(
+            [sys.executable, paths[-1]], capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == "12.566370614359172\n"
+    assert cut("count = 0\ndef more():\n    global count\n    count += 1\n") is None

@@ -1,0 +1,68 @@
+"""The parts of a file that have nothing to do with each other, and what is around a step."""
+
+from __future__ import annotations
+
+from torchlint.semantic.script import Script
+from torchlint.source import Source
+
+TWO = """\
+import torch
+from mine import Net, loader
+
+def train(net, opt):
+    for x in loader:
+        net(x).sum().backward()
+        opt.step()
+
+def pretrain(net, opt, scaler):
+    for x in loader:
+        scaler.scale(net(x).sum()).backward()
+        scaler.step(opt)
+
+def start():
+    one, two = Net(), Net()
+    scaler = torch.amp.GradScaler("cuda")
+    pretrain(one, torch.optim.SGD(one.parameters()), scaler)
+    two.cuda()
+    train(two, torch.optim.SGD(two.parameters()))
+
+if __name__ == "__main__":
+    start()
+"""
+
+
+def _sections(text: str) -> list[str]:
+    return [each.tree.own_text.strip() for each in Script.parse(Source("a.py", text)).sections()]
+
+
+def test_unrelated_functions_are_sections_of_their_own() -> None:
+    found = _sections("import torch\nx = 1\ndef f():\n    return x\ndef g():\n    return torch\n")
+    assert found == [
+        "x = 1\n\ndef f():\n    return x",
+        "import torch\n\ndef g():\n    return torch",
+    ]
+
+
+def test_functions_that_share_a_helper_are_together() -> None:
+    assert len(_sections("def h(): pass\ndef f(): h()\ndef g(): h()\ndef k(): pass\n")) == 2
+
+
+def test_what_runs_at_import_is_one_section() -> None:
+    assert len(_sections("def f(): pass\ndef g(): pass\nf()\ng()\n")) == 1
+
+
+def test_names_found_at_run_time_keep_a_file_together() -> None:
+    assert len(_sections("def f(): pass\ndef g(): return globals()['f']\n")) == 1
+
+
+def test_an_unused_import_belongs_to_what_runs() -> None:
+    script = Script.parse(Source("a.py", "import apex\nimport re\nx = 1\ndef f(): return re\n"))
+    assert [each.functions.imported for each in script.sections()] == [("apex",), ("re",)]
+
+
+def test_another_training_is_not_around_a_step() -> None:
+    script = Script.parse(Source("a.py", TWO))
+    first, second = sorted(script.steps.all, key=lambda each: script.span(each.backward))
+    assert not script.around(first).mentions("GradScaler", "pretrain")
+    assert script.around(first).mentions("two.cuda()")
+    assert script.around(second).mentions("GradScaler")

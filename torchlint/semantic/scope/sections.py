@@ -1,0 +1,183 @@
+"""Sections: the parts of a file that have something to do with each other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.scope.outside import Outside
+from torchlint.semantic.scope.scopes import How, Scopes
+from torchlint.semantic.syntax.section import Section
+from torchlint.semantic.syntax.tree import Tree
+
+__all__ = ["Sections"]
+
+_DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
+_BY_NAME: Final = frozenset("globals locals eval exec".split())
+"""Functions that may find a definition by its name at run time."""
+
+
+class Sections:
+    """Relates the top-level statements of a file by the names that they share."""
+
+    def __init__(self, tree: Tree, scopes: Scopes) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.body = tree.module.body
+        self.starts = [tree.order(line) for line in self.body]
+        self.imports = [number for number, line in enumerate(self.body) if _imports(line)]
+
+    def all(self) -> list[Tree]:
+        """Return the sections of the file, the one that runs at import first.
+
+        Two definitions are in one section if one names the other, or both name a third. Everything
+        that runs at import is in the first, with all that it names. An import belongs to the
+        sections that use it, one that none uses to the first.
+        """
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_joined():
+            return [self.tree]
+        groups = self._groups()
+        if len(groups) == 1:
+            return [self.tree]
+        return [self._section(numbers) for numbers in groups]
+
+    def around(self, node: cst.CSTNode, apart: Iterable[cst.CSTNode]) -> Tree | None:
+        """Return what has to do with a node, None if nothing else is in the file.
+
+        That is the code that leads to it, and all that this code names, but neither the definitions
+        around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
+        """
+        if self._is_joined():
+            return None
+        home = self._number(node)
+        leading = self._closure([home], self._users, ())
+        shut = {self._number(each) for each in apart} - leading
+        if not any(isinstance(self.body[number], _DEFINITIONS) for number in shut):
+            return None
+        outside = Outside(self.tree, [self.body[number] for number in shut])
+        kept = {home, *self.imports}
+        lines = list[cst.CSTNode]()
+        for number in sorted({*leading, *self._executed} - kept):
+            lines += outside.lines(self.body[number])
+        named = {*self._named.get(home, ()), *self._homes_in(lines)} - shut
+        kept |= self._closure(named - leading, self._named, shut) - {*leading, *self._executed}
+        return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *lines]))
+
+    def _homes_in(self, lines: Iterable[cst.CSTNode]) -> Iterator[int]:
+        """Yield the top-level statements that some lines name."""
+        module = self.scopes.module
+        for line in lines:
+            for name in self.tree.within(line, cst.Name):
+                if self.scopes.lookup(name.value, self.scopes.scope(name)) is module:
+                    yield from (self._number(each.node) for each in module.bindings[name.value])
+
+    def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
+        return sorted(nodes, key=self.tree.order)
+
+    def _is_joined(self) -> bool:
+        """Return whether more than names may join statements: other modules, or lookups by name."""
+        return bool(self.tree.texts) or any(self.tree.spelled(word) for word in _BY_NAME)
+
+    def _section(self, numbers: Iterable[int]) -> Tree:
+        return Section(self.tree, [self.body[number] for number in sorted(numbers)])
+
+    def _number(self, node: cst.CSTNode) -> int:
+        """Return the number of the top-level statement around a node."""
+        return bisect_right(self.starts, self.tree.order(node)) - 1
+
+    # -- names ----------------------------------------------------------------
+
+    @cached_property
+    def _executed(self) -> list[int]:
+        """The statements that run at import, imports left out."""
+        return [
+            number
+            for number, line in enumerate(self.body)
+            if not isinstance(line, _DEFINITIONS) and number not in self.imports
+        ]
+
+    @cached_property
+    def _uses(self) -> tuple[tuple[int, int], ...]:
+        """Each top-level statement that names a thing of another, and the other."""
+        return tuple(self._find_uses())
+
+    def _find_uses(self) -> Iterator[tuple[int, int]]:
+        module = self.scopes.module
+        for word, bindings in module.bindings.items():
+            homes = {self._number(binding.node) for binding in bindings}
+            if all(each.how is How.IMPORT for each in bindings):
+                homes.difference_update(self.imports)
+            for home in homes:
+                yield from ((other, home) for other in homes)
+            for name in self.tree.spelled(word) if homes else ():
+                if self.scopes.lookup(word, self.scopes.scope(name)) is module:
+                    place = self._number(name)
+                    yield from ((place, home) for home in homes)
+
+    @cached_property
+    def _named(self) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = {}
+        for place, home in self._uses:
+            found.setdefault(place, set()).add(home)
+        return found
+
+    @cached_property
+    def _users(self) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = {}
+        for place, home in self._uses:
+            found.setdefault(home, set()).add(place)
+        return found
+
+    def _closure(
+        self, starts: Iterable[int], edges: dict[int, set[int]], shut: Iterable[int]
+    ) -> set[int]:
+        found = set(starts)
+        left = list(found)
+        while left:
+            fresh = edges.get(left.pop(), set()) - found - set(shut)
+            found |= fresh
+            left += fresh
+        return found
+
+    # -- groups ----------------------------------------------------------------
+
+    def _groups(self) -> list[set[int]]:
+        """Return the groups of statements that names join, the one that runs at import first."""
+        either = {number: set[int]() for number in range(len(self.body))}
+        for place, home in self._uses:
+            either[place].add(home)
+            either[home].add(place)
+        for number in self._executed[1:]:
+            either[self._executed[0]].add(number)
+            either[number].add(self._executed[0])
+        groups: list[set[int]] = []
+        group_of: dict[int, set[int]] = {}
+        left = [number for number in range(len(self.body)) if number not in self.imports]
+        for number in [*self._executed[:1], *left]:
+            if number not in group_of:
+                groups.append(self._closure([number], either, ()))
+                group_of.update(dict.fromkeys(groups[-1], groups[-1]))
+        for number, users in self._importers().items():
+            for group in [group_of[each] for each in users] or groups[:1]:
+                group.add(number)
+        return groups
+
+    def _importers(self) -> dict[int, set[int]]:
+        """Return the statements that read a name that each import binds, by its number."""
+        found = {number: set[int]() for number in self.imports}
+        for word, bindings in self.scopes.module.bindings.items():
+            users = {self._number(name) for name in self.tree.spelled(word)}
+            for home in {self._number(each.node) for each in bindings}:
+                if home in found:
+                    found[home] |= users
+        return {number: users - found.keys() for number, users in found.items()}
+
+
+def _imports(line: cst.CSTNode) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and all(
+        isinstance(each, (cst.Import, cst.ImportFrom)) for each in line.body
+    )
