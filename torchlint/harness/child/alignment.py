@@ -313,7 +313,7 @@ def _give(recorded: State, network: State) -> None:
             raise MisalignedError(f"its network lacks `{name}` of the original's")
     with torch.no_grad():
         for name, tensor in network.items():
-            tensor.data.copy_(recorded[name])  # torchlint: ignore[TL408] graphs may hold it
+            tensor.data.copy_(recorded[name])
 
 
 def _sizes(inputs: Any) -> list[tuple[tuple[int, ...], list[float]]]:
