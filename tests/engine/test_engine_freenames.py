@@ -15,6 +15,8 @@ def _newly_unbound(before: str, after: str) -> str | None:
     [
         ("import os\nos.x\n", "os.x\n", "leaves `os` in use and takes its import out"),
         ("x = 1\nx\n", "x\n", "leaves `x` in use and takes what binds it out"),
+        ("def f():\n  a = 1\n  a\ndef g(): a = 1\n", "def f(): a\ndef g(): a = 1\n", "leaves `a`"),
+        ("def f():\n  a = 1\n  g = lambda: a\n", "def f(): g = lambda: a\n", "leaves `a` in use"),
         ("def f(a): return a\n", "def f(): return a\n", "leaves `a` in use and takes"),
         ("x\nimport os\n", "os.x\nimport os\n", "reads `os` above what binds it"),
         ("f(1)\nimport os\n", "f(os.x)\nimport os\n", "reads `os` above"),
@@ -48,6 +50,8 @@ def test_a_name_is_freed(before: str, after: str, said: str) -> None:
         ("match a:\n  case [b, *c]: 1\n", "match a:\n  case [b, *c]: b(c)\n"),
         ("1\ndef f():\n  global x\n  x = 1\n", "x\ndef f():\n  global x\n  x = 1\n"),
         ("def f(min): return min\n", "def f(): return min\n"),
+        ("def f(): a\ndef g(): a = 1\n", "def f(): a\ndef g(): 1\n"),
+        ("class A:\n  def f(self): a = 1\n  a\n", "class A:\n  def f(self): 1\n  a\n"),
         ("x: int = 1\n", "x: Later = 1\nclass Later: 1\n"),
         ("a = 1\n", "a = (b := 1) + b\n"),
         ("class A:\n  b = 1\n", "class A:\n  b = 1\n  c = b\n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import symtable
 from collections.abc import Iterable
 from itertools import chain
 from typing import Final
@@ -37,12 +38,34 @@ def newly_unbound(before: Source, after: Source) -> str | None:
     old, new = syntax_tree(before), syntax_tree(after)
     had, has = _Words(old), _Words(new)
     if not has.is_open:
-        lost = min((had.bound - has.bound) & has.read - _BUILTINS, default=None)
+        unresolved = {name for _, name in _unresolved(after) - _unresolved(before)}
+        lost = min(unresolved & had.bound, default=None)
         if lost is not None:
             what = "its import" if lost in had.imported else "what binds it"
             return f"leaves `{lost}` in use and takes {what} out"
     early = min((_free_at_top(new) - _free_at_top(old)) & has.bound, default=None)
     return f"reads `{early}` above what binds it" if early is not None else None
+
+
+def _unresolved(source: Source) -> frozenset[tuple[tuple[str, ...], str]]:
+    """Return the names that no scope around their reads binds, each with the path of its scope."""
+    try:
+        top = symtable.symtable(source.text, source.path, "exec")
+    except SyntaxError:  # it parses, but does not compile
+        return frozenset()
+    bound = set(_BUILTINS)
+    reads: set[tuple[tuple[str, ...], str]] = set()
+    pending: list[tuple[tuple[str, ...], symtable.SymbolTable]] = [((), top)]
+    while pending:
+        path, table = pending.pop()
+        pending += (((*path, each.get_name()), each) for each in table.get_children())
+        for symbol in table.get_symbols():
+            is_global = table is top or symbol.is_global()
+            if is_global and (symbol.is_assigned() or symbol.is_imported()):
+                bound.add(symbol.get_name())
+            if is_global and symbol.is_referenced():
+                reads.add((path, symbol.get_name()))
+    return frozenset((path, name) for path, name in reads if name not in bound)
 
 
 class _Words:
