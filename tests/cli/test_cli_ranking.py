@@ -48,7 +48,7 @@ def test_a_figure_of_another_device_is_not_shown(vae: Shell) -> None:
 
 def test_low_findings_are_counted_and_shown_when_asked(vae: Shell) -> None:
     assert "TL401" not in codes(vae)
-    assert "1 of low impact hidden: `--show-low` prints them." in lines(vae)
+    assert "3 of low impact hidden: `--show-low` prints them." in lines(vae)
     assert "TL401" in codes(vae, "--show-low")
     assert "TL401" in codes(vae, "--extend-select", "TL401")
     assert "TL401" in codes(vae, "--ignore", "ALL", "--extend-select", "TL401")

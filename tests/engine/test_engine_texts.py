@@ -19,6 +19,12 @@ from torchlint.engine import texts
 from torchlint.registry import Registry, RuleHead
 
 OLD = "import torch\nx.cuda(async=True)\n"
+HOOKED = """\
+import torch
+net = torch.nn.Linear(3, 3)
+net.register_forward_hook(print)
+net.forward(x)
+"""
 TRACED = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
 TOP = Path(torchlint.__path__[0]).parent
 
@@ -83,7 +89,7 @@ def test_a_text_is_fixed() -> None:
 
 
 def test_unsafe_fixes_are_made_when_asked_for() -> None:
-    text = "import torch\nnet = torch.nn.Linear(3, 3)\nnet.forward(x)\n"
+    text = HOOKED
     kept = torchlint.fix(text, select="TL403")
     assert (kept.text, kept.changed, kept.applied) == (text, False, ())
     assert [each.fix.safety for each in kept.remaining if each.fix] == ["unsafe"]

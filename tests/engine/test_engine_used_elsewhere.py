@@ -78,7 +78,7 @@ def _offered(path: Path, cache: Path | None = None) -> list[Any]:
         ("p/a.py", {"p/__init__.py": "from .a import *\n", "b.py": "import p\np.Variable(y)\n"}),
         ("p/__init__.py", {}),
         ("src/p/a.py", {"tests/conftest.py": "from p.a import Variable\n"}),
-        ("tests/conftest.py", {"tests/test_b.py": "from conftest import Variable\n"}),
+        ("runs/conf.py", {"runs/b.py": "from conf import Variable\n"}),
         ("x/utils.py", {"y/utils.py": "", "b.py": "from y.utils import Variable\n"}),
         ("a.py", {"b.ipynb": notebook(code("y = 1\nfrom a import Variable"))}),
         ("a.py", {"b.ipynb": notebook(code("%run a.py"), code("Variable(y)"))}),

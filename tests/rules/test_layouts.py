@@ -40,6 +40,7 @@ BY_LAYOUT = {
     ("TL201", "predictions as lists: unsafe, they stay in GPU memory meanwhile"),
     ("TL204", "three on a line that becomes too long"),
     ("TL307", "a line of its own where one would become too long"),
+    ("TL307", "a function that nothing calls has another layout"),
     ("TL408", "volatile has no effect, comments stay: reported"),
 }
 """Examples of which the layout decides what the fix is: how wide it is, where a comment stands."""
@@ -124,9 +125,9 @@ def evaluate(model, loader):
     return correct / len(loader.dataset), top
 """
 SUMS = """\
-        correct = correct + (pred.eq(y.cuda())
+        correct += (pred.eq(y.cuda())
             .sum())
-        top = top + (
+        top += (
             pred.eq(y.cuda())
             .sum()
         )

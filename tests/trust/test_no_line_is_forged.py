@@ -130,8 +130,9 @@ def test_a_planted_cache_cannot(tmp_path: Path, form: str) -> None:
     _steers(tmp_path, "check", "a.py")
     (kept,) = (tmp_path / ".torchlint_cache").glob("*.json")
     entries = json.loads(kept.read_text())
-    for about, (code, start, end, _, fix, _) in entries.values():
-        said = [code, start, end, EVIL, [EVIL, fix[1], EVIL, fix[3]], [[0, 5, EVIL]]]
+    for about, (code, start, end, _, fix, _, impact) in entries.values():
+        notes = [[0, 5, EVIL, EVIL, 3]]
+        said = [code, start, end, EVIL, [EVIL, fix[1], EVIL, fix[3]], notes, impact]
         entries = {key: [about, said] for key in entries}
     kept.write_text(json.dumps(entries))
     assert "forged" in _steers(tmp_path, "check", "--output-format", form, "a.py") or form not in (

@@ -17,7 +17,9 @@ from torchlint.report.summary import plural
 
 __all__ = ["clean"]
 
-_WRITTEN: Final = re.compile(rf"[0-9a-f]{{16}}(-[a-z]+)?\.json|[0-9a-f]{{8}}{re.escape(SUFFIX)}")
+_WRITTEN: Final = re.compile(
+    r"[0-9a-f]{16}(?:(?:-[a-z]+)?\.json|\.outlines)|[0-9a-f]{8}" + re.escape(SUFFIX)
+)
 """Matches the names of the files of a cache. No other file is removed."""
 
 

@@ -17,12 +17,12 @@ def train(model, loader, criterion, optimizer, scheduler, accumulation_steps, de
             loss = criterion(outputs, targets.to(device)) / accumulation_steps  # kind: LOSS
         scaler.scale(loss).backward()  # frequency: every_pass
         if (i + 1) % accumulation_steps == 0 or (i + 1) == len(loader):
-            scaler.unscale_(optimizer)  # frequency: rare
+            scaler.unscale_(optimizer)  # frequency: every_pass
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # name: torch.nn.utils.clip_grad_norm_
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
-            scheduler.step()  # frequency: rare
+            scheduler.step()  # frequency: every_pass
         running_loss += loss.item() * accumulation_steps  # frequency: every_pass
     return running_loss / len(loader)
 

@@ -63,7 +63,7 @@ def train_wgan(generator, discriminator, dataloader, optimizer_G, optimizer_D, o
             for p in discriminator.parameters():  # role: OTHER
                 p.data.clamp_(-opt.clip_value, opt.clip_value)  # frequency: every_pass
             if i % opt.n_critic == 0:
-                optimizer_G.zero_grad()  # frequency: rare
+                optimizer_G.zero_grad()  # frequency: every_pass
                 loss_G = -torch.mean(discriminator(generator(z)))  # kind: TENSOR
                 loss_G.backward()  # kind loss_G: LOSS
                 optimizer_G.step()
