@@ -18,7 +18,6 @@ from torchlint_rules._cuda import (
     trains,
 )
 
-_SWITCH: Final = "torch.backends.cudnn.benchmark"
 _LINE: Final = "{torch}.backends.cudnn.benchmark = True"
 _CONVOLUTIONS: Final = frozenset(
     f"torch.nn.{word}" for word in ("Conv2d", "Conv3d", "ConvTranspose2d", "ConvTranspose3d")

@@ -95,7 +95,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def end_process_after(seconds: float) -> None:
-    """Have the system kill this process some time after `seconds` of CPU time."""
+    """Tell the system to kill this process some time after `seconds` of CPU time."""
     if seconds:
         signal.signal(FINAL, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)

@@ -25,14 +25,6 @@ class Doubt:
         )
 
     @classmethod
-    def too_few_steps(cls, taken: int) -> Doubt:
-        """Report that the script took too few steps to be timed."""
-        return cls(
-            "too-few-steps",
-            f"the script took only {taken} steps, too few to time; give it more data or epochs",
-        )
-
-    @classmethod
     def noisy_machine(cls, low: float, high: float) -> Doubt:
         """Report that two runs of the original differ by more than the fix could show."""
         return cls(
