@@ -26,7 +26,17 @@ _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2
 _FEW_AT_LOGS: Final = 3
 _AVERAGES: Final = frozenset("mean norm std var".split())
-_NESTING: Final = (cst.ListComp, cst.DictComp, cst.SetComp, cst.GeneratorExp, cst.Lambda, cst.IfExp)
+_NESTING: Final = (
+    cst.ListComp,
+    cst.DictComp,
+    cst.SetComp,
+    cst.GeneratorExp,
+    cst.Lambda,
+    cst.IfExp,
+    cst.BooleanOperation,
+)
+"""Expressions whose parts run more than once, or not at all."""
+_RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb".split())
 
 
 class ScalarsReadOneByOne(Rule):
@@ -189,8 +199,28 @@ def _is_avoidable(script: Script, reading: Reading) -> bool:
     node = reading.node
     if script.is_logged(node) or id(node) in script.once(_unneeded):
         return True
+    if _is_recorded(script, node):
+        return True
     added = {id(each) for role in Role for one in script.accumulations(role) for each in one.values}
     return any(id(outer) in added for outer in (node, *script.tree.ancestors(node)))
+
+
+def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a value only becomes part of a name that log lines show."""
+    line = script.smallest_statement(node)
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return False
+    target = line.targets[0].target
+    bound = script.scopes.stored(target) if isinstance(target, cst.Name) else None
+    uses = list(script.scopes.uses(bound, script.home(line))) if bound is not None else []
+    return bool(uses) and all(_records(script, script.smallest_statement(use)) for use in uses)
+
+
+def _records(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a statement only calls something that is named like a log."""
+    if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
+        return False
+    return not _RECORDS.isdisjoint(script.words(script.code(line.value.func)))
 
 
 def _unneeded(script: Script) -> set[int]:
