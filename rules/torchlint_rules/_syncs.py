@@ -260,12 +260,13 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
     wait = "wait" if len(readings) > 1 else "waits"
     target = _quoted(script, accumulation.target)
+    when = "where the loop empties it" if script.is_emptied(accumulation) else "once per epoch"
     if accumulation.adding is Adding.SUM:
-        cure = f"add up {target} on the device and read it once per epoch"
+        cure = f"add up {target} on the device and read it {when}"
     elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
-        cure = f"hand {target} the detached tensor and read it once per epoch"
+        cure = f"hand {target} the detached tensor and read it {when}"
     else:
-        cure = f"keep tensors in {target} and read them once per epoch"
+        cure = f"keep tensors in {target} and read them {when}"
     return f"{shown} {wait} for the device {often} per {batch}: {cure}"
 
 

@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Frequency,
     How,
     Invariance,
     Loop,
@@ -50,6 +51,30 @@ class LoaderBuiltInLoop(Rule):
             fixable = not runs and invariance is Invariance.INVARIANT
             fix = _fix(script, site, loop) if fixable else None
             yield Finding(self.code, script.span(site.node), message, fix)
+        yield from self._iterators(script)
+
+    def _iterators(self, script: Script) -> Iterator[Finding]:
+        """Yield the iterators of which each training step draws one batch."""
+        for call in script.calls("builtins.iter"):
+            outer = script.parent(script.parent(call.node) or call.node)
+            if not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.next":
+                continue
+            loop = next(script.loops_around(outer), None)
+            given = call.node.args[0].value if len(call.node.args) == 1 else None
+            if loop is None or loop.role is not Role.TRAIN_BATCH or given is None:
+                continue
+            if script.frequency(outer) is not Frequency.EVERY_PASS:
+                continue
+            built = script.loaders.made_by(given)
+            if not built or any(script.tree.inside(each, loop.node) for each in built):
+                continue
+            shown = script.code(given)
+            message = (
+                f"each step starts a new pass over `{shown}` and draws one batch of it, which "
+                "orders all items, and starts all workers, again; make the iterator once before "
+                "the loop and draw from it"
+            )
+            yield Finding(self.code, script.span(outer), message)
 
 
 def _epoch_loops(script: Script) -> list[Loop]:

@@ -252,7 +252,7 @@ def _is_periodic(script: Script, line: cst.CSTNode) -> bool:
     return any(
         isinstance(each.operator, cst.Modulo)
         for test in script.tests_around(line)
-        for each in script.within(test, cst.BinaryOperation)
+        for each in script.within(script.value_of(test).node or test, cst.BinaryOperation)
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State
+from torchlint_rules._finiteguards import finite_guards
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {
@@ -21,8 +22,6 @@ _SIZED: Final = {
 }
 _WITH: Final = {
     "torch.bincount": ("minlength", 2),
-    "torch.repeat_interleave": ("output_size", None),
-    "torch.nn.functional.one_hot": ("num_classes", 1),
 }
 _NUMBERED: Final = ("builtins.range", "torch.arange", "builtins.sorted")
 _REDUCED: Final = ("builtins.max", "builtins.min", "builtins.sum", "builtins.any", "builtins.all")
@@ -72,8 +71,9 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
         *script.all(cst.Assert),
         *script.all(cst.IfExp),
     ]
+    guards = {id(each.holder) for each in finite_guards(script)}
     for holder in holders:
-        for part in _parts(holder.test):
+        for part in _parts(holder.test) if id(holder) not in guards else ():
             if not _compares_text(part) and _may_repeat(script, part) and _on_device(script, part):
                 yield part, "choose on the device with torch.where, or look now and then"
 

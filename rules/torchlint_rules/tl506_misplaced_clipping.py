@@ -36,6 +36,29 @@ class MisplacedClipping(Rule):
                 yield Finding(self.code, script.span(call.func), message, fix)
             yield from self._one_by_one(script, call)
         yield from self._by_hand(script)
+        yield from self._clamped(script)
+
+    def _clamped(self, script: Script) -> Iterator[Finding]:
+        """Yield the loops that limit the gradients of a network one by one."""
+        for call in script.method_calls("clamp_"):
+            grad = cst.ensure_type(call.func, cst.Attribute).value
+            if isinstance(grad, cst.Attribute) and grad.attr.value == "data":
+                grad = grad.value
+            loop = next(script.loops_around(call), None)
+            if loop is None or not isinstance(loop.node, cst.For) or not call.args:
+                continue
+            held = grad.value if isinstance(grad, cst.Attribute) else None
+            if held is None or cst.ensure_type(grad, cst.Attribute).attr.value != "grad":
+                continue
+            drawn = loop.node.iter.func if isinstance(loop.node.iter, cst.Call) else None
+            if not isinstance(drawn, cst.Attribute) or drawn.attr.value != "parameters":
+                continue
+            if script.code(held) == script.code(loop.node.target):
+                message = (
+                    f"`{script.code(call)}` limits one gradient after the other: "
+                    "`torch.nn.utils.clip_grad_value_` takes them all at once"
+                )
+                yield Finding(self.code, script.span(call), message, impact="low")
 
     def _one_by_one(self, script: Script, call: cst.Call) -> Iterator[Finding]:
         arg = script.call(call).given("foreach")

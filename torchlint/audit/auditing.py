@@ -151,7 +151,8 @@ class _FileAudit:
             first = active[0]
             why = self.heads[first.code].load().summary
             rows = sorted({self._line(each) for each in active[1:]} - {self._line(first)})
-            return missing(self._line(first), why + _also(rows))
+            off = "" if first.code in self._selected else f"; `check` has {first.code} off"
+            return missing(self._line(first), why + _also(rows) + off)
         if not found:
             return None
         first = found[0]
@@ -174,10 +175,13 @@ class _FileAudit:
     @cached_property
     def _ignored(self) -> frozenset[str]:
         words = (*self.settings.ignore, *self.settings.extend_ignore)
-        selected = self.registry.select(self.settings).codes
         registry = self.registry
         here = ignored_here(self.source.path, self.settings, registry.known, registry.groups)
-        return (self.registry.covered(words) - frozenset(selected)) | here
+        return (self.registry.covered(words) - self._selected) | here
+
+    @cached_property
+    def _selected(self) -> frozenset[str]:
+        return frozenset(self.registry.select(self.settings).codes)
 
     # -- answers of the script ------------------------------------------------
 

@@ -114,7 +114,7 @@ DEVICE: Final = (
         ("S2", "S3.7"),
         (accelerated, owned, trained, _read_in_training,
          in_use_at_training("no rule found a value that each step reads from the device")),
-        ("TL201", "TL205", "TL207", "TL211"),
+        ("TL201", "TL205", "TL207", "TL211", "TL212", "TL213", "TL214"),
         "cited: the host can queue kernels ahead again; the gain depends on the kernels",
     ),
     Technique(

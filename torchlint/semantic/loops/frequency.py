@@ -36,6 +36,10 @@ _RARE: Final = re.compile(
     r"\w+_freq|\w+_every|every_\w+|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
 )
+_ACCUMULATES: Final = re.compile(
+    r"(?:\w*_)?(?:grad_?)?(?:acc|accum|accumulate|accumulation)(?:_\w+)?|\w*accumulation\w*",
+    re.IGNORECASE,
+)
 _RANKS: Final = re.compile(
     r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
     re.IGNORECASE,
@@ -211,7 +215,34 @@ class Frequencies:
     def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
         """Return whether the branch of an `if` that holds `child` runs rarely."""
         in_body = child is guard.body
-        return self.rare(guard.test, wanted=in_body) and not (in_body and self._steps(guard))
+        if not self.rare(guard.test, wanted=in_body):
+            return False
+        return not in_body or not (self._steps(guard) or self._asks_for_step(guard))
+
+    def _asks_for_step(self, guard: cst.If) -> bool:
+        """Return whether a test is that of an optimizer step, which stands elsewhere in its block.
+
+        A test that counts accumulated passes and nothing else is one, whatever follows it.
+        """
+        test = self._assigned(guard.test)
+        if not isinstance(test, cst.Comparison) or not self._periodic(test.left):
+            return False
+        if any(map(_ACCUMULATES.fullmatch, self._identifiers(test.left))):
+            return True
+        block = self.tree.parent(guard)
+        others = block.body if isinstance(block, cst.IndentedBlock) else ()
+        text = self.tree.code(guard.test)
+        return any(
+            isinstance(other, cst.If) and self.tree.code(other.test) == text and self._steps(other)
+            for other in others
+            if other is not guard
+        )
+
+    def _assigned(self, test: cst.BaseExpression) -> cst.BaseExpression:
+        """Return the test that a name holds, or the test itself."""
+        bindings = self.scopes.reaching(test) if isinstance(test, cst.Name) else ()
+        known = len(bindings) == 1 and bindings[0].how is How.ASSIGN
+        return bindings[0].value or test if known else test
 
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""

@@ -1,0 +1,107 @@
+"""Checks that stop the training if a tensor is not finite: what TL211 leaves to TL212."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Frequency, How, Kind, Loop, Reading, Role, Script
+
+__all__ = ["FiniteGuard", "finite_guards"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_ASKS: Final = ("isfinite", "isnan", "isinf")
+_MODULES: Final = ("math", "numpy", "torch")
+_EXITS: Final = frozenset("sys.exit builtins.exit builtins.quit builtins.breakpoint".split())
+_SHOWS: Final = frozenset("print info debug warning warn error critical exception".split())
+
+
+class FiniteGuard(NamedTuple):
+    """A test that stops the training if a tensor holds a value that is not finite."""
+
+    holder: cst.If | cst.Assert
+    asked: cst.Call
+    """The call that waits."""
+    tensor: cst.BaseExpression
+    loop: Loop
+
+
+def finite_guards(script: Script) -> Iterator[FiniteGuard]:
+    """Yield the checks for finite values in each pass of a training loop."""
+    holders: list[cst.If | cst.Assert] = [*script.all(cst.If), *script.all(cst.Assert)]
+    for holder in holders:
+        asked = _asked(script, holder.test)
+        loop = script.batch_loop(holder) if asked is not None else None
+        if asked is None or loop is None or loop.role is not Role.TRAIN_BATCH:
+            continue
+        if script.frequency(holder) is not Frequency.EVERY_PASS or script.is_round(loop):
+            continue
+        if isinstance(holder, cst.If) and not _only_stops(script, holder):
+            continue
+        if any(True for each in script.within(holder.test, cst.BinaryOperation) if _counts(each)):
+            continue
+        if not _is_scaled(script, loop):
+            yield FiniteGuard(holder, *asked, loop)
+
+
+def _counts(node: cst.BinaryOperation) -> bool:
+    return isinstance(node.operator, cst.Modulo)
+
+
+def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.BaseExpression] | None:
+    """Return the call of a test that reads a tensor on the device, and the tensor."""
+    for call in script.within(test, cst.Call):
+        module, _, last = (script.name(call.func) or "").rpartition(".")
+        given: cst.BaseExpression | None = None
+        if not module and isinstance(call.func, cst.Attribute):
+            last, given = call.func.attr.value, call.func.value
+        elif module in _MODULES and len(call.args) == 1:
+            given = call.args[0].value
+        if last not in _ASKS or given is None:
+            continue
+        if script.kind(given) in _TENSORS and not script.on_host(given):
+            return call, given
+        read = next(script.readings(given), None) or _read_before(script, given)
+        if read is not None and script.kind(read.tensor) in _TENSORS:
+            return read.node, read.tensor
+    return None
+
+
+def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
+    """Return the reading that a name holds."""
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    value = bindings[0].value if len(bindings) == 1 else None
+    if value is None or bindings[0].how is not How.ASSIGN:
+        return None
+    found = next(script.readings(value), None)
+    return found if found is not None and found.node is value else None
+
+
+def _only_stops(script: Script, holder: cst.If) -> bool:
+    """Return whether an `if` only ends the training or says something."""
+    if holder.orelse is not None:
+        return False
+    return all(
+        isinstance(line, cst.SimpleStatementLine)
+        and all(_is_end(script, each) for each in line.body)
+        for line in holder.body.body
+    )
+
+
+def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
+    """Return whether a statement ends the training, or shows something."""
+    if isinstance(line, (cst.Raise, cst.Break, cst.Return, cst.Assert)):
+        return True
+    if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
+        return False
+    func = line.value.func
+    last = func.attr if isinstance(func, cst.Attribute) else func
+    shows = isinstance(last, cst.Name) and last.value in _SHOWS
+    return shows or script.name(func) in _EXITS
+
+
+def _is_scaled(script: Script, loop: Loop) -> bool:
+    """Return whether a loop scales its gradients, whose scaler waits in each step anyway."""
+    return any(script.tree.inside(each.node, loop.node) for each in script.scaling.of("step"))

@@ -1,0 +1,115 @@
+"""TL110: every worker of a loader runs OpenCV with as many threads as there are cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, How, ItemCode, Note, Per, Rule, Script, State
+
+_WORKS: Final = frozenset(
+    f"cv2.{name}"
+    for name in (
+        "resize warpAffine warpPerspective remap rotate flip GaussianBlur blur medianBlur "
+        "bilateralFilter boxFilter filter2D cvtColor imdecode copyMakeBorder normalize equalizeHist"
+        " addWeighted dilate erode morphologyEx Canny Sobel undistort fastNlMeansDenoising"
+    ).split()
+)
+"""Functions that OpenCV runs in several threads, or that stand for such work."""
+_LIMIT: Final = "cv2.setNumThreads"
+_Statement = cst.BaseStatement | cst.BaseSmallStatement
+_LOADER: Final = "torch.utils.data.DataLoader"
+
+
+class OpencvThreadsInWorkers(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the first use of OpenCV in each module whose items workers load."""
+        if script.mentions("setNumThreads") or any(True for _ in script.calls(_LIMIT)):
+            return
+        said: set[int] = set()
+        for code in script.items():
+            call = _work(script, code)
+            loader = _loader(script, code) if call is not None else None
+            if call is None or loader is None:
+                continue
+            module = script.tree.module_of(call)
+            if id(module) in said:
+                continue
+            said.add(id(module))
+            message = (
+                f"every worker runs `{script.code(call.func)}` with as many threads as the machine "
+                "has cores; call `cv2.setNumThreads(0)` once, where the dataset is defined"
+            )
+            notes = (Note(script.span(loader), "the loader with workers"),)
+            yield Finding(self.code, script.span(call), message, _fix(script, call), notes)
+
+
+def _work(script: Script, code: ItemCode) -> cst.Call | None:
+    """Return the first call with which an item or a batch is processed by OpenCV."""
+    if code.per is Per.STREAM and not code.owner:
+        return None
+    for body in script.functions.reached(code.node):
+        for call in script.functions.own(body, cst.Call):
+            if script.name(call.func) in _WORKS:
+                return call
+    return None
+
+
+def _loader(script: Script, code: ItemCode) -> cst.Call | None:
+    """Return a loader that has workers and may read the items."""
+    for site in script.calls(_LOADER):
+        workers = site.argument("num_workers", 5)
+        literal = workers.literal if workers.is_literal else None
+        if workers.state is State.DECIDED or (isinstance(literal, int) and literal > 0):
+            if code.owner is None or _may_read(script, site.given("dataset", 0), code.owner):
+                return site.node
+    return None
+
+
+def _may_read(script: Script, given: cst.Arg | None, owner: cst.ClassDef) -> bool:
+    """Return whether a dataset may be an instance of a class."""
+    if given is None:
+        return True
+    known = script.functions.instance_of(given.value)
+    return known is None or known is owner or owner.name.value in script.functions.bases(known)
+
+
+def _fix(script: Script, call: cst.Call) -> Fix | None:
+    """Return a fix that limits the threads below the import, None if it is not at the top."""
+    func = (
+        cst.ensure_type(call.func, cst.Attribute) if isinstance(call.func, cst.Attribute) else None
+    )
+    if func is None or not isinstance(func.value, cst.Name) or not script.is_own(call):
+        return None
+    lines = [
+        script.statement(each.node)
+        for each in script.scopes.reaching(func.value)
+        if each.how is How.IMPORT
+    ]
+    if len(lines) != 1 or script.function(lines[0]) is not None or script.is_notebook:
+        return None
+    limit = f"{func.value.value}.setNumThreads(0)"
+    body = script.tree.module.body
+    if lines[0] in body:
+        edits = script.rewrite.after(_last_import(lines[0], body), "", limit)
+    else:
+        edits = script.rewrite.after(lines[0], limit)
+    return Fix.exact("Let OpenCV use no threads of its own", edits)
+
+
+def _last_import(line: cst.BaseStatement, body: Sequence[_Statement]) -> _Statement:
+    """Return the last of the imports that follow each other from a line on."""
+    last: _Statement = line
+    for each in body[body.index(line) + 1 :]:
+        if not _is_import(each):
+            break
+        last = each
+    return last
+
+
+def _is_import(line: _Statement) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and isinstance(
+        line.body[0], (cst.Import, cst.ImportFrom)
+    )

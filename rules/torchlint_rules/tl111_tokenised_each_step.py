@@ -1,0 +1,102 @@
+"""TL111: the same text is tokenised in every step, in the process that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Frequency, Per, Role, Rule, Script, State
+
+_METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
+_LOADER: Final = "torch.utils.data.DataLoader"
+_GENERATES: Final = frozenset("generate sample rollout".split())
+_CURE: Final = "tokenise the texts once, before the training, and only pad each batch"
+
+
+class TokenisedEachStep(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every tokenizer that training waits for in each step."""
+        for call in script.all(cst.Call):
+            tokenizer = _tokenizer(script, call)
+            if tokenizer is None:
+                continue
+            place = _place(script, call)
+            if place:
+                message = (
+                    f"`{script.code(tokenizer)}` runs {place}, while the device waits: {_CURE}"
+                )
+                yield Finding(self.code, script.span(call), message)
+
+
+def _tokenizer(script: Script, call: cst.Call) -> cst.BaseExpression | None:
+    """Return the tokenizer that a call runs on text, None for any other call."""
+    func = call.func
+    node = func
+    if isinstance(func, cst.Attribute) and func.attr.value in _METHODS:
+        node = func.value
+    last = node.attr if isinstance(node, cst.Attribute) else node
+    if not isinstance(last, cst.Name) or not call.args or script.definition(func) is not None:
+        return None
+    words = script.words(last.value)
+    if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
+        return None
+    return node
+
+
+def _place(script: Script, call: cst.Call) -> str:
+    """Return where a call runs in every step, empty if it runs there rarely or for other text."""
+    loop = script.batch_loop(call)
+    if loop is not None:
+        if loop.role is not Role.TRAIN_BATCH or script.frequency(call) is not Frequency.EVERY_PASS:
+            return ""
+        fresh = any(
+            isinstance(each.func, cst.Attribute) and each.func.attr.value in _GENERATES
+            for each in script.within(loop.node.body, cst.Call)
+        )
+        return "" if fresh or not _depends_on(script, call, loop.node) else "in every step"
+    function = script.function(call)
+    if function is None:
+        return ""
+    if function.name.value == "forward" and _is_network(script, function):
+        return "in every forward pass" if _depends_on(script, call, function) else ""
+    return "for every batch, without workers" if _collates(script, function) else ""
+
+
+def _depends_on(script: Script, call: cst.Call, region: cst.CSTNode) -> bool:
+    """Return whether a loop, or a function's parameters, decide what text a call gets."""
+    return any(
+        script.tree.inside(binding.node, region)
+        and (
+            not isinstance(binding.node, cst.Param)
+            or script.functions.owner_of_self(binding.node) is None
+        )
+        for arg in call.args
+        for name in script.within(arg.value, cst.Name)
+        for binding in script.scopes.reaching(name)
+    )
+
+
+def _is_network(script: Script, function: cst.FunctionDef) -> bool:
+    owner = script.scopes.class_of(function)
+    return owner is not None and any(
+        base.startswith("torch.nn.") or base.rpartition(".")[2] == "Module"
+        for base in script.functions.bases(owner)
+    )
+
+
+def _collates(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function collates the batches of a loader without workers."""
+    codes = [each for each in script.items() if each.node is function and each.per is Per.BATCH]
+    if not codes or script.datasets.work.drawn(function):
+        return False
+    workers = [
+        site.argument("num_workers", 5)
+        for site in script.calls(_LOADER)
+        if (given := site.given("collate_fn", 6)) is not None
+        and any(
+            script.definition(value) is function for value in script.origins.of(given.value).values
+        )
+    ]
+    return bool(workers) and all(each.state is State.ABSENT or each.equals(0) for each in workers)

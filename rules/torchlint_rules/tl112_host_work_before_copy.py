@@ -1,0 +1,194 @@
+"""TL112: the host works on a whole batch before it is copied to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Edit, Edits, Finding, Fix, Kind, Move, Rule, Script, Span, State
+
+_PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
+_JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
+_FUNCTIONAL: Final = "torch.nn.functional."
+_ROUNDING: Final = "the device may round the last digit otherwise"
+_DEPTH: Final = 8
+
+
+class HostWorkBeforeCopy(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the work on the batches of a loader that a copy to the device follows."""
+        if not script.can_use_accelerator:
+            return
+        for call in script.method_calls("to", "cuda"):
+            move = script.moves.move(call) if script.each_step(call) else None
+            found = _found(script, move) if move is not None else None
+            if move is None or found is None:
+                continue
+            what = script.argument(found.work)
+            if found.root is None:
+                cure = "do it in the collate function, where workers can do it"
+            else:
+                cure = f"copy `{script.code(found.root)}` first, and do it on the device"
+            message = f"the host computes `{what}` before it copies each batch; {cure}"
+            fix = _fix(script, move, found)
+            notes = script.repetition.notes_on_callers(call)
+            yield Finding(self.code, script.span(found.work), message, fix, notes)
+
+
+class _Work(NamedTuple):
+    """Work on the batch that a move copies."""
+
+    work: cst.BaseExpression
+    root: cst.BaseExpression | None
+    """The batch, None if the work joins several pieces."""
+    line: cst.Assign | None
+    """The line above that does the work, None if the move's own expression does."""
+
+
+def _found(script: Script, move: Move) -> _Work | None:
+    """Return the work that ends in a move."""
+    line = _line_above(script, move)
+    work = move.moved if line is None else line.value
+    if _joins_pieces(script, work):
+        return _Work(work, None, line)
+    root, works = _peeled(script, work)
+    if not works or root is None or not script.parts.of(root):
+        return None
+    return _Work(work, root, line)
+
+
+def _line_above(script: Script, move: Move) -> cst.Assign | None:
+    """Return the line directly above that computes what is moved, if nothing else reads it."""
+    node = move.moved
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    line = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return None
+    if not isinstance(line.targets[0].target, cst.Name):
+        return None
+    block = script.parent(script.statement(line))
+    if block is not script.parent(script.statement(node)):
+        return None
+    return line if list(script.scopes.uses(bindings[0], script.home(line))) == [node] else None
+
+
+def _peeled(
+    script: Script, node: cst.BaseExpression, depth: int = _DEPTH
+) -> tuple[cst.BaseExpression | None, bool]:
+    """Return the expression below conversions and arithmetic, and whether they are work.
+
+    Conversions alone are none: a batch of the wanted type is not copied.
+    """
+    if not depth:
+        return None, False
+    if isinstance(node, cst.BinaryOperation):
+        if not isinstance(node.operator, (cst.Divide, cst.Multiply, cst.Add, cst.Subtract)):
+            return None, False
+        if not script.is_number(node.right):
+            return None, False
+        root, works = _peeled(script, node.left, depth - 1)
+        return root, works or isinstance(node.operator, cst.Divide)
+    if not isinstance(node, cst.Call):
+        return node, False
+    name = script.name(node.func) or ""
+    if name.startswith(_FUNCTIONAL):
+        return _of_function(script, node, name.removeprefix(_FUNCTIONAL), depth)
+    if name or not isinstance(node.func, cst.Attribute):
+        return node, False
+    method = node.func.attr.value
+    if method == "div" and len(node.args) == 1 and script.is_number(node.args[0].value):
+        return _peeled(script, node.func.value, depth - 1)[0], True
+    if method not in _PEELED or script.moves.move(node) is not None:
+        return node, False
+    if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
+        return node, False
+    root, works = _peeled(script, node.func.value, depth - 1)
+    return root, works or (method == "contiguous" and _reorders(node.func.value))
+
+
+def _of_function(
+    script: Script, node: cst.Call, name: str, depth: int
+) -> tuple[cst.BaseExpression | None, bool]:
+    """Return what a function of torch works on, if it does not shrink it."""
+    site = script.call(node)
+    if name == "one_hot":
+        given = site.given("tensor", 0)
+        known = site.argument("num_classes", 1).state is State.KNOWN
+        return (given.value if given is not None else None), known
+    if name == "interpolate":
+        given = site.given("input", 0)
+        factor = site.argument("scale_factor", 2)
+        literal = factor.literal if factor.is_literal else 1
+        grows = factor.state is State.ABSENT or (isinstance(literal, (int, float)) and literal >= 1)
+        if given is None:
+            return None, False
+        return _peeled(script, given.value, depth - 1)[0], grows
+    return None, False
+
+
+def _reorders(node: cst.BaseExpression) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in ("permute", "transpose")
+    )
+
+
+def _joins_pieces(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an expression joins pieces of one batch."""
+    if not isinstance(node, cst.Call) or script.name(node.func) not in _JOINS or not node.args:
+        return False
+    given = node.args[0].value
+    pieces = given.elements if isinstance(given, (cst.List, cst.Tuple)) else ()
+    return len(pieces) > 1 and all(script.parts.of(each.value) for each in pieces)
+
+
+# -- the fix ------------------------------------------------------------------------
+
+
+def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
+    """Return a fix that copies first, None if that takes more than two lines."""
+    root = found.root
+    if move.call.func.lpar or not isinstance(root, (cst.Name, cst.Attribute, cst.Subscript)):
+        return None
+    call = script.span(move.call)
+    start = call.start if found.line is None else script.span(found.line).start
+    if "#" in script.text[start : call.end]:
+        return None
+    moved = script.text[script.span(move.moved).end : script.tree.bare(move.call).end]
+    at = script.rewrite.insert(script.span(root).end, moved)
+    cut = _without_move(script, move, found)
+    if cut is None:
+        return None
+    return Fix.close("Copy first, then compute on the device", at, cut, because=_ROUNDING)
+
+
+def _without_move(script: Script, move: Move, found: _Work) -> Edits | None:
+    """Return the edits that take a move away, None if its line would stay for nothing."""
+    if found.line is None:
+        cut = script.rewrite.unlinked(move.call)
+        outer, inner = script.span(move.moved), script.tree.bare(move.moved)
+        if outer == inner or not isinstance(script.parent(move.call), (cst.Assign, cst.Arg)):
+            return cut
+        end = script.tree.bare(move.call).end
+        return (Edit(Span(outer.start, inner.start), ""), Edit(Span(inner.end, end), ""))
+    line = script.parent(move.call)
+    named = script.code(found.line.targets[0].target)
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return None
+    statement = script.statement(line)
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return None
+    if script.code(line.targets[0].target) != named or not script.rewrite.stands_alone(statement):
+        return None
+    at = script.tree.order(found.line)
+    if any(
+        binding.at > at
+        for arg in move.call.args
+        for name in script.within(arg.value, cst.Name)
+        for binding in script.scopes.reaching(name)
+    ):
+        return None
+    return script.rewrite.drop(statement)

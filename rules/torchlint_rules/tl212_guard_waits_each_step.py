@@ -1,0 +1,94 @@
+"""TL212: a check or a timer waits for the device in every training step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Frequency, Impact, Note, Role, Rule, Script
+from torchlint_rules._finiteguards import FiniteGuard, finite_guards
+
+_SYNCS: Final = tuple(
+    f"torch.{device}.synchronize" for device in ("cuda", "xpu", "mps", "accelerator")
+)
+_MEASURES: Final = frozenset("benchmark bench profile timeit speed throughput latency test".split())
+_LATE: Final = "a value that is not finite is noticed up to {every} steps later, or not at all"
+
+
+class GuardWaitsEachStep(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the checks for finite values, and the timers, of each training step."""
+        if not script.can_use_accelerator:
+            return
+        yield from self._guards(script)
+        yield from self._timers(script)
+
+    def _guards(self, script: Script) -> Iterator[Finding]:
+        every = self.settings["every"]
+        for guard in finite_guards(script):
+            shown = script.brief(guard.asked)
+            message = (
+                f"`{shown}` waits for the device in every step, only to stop if "
+                f"`{script.code(guard.tensor)}` is not finite; ask every {every}th step"
+            )
+            stays = _staying(script, guard)
+            notes = () if stays is None else (Note(script.span(stays), "the step waits here, too"),)
+            fix = _fix(script, guard, every) if stays is None else None
+            impact: Impact | None = "low" if stays is not None else None
+            yield Finding(self.code, script.span(guard.asked), message, fix, notes, impact)
+
+    def _timers(self, script: Script) -> Iterator[Finding]:
+        for calls in _timers(script):
+            message = (
+                f"`{script.code(calls[0])}` waits for the device in every step to time it; record "
+                "events (`torch.cuda.Event(enable_timing=True)`) and read them at the log line"
+            )
+            notes = tuple(Note(script.span(call), "waits as well") for call in calls[1:])
+            yield Finding(self.code, script.span(calls[0]), message, None, notes, "low")
+
+
+def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
+    """Return another read of each pass of the same loop."""
+    for reading in script.readings(guard.loop.node.body):
+        if script.frequency(reading.node) is not Frequency.EVERY_PASS:
+            continue
+        if not script.tree.inside(reading.node, guard.holder) and reading.node is not guard.asked:
+            return reading.node
+    return None
+
+
+def _fix(script: Script, guard: FiniteGuard, every: int) -> Fix | None:
+    """Return a fix that asks only now and then, None if the passes are not counted."""
+    counter = script.counter(guard.loop.node)
+    test = guard.holder.test
+    if counter is None or not script.tree.inside(guard.asked, guard.holder):
+        return None
+    if isinstance(guard.holder, cst.Assert) or isinstance(test, cst.BooleanOperation):
+        return None
+    edits = script.rewrite.insert(script.span(test).start, f"{counter} % {every} == 0 and ")
+    because = _LATE.format(every=every)
+    return Fix.unsafe(f"Ask every {every}th step", edits, because=because)
+
+
+# -- timers -----------------------------------------------------------------------
+
+
+def _timers(script: Script) -> Iterator[Sequence[cst.Call]]:
+    """Yield the calls that wait beside a clock in each pass of one training loop."""
+    found: dict[int, list[cst.Call]] = {}
+    for site in script.calls(*_SYNCS):
+        loop = script.batch_loop(site.node)
+        if loop is None or loop.role is not Role.TRAIN_BATCH or _measures(script, site.node):
+            continue
+        timed = script.frequency(site.node) is Frequency.RARE
+        if timed and script.frequency(site.node, within=loop.node) is Frequency.EVERY_PASS:
+            found.setdefault(id(loop.node), []).append(site.node)
+    yield from found.values()
+
+
+def _measures(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether the function around a node exists to measure."""
+    function = script.function(node)
+    return function is not None and not _MEASURES.isdisjoint(script.words(function.name.value))

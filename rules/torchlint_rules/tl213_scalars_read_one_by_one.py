@@ -1,0 +1,283 @@
+"""TL213: several numbers are read from the device one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import (
+    Finding,
+    Fix,
+    Form,
+    Frequency,
+    Impact,
+    Kind,
+    Note,
+    Reading,
+    Role,
+    Rule,
+    Script,
+    State,
+)
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_FEW: Final = 2
+_FEW_AT_LOGS: Final = 3
+_AVERAGES: Final = frozenset("mean norm std var".split())
+_NESTING: Final = (
+    cst.ListComp,
+    cst.DictComp,
+    cst.SetComp,
+    cst.GeneratorExp,
+    cst.Lambda,
+    cst.IfExp,
+    cst.BooleanOperation,
+)
+"""Expressions whose parts run more than once, or not at all."""
+_RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb".split())
+
+
+class ScalarsReadOneByOne(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the reads of one block that could be one copy of a stack of tensors."""
+        if not script.can_use_accelerator:
+            return
+        for group in _groups(script):
+            found = group.readings
+            first = found[0].node
+            shown = [f"`{script.brief(each.tensor)}`" for each in found]
+            message = (
+                f"{', '.join(shown[:-1])} and {shown[-1]} are copied to the host one by one; "
+                "`torch.stack([...]).tolist()` is one copy"
+            )
+            notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
+            fix = _fix(script, found)
+            yield Finding(self.code, script.span(first), message, fix, notes, group.impact)
+        yield from self._of_dictionaries(script)
+
+    def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
+        """Yield the comprehensions that read the values of a dictionary one by one."""
+        for comprehension in script.all(cst.DictComp):
+            source = comprehension.for_in.iter
+            if not _is_items(source) or comprehension.for_in.ifs:
+                continue
+            value = comprehension.value
+            impact = _impact(script, comprehension)
+            if impact is None or not _reads_one(script, value, comprehension.for_in.target):
+                continue
+            assert isinstance(source, cst.Call)
+            assert isinstance(source.func, cst.Attribute)
+            if not _holds_tensors(script, source.func.value):
+                continue
+            held = script.code(source.func.value)
+            message = (
+                f"the values of `{held}` are copied to the host one by one; "
+                f"`dict(zip({held}, torch.stack([*{held}.values()]).tolist()))` is one copy"
+            )
+            yield Finding(self.code, script.span(value), message, None, (), impact)
+
+
+class _Group(NamedTuple):
+    """Reads of one block between which the device gets no work."""
+
+    readings: list[Reading]
+    impact: Impact
+
+
+def _reads_one(
+    script: Script, node: cst.BaseExpression, target: cst.BaseAssignTargetExpression
+) -> bool:
+    """Return whether an expression reads one number of the value that `items` hands out."""
+    if not isinstance(node, cst.Call) or not isinstance(target, cst.Tuple):
+        return False
+    read = node.args[0].value if len(node.args) == 1 else None
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
+        read = node.func.value
+    elif script.name(node.func) != "builtins.float":
+        return False
+    return read is not None and script.code(read) == script.code(target.elements[-1].value)
+
+
+def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a dictionary holds several tensors of the device."""
+    value = script.value_of(node).node
+    if isinstance(value, cst.Dict):
+        held = [each.value for each in value.elements if isinstance(each, cst.DictElement)]
+        some = [each for each in held if script.kind(each) in _TENSORS]
+        return len(some) >= _FEW and not any(map(script.on_host, some)) and len(some) == len(held)
+    return isinstance(value, cst.Call) and script.module_call(value) is not None
+
+
+def _is_items(node: cst.BaseExpression) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == "items"
+    )
+
+
+def _impact(script: Script, node: cst.CSTNode) -> Impact | None:
+    """Return what reads at a place cost: more in each step than at log lines of a training loop."""
+    if script.each_step(node):
+        return "medium"
+    loop = script.batch_loop(node)
+    gated = any(True for _ in script.tests_around(node))
+    rare = loop is not None and loop.role is Role.TRAIN_BATCH and gated
+    return "low" if rare and script.frequency(node) is Frequency.RARE else None
+
+
+# -- reads of one block -------------------------------------------------------------
+
+
+def _groups(script: Script) -> Iterator[_Group]:
+    """Yield the groups of reads that could be one, not those that need not be made."""
+    blocks: dict[int, list[Reading]] = {}
+    for reading in script.readings(script.tree.module):
+        if _is_one_number(script, reading):
+            line = script.statement(reading.node)
+            if isinstance(line, cst.SimpleStatementLine):
+                blocks.setdefault(id(script.parent(line)), []).append(reading)
+    for readings in blocks.values():
+        for run in _runs(script, readings) if len(readings) >= _FEW else ():
+            impact = _impact(script, run[0].node)
+            if impact is None or len(run) < (_FEW if impact == "medium" else _FEW_AT_LOGS):
+                continue
+            if impact == "low" or not any(_is_avoidable(script, each) for each in run):
+                yield _Group(run, impact)
+
+
+def _is_one_number(script: Script, reading: Reading) -> bool:
+    """Return whether a read surely copies one number of a tensor on the device."""
+    if reading.form is not Form.NUMBER or script.kind(reading.tensor) not in _TENSORS:
+        return False
+    line = script.smallest_statement(reading.node)
+    return not any(
+        isinstance(outer, _NESTING)
+        for outer in script.tree.ancestors(reading.node)
+        if script.tree.inside(outer, line)
+    )
+
+
+def _runs(script: Script, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
+    """Yield runs of reads of different tensors, all computed before the first of them."""
+    run: list[Reading] = []
+    for reading in readings:
+        if run and not _joins(script, run, reading):
+            yield run
+            run = []
+        if not any(script.code(each.tensor) == script.code(reading.tensor) for each in run):
+            run.append(reading)
+    yield run
+
+
+def _joins(script: Script, run: Sequence[Reading], reading: Reading) -> bool:
+    """Return whether a tensor is known, and nothing is queued, since the first read of a run."""
+    first = script.tree.order(script.smallest_statement(run[0].node))
+    if any(
+        binding.at > first
+        for name in script.within(reading.tensor, cst.Name)
+        for binding in script.scopes.reaching(name)
+        if script.home(binding.node) is script.home(reading.node)
+    ):
+        return False
+    loop = script.batch_loop(reading.node)
+    if loop is None:
+        return not any(
+            script.tree.order(run[-1].node)
+            < script.tree.order(call)
+            < script.tree.order(reading.node)
+            for call in script.within(script.home(reading.node), cst.Call)
+            if script.is_step(call) or script.module_call(call) is not None
+        )
+    return not script.works_between(run[-1].node, reading.node, loop.node)
+
+
+def _is_avoidable(script: Script, reading: Reading) -> bool:
+    """Return whether another rule says that the step need not read a value."""
+    node = reading.node
+    if script.is_logged(node) or id(node) in script.once(_unneeded):
+        return True
+    if _is_recorded(script, node):
+        return True
+    added = {id(each) for role in Role for one in script.accumulations(role) for each in one.values}
+    return any(id(outer) in added for outer in (node, *script.tree.ancestors(node)))
+
+
+def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a value only becomes part of a name that log lines show."""
+    line = script.smallest_statement(node)
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return False
+    target = line.targets[0].target
+    bound = script.scopes.stored(target) if isinstance(target, cst.Name) else None
+    uses = list(script.scopes.uses(bound, script.home(line))) if bound is not None else []
+    return bool(uses) and all(_records(script, script.smallest_statement(use)) for use in uses)
+
+
+def _records(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a statement only calls something that is named like a log."""
+    if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
+        return False
+    return not _RECORDS.isdisjoint(script.words(script.code(line.value.func)))
+
+
+def _unneeded(script: Script) -> set[int]:
+    """Return the reads whose value no pass needs."""
+    roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+    return {id(wait.reading.node) for loop in script.loops(*roles) for wait in script.waits(loop)}
+
+
+# -- the fix ------------------------------------------------------------------------
+
+
+def _fix(script: Script, found: Sequence[Reading]) -> Fix | None:
+    """Return a fix where consecutive lines each read one floating-point average."""
+    lines = [script.parent(each.node) for each in found]
+    names: list[str] = []
+    for line, each in zip(lines, found, strict=True):
+        if not isinstance(line, cst.Assign) or len(line.targets) != 1 or each.cast == "int":
+            return None
+        target = line.targets[0].target
+        if not isinstance(target, cst.Name) or not _is_average(script, each.tensor):
+            return None
+        if not script.rewrite.stands_alone(script.statement(line)):
+            return None
+        names.append(target.value)
+    block = script.parent(script.statement(found[0].node))
+    if not isinstance(block, cst.IndentedBlock) or len(set(names)) < len(names):
+        return None
+    statements = [script.statement(each.node) for each in found]
+    at = block.body.index(statements[0])
+    if list(block.body[at : at + len(statements)]) != statements:
+        return None
+    imported = script.rewrite.importing("torch", at=found[0].node)
+    start, end = script.span(statements[0]).start, script.span(statements[-1]).end
+    if imported is None or "#" in script.text[start:end]:
+        return None
+    stacked = ", ".join(script.code(each.tensor) for each in found)
+    code = f"{', '.join(names)} = {imported[0]}.stack([{stacked}]).tolist()"
+    first = script.parent(found[0].node)
+    assert first is not None
+    edits = [script.rewrite.replace(first, code)]
+    edits += [script.rewrite.drop(each) for each in statements[1:]]
+    return Fix.exact("Copy them together", *edits, imported[1])
+
+
+def _is_average(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor certainly is one floating-point number without dimensions."""
+    value = script.value_of(tensor).node
+    if isinstance(value, cst.BinaryOperation):
+        sides = [side for side in (value.left, value.right) if not script.is_number(side)]
+        return bool(sides) and all(_is_average(script, side) for side in sides)
+    if not isinstance(value, cst.Call):
+        return False
+    if script.kind(value.func) is Kind.CRITERION:
+        return script.kind(value) is Kind.LOSS
+    if (script.name(value.func) or "").startswith("torch.nn.functional."):
+        whole = script.call(value).argument("reduction").state is State.ABSENT
+        return whole and script.kind(value) is Kind.LOSS
+    if value.args or not isinstance(value.func, cst.Attribute):
+        return False
+    return value.func.attr.value in _AVERAGES

@@ -1,0 +1,152 @@
+"""TL214: an operation that copies between host and device without showing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Kind, Rule, Script, State
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_METHODS: Final = {
+    "LongTensor": "long",
+    "FloatTensor": "float",
+    "DoubleTensor": "double",
+    "HalfTensor": "half",
+    "IntTensor": "int",
+    "BoolTensor": "bool",
+    "BFloat16Tensor": "bfloat16",
+}
+"""Tensor types of the host, with the methods that convert and stay on the device."""
+_ONE_HOT: Final = "torch.nn.functional.one_hot"
+_REPEATS: Final = "torch.repeat_interleave"
+
+
+class SilentTransfer(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every operation in each step that copies to or from the device unseen."""
+        if not script.can_use_accelerator:
+            return
+        for found in (*_types(script), *_lists(script), *_counts(script), *_scales(script)):
+            if script.each_step(found.node):
+                message = f"`{script.brief(found.node)}` {found.cost}"
+                notes = script.repetition.notes_on_callers(found.node)
+                yield Finding(self.code, script.span(found.node), message, found.fix, notes)
+
+
+class _Transfer(NamedTuple):
+    """An operation, what it costs, and a fix if there is one."""
+
+    node: cst.BaseExpression
+    cost: str
+    fix: Fix | None = None
+
+
+def _on_device(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a tensor that may be on the device."""
+    return script.kind(node) in _TENSORS and not script.on_host(node)
+
+
+# -- conversions by the name of a tensor type ------------------------------------------
+
+
+def _types(script: Script) -> Iterator[_Transfer]:
+    """Yield the conversions to a type of the host whose result goes back to the device."""
+    for call in script.method_calls("type"):
+        func = cst.ensure_type(call.func, cst.Attribute)
+        method = _conversion(script, call)
+        if not method or not _on_device(script, func.value):
+            continue
+        back = _moved_back(script, call)
+        if back is None:
+            continue
+        span = script.span(call)
+        fix = None
+        if "#" not in script.text[span.start : span.end]:
+            text = f"{script.code(func.value)}.{method}()"
+            title = f"Convert on the device with .{method}()"
+            fix = Fix.exact(title, script.rewrite.replace(call, text))
+        cost = f"copies to the host, and `{script.brief(back)}` copies back; use `.{method}()`"
+        yield _Transfer(call, cost, fix)
+
+
+def _conversion(script: Script, call: cst.Call) -> str:
+    """Return the method for the tensor type that a call of `type` names, empty if unknown."""
+    if len(call.args) != 1 or call.args[0].keyword is not None:
+        return ""
+    given = call.args[0].value
+    name = script.name(given) or ""
+    if isinstance(given, cst.SimpleString):
+        name = str(given.evaluated_value)
+    module, _, last = name.rpartition(".")
+    return _METHODS.get(last, "") if module == "torch" else ""
+
+
+def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:
+    """Return the call that moves a result to the device again at once."""
+    outer = script.parent(call)
+    moving = script.parent(outer) if isinstance(outer, cst.Attribute) else None
+    if not isinstance(moving, cst.Call) or moving.func is not outer:
+        return None
+    return moving if script.moves.move(moving) is not None else None
+
+
+# -- indices on the host ---------------------------------------------------------------
+
+
+def _lists(script: Script) -> Iterator[_Transfer]:
+    """Yield the subscripts by a list of numbers, which is copied to the device."""
+    for item in script.all(cst.Subscript):
+        if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+            continue
+        given = [
+            each.slice.value
+            for each in item.slice
+            if isinstance(each.slice, cst.Index) and isinstance(each.slice.value, cst.List)
+        ]
+        if not given or not all(_is_of_numbers(script, each) for each in given):
+            continue
+        if _on_device(script, item.value):
+            index = script.code(given[0])
+            cost = f"copies `{index}` to the device and waits; make the index there, once, or slice"
+            yield _Transfer(item, cost)
+
+
+def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.List) and all(
+        script.kind(each.value) is Kind.NUMBER for each in node.elements
+    )
+
+
+# -- sizes that depend on values -------------------------------------------------------
+
+
+def _counts(script: Script) -> Iterator[_Transfer]:
+    """Yield the calls that ask the device for the size of their result."""
+    for site in script.calls(_ONE_HOT):
+        given = site.given("tensor", 0)
+        if given is not None and site.argument("num_classes", 1).state is State.ABSENT:
+            if _on_device(script, given.value):
+                yield _Transfer(site.node, "waits for the largest class; pass num_classes")
+    for call in script.method_calls("repeat_interleave"):
+        of_torch = script.name(call.func) == _REPEATS
+        site = script.call(call)
+        counts = site.given("repeats", 1 if of_torch else 0)
+        if counts is None or site.argument("output_size").state is not State.ABSENT:
+            continue
+        if site.has_splat or not _on_device(script, counts.value):
+            continue
+        yield _Transfer(call, "waits for the sum of the repeats; pass output_size if it is known")
+
+
+# -- the scale of a gradient scaler ----------------------------------------------------
+
+
+def _scales(script: Script) -> Iterator[_Transfer]:
+    """Yield the log lines that read a scaler's scale."""
+    for call in script.method_calls("get_scale"):
+        func = cst.ensure_type(call.func, cst.Attribute)
+        if script.kind(func.value) is Kind.SCALER and script.is_logged(call):
+            yield _Transfer(call, "waits for the device to show the scale; show it now and then")
