@@ -107,7 +107,7 @@ scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10)  # k
 optimizers = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}  # kind: MAPPING
 chosen = optimizers["adam"](model.parameters())
 scaler = torch.amp.GradScaler("cuda")  # kind: SCALER
-focal = FocalLoss()  # kind: CRITERION
+focal = FocalLoss()  # kind: MODULE
 device = torch.device("cuda")  # kind: DEVICE
 train_dl, test_dl = build_loaders(left, right)  # kind train_dl: LOADER; kind test_dl: LOADER
 it = iter(train_dl)

@@ -14,7 +14,6 @@ __all__ = [
     "combined",
     "conventional",
     "derived",
-    "instance",
     "is_module_class",
     "joined",
     "method_result",
@@ -161,7 +160,6 @@ _TENSOR_TO_OTHER: Final = {
     "max": Kind.TENSOR,
     "min": Kind.TENSOR,
 }
-_LOSS_CLASS: Final = re.compile(r"(?:Loss|Criterion)$")
 _KEEPS_LOSS: Final = frozenset(
     "mean sum clone to cuda cpu float double half div mul add sub div_ mul_ squeeze view".split()
 )
@@ -214,12 +212,6 @@ def conventional(name: str) -> Kind:
 def is_module_class(name: str) -> bool:
     """Return whether a qualified name is a class (or a factory) of modules."""
     return _MODULE_CLASS.fullmatch(name) is not None and _NOT_MODULES.fullmatch(name) is None
-
-
-def instance(name: str, bases: list[str]) -> Kind:
-    """Return the kind of an instance of a class with this name and these bases."""
-    kind = derived(bases)
-    return Kind.CRITERION if kind is Kind.MODULE and _LOSS_CLASS.search(name) else kind
 
 
 def derived(bases: list[str]) -> Kind:

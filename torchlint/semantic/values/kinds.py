@@ -18,7 +18,6 @@ from torchlint.semantic.values.kind import (
     combined,
     conventional,
     derived,
-    instance,
     is_module_class,
     joined,
     method_result,
@@ -258,7 +257,7 @@ class Kinds:
                 return found
         definition = self.functions.definition(node.func)
         if type(definition) is cst.ClassDef:
-            return instance(definition.name.value, self.functions.bases(definition))
+            return derived(self.functions.bases(definition))
         made_by = self.functions.partial(node)
         if made_by is not None:
             return called(made_by)
