@@ -35,6 +35,7 @@ from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.options import Option
 from torchlint.semantic.values.values import State, Value
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "Mode",
     "Move",
     "Note",
+    "Option",
     "Part",
     "Per",
     "Reading",

@@ -15,6 +15,7 @@ from torchlint.api import (
     Finding,
     Form,
     Frequency,
+    Impact,
     Kind,
     Note,
     Reading,
@@ -96,7 +97,8 @@ def _finding(script: Script, code: str, each: _Sum, said: Mapping[int, Reading])
     fix = DeferredSum(script, accumulation).fix() if fixable and stays is None else None
     notes = () if stays is None else (Note(script.span(stays), _STAYS),)
     message = _message(script, accumulation, found)
-    return Finding(code, script.span(found[0].node), message, fix, notes)
+    impact: Impact | None = None if _trains(script) else "medium"
+    return Finding(code, script.span(found[0].node), message, fix, notes, impact=impact)
 
 
 def _staying(
@@ -159,7 +161,7 @@ def _told(script: Script, wait: Wait) -> str:
     start = f"{_quoted(script, wait.reading.node)} waits for the device in every {batch}"
     if End.KEPT in wait.ends:
         kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
-        return f"{start}, and the value is only kept{kept}: keep tensors, read them once per epoch"
+        return f"{start}, and the value is only kept{kept}: keep tensors, read them {_when(script)}"
     if End.RARE in wait.ends:
         return f"{start}, and only a report now and then looks at the value: read it there"
     return f"{start}, and only the last value is looked at: read it after the loop"
@@ -260,7 +262,7 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
     wait = "wait" if len(readings) > 1 else "waits"
     target = _quoted(script, accumulation.target)
-    when = "where the loop empties it" if script.is_emptied(accumulation) else "once per epoch"
+    when = "where the loop empties it" if script.is_emptied(accumulation) else _when(script)
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it {when}"
     elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
@@ -268,6 +270,17 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     else:
         cure = f"keep tensors in {target} and read them {when}"
     return f"{shown} {wait} for the device {often} per {batch}: {cure}"
+
+
+def _when(script: Script) -> str:
+    return "once per epoch" if _trains(script) else "once after the loop"
+
+
+def _trains(script: Script) -> bool:
+    """Return whether something in sight trains, so that an evaluation comes again and again."""
+    return next(script.method_calls("backward"), None) is not None or bool(
+        script.optimizers.steps or script.loops(Role.EPOCH)
+    )
 
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:

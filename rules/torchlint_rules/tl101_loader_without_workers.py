@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Option,
     Rule,
     Script,
     State,
@@ -46,6 +47,14 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue
+            option = _zero_by_default(script, site)
+            if option is not None:
+                message = (
+                    f"{script.loaders.label(site.node)} has no workers unless `{option.flag}` "
+                    "asks for some, because that is 0 by default: give it a default above 0"
+                )
+                yield Finding(self.code, script.span(site.node), message, impact="low")
+                continue
             message, fix = self._advice(script, site, traits)
             yield Finding(self.code, script.span(site.node), message, fix)
 
@@ -53,7 +62,8 @@ class LoaderWithoutWorkers(Rule):
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
         workers = site.argument(*_WORKERS)
         if workers.state is not State.ABSENT and not workers.equals(0):
-            return None
+            if _zero_by_default(script, site) is None:
+                return None
         dataset = site.given("dataset", 0)
         if dataset is None:
             return None
@@ -88,3 +98,10 @@ class LoaderWithoutWorkers(Rule):
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)
+
+
+def _zero_by_default(script: Script, site: CallSite) -> Option | None:
+    """Return the option of the command line that sets the number of workers, 0 by default."""
+    given = site.given(*_WORKERS)
+    option = script.options.of(given.value) if given is not None else None
+    return option if option is not None and option.default == 0 else None

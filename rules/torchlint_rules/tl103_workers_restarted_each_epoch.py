@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Rule, Script, State, Trait
+from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Script, State, Trait
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _WORKERS: Final = ("num_workers", 5)
@@ -18,7 +18,8 @@ class WorkersRestartedEachEpoch(Rule):
         """Flag every loader that restarts the same workers in each epoch."""
         for site in script.calls("torch.utils.data.DataLoader"):
             workers = site.argument(*_WORKERS)
-            if workers.node is None or not _is_positive(script, workers.node):
+            option = _option(script, site)
+            if option is None and not (workers.node and _is_positive(script, workers.node)):
                 continue
             if site.argument("persistent_workers").state is not State.ABSENT:
                 continue
@@ -30,17 +31,38 @@ class WorkersRestartedEachEpoch(Rule):
             if script.loaders.takes_one_batch_a_pass(site.node):
                 continue
             counted = f"{workers.literal} workers" if workers.is_literal else "workers"
+            told = "one worker" if counted == "1 workers" else counted
+            value = "True"
+            if option is not None:
+                told = f"workers (`{option.flag}` is {option.default} by default)"
+                value = f"{script.code(option.node)} > 0"
             message = (
-                f"{script.loaders.label(site.node)} restarts its "
-                f"{'one worker' if counted == '1 workers' else counted} every epoch; "
-                "pass persistent_workers=True"
+                f"{script.loaders.label(site.node)} restarts its {told} every epoch; "
+                f"pass persistent_workers={value}"
             )
             fix = Fix.unsafe(
-                "Pass persistent_workers=True",
-                script.rewrite.with_keyword(site.node, "persistent_workers", "True"),
+                f"Pass persistent_workers={value}",
+                script.rewrite.with_keyword(site.node, "persistent_workers", value),
                 because="under the same seed the order differs from the second epoch on",
             )
             yield Finding(self.code, script.span(site.node), message, fix)
+
+
+class _Workers(NamedTuple):
+    """A number of workers that an option of the command line sets, with its default."""
+
+    node: cst.BaseExpression
+    flag: str
+    default: int
+
+
+def _option(script: Script, site: CallSite) -> _Workers | None:
+    """Return the option that sets the number of workers if its default is above zero."""
+    given = site.given(*_WORKERS)
+    option = script.options.of(given.value) if given is not None else None
+    if given is None or option is None or type(option.default) is not int or option.default < 1:
+        return None
+    return _Workers(given.value, option.flag, option.default)
 
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:

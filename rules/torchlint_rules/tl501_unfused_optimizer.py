@@ -38,6 +38,7 @@ class UnfusedOptimizer(Rule):
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
         sites = [site for site in script.calls(*_OWNERS) if _undecided(site)]
         sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
+        sites = [site for site in sites if not script.optimizers.tunes_tensors(site.node)]
         if not sites or script.imports(*_OTHER_TENSORS, *_TESTS):
             return
         for site in sites:

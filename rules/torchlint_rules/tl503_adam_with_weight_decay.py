@@ -22,6 +22,8 @@ class AdamWithWeightDecay(Rule):
                 continue
             if script.imports("pytest", "unittest"):
                 return
+            if script.optimizers.tunes_tensors(site.node):
+                continue
             label = script.optimizers.label(site.node)
             message = (
                 f"{label} rescales its weight decay of {script.code(decay)} by Adam's adaptive "

@@ -28,6 +28,12 @@ _DEAR: Final = {
     "OMP_NUM_THREADS": frozenset({"1"}),
 }
 """The values that cost time, for variables with harmless values."""
+_MANY_PROCESSES: Final = tuple(
+    f"{package}.{name}"
+    for package in ("multiprocessing", "torch.multiprocessing")
+    for name in ("Process", "Pool", "spawn", "start_processes")
+)
+"""What starts the processes that share the cores, one thread each."""
 _OFF: Final = frozenset({"", "0", "off", "false", "no", "n"})
 _DEBUGGING: Final = ("CUDA_LAUNCH_BLOCKING", "TORCH_SHOW_CPP_STACKTRACES")
 """The variables that do not affect the numbers."""
@@ -99,7 +105,11 @@ def _costs(script: Script, setting: _Setting) -> bool:
     """Return whether a value slows the script down on the devices that it can use."""
     value = setting.value.strip().lower()
     if setting.name == "OMP_NUM_THREADS":
-        return value in _DEAR[setting.name] and not script.can_use_accelerator
+        return (
+            value in _DEAR[setting.name]
+            and not script.can_use_accelerator
+            and next(script.calls(*_MANY_PROCESSES), None) is None
+        )
     if setting.name not in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "TORCH_LOGS"):
         if script.target.device == "cpu":
             return False

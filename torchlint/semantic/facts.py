@@ -51,6 +51,7 @@ from torchlint.semantic.values.dtypes import Dtypes
 from torchlint.semantic.values.gradient import Gradients
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.placement import Placement
 from torchlint.semantic.values.plain_numbers import PlainNumbers
@@ -134,6 +135,7 @@ class Facts:
         self.visibility = Visibility(self.functions, self.kinds, self.origins, self.iteration)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
         self.usage = Usage(self.functions, self.values, self.origins)
+        self.options = Options(self.functions, self.values, self.origins)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.freezing = Freezing(self.functions, self.kinds, self.values)
         self.batches = Batches(self.functions, self.kinds, self.loaders)

@@ -15,7 +15,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.kind import Kind, derived, is_module_class
+from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
@@ -103,6 +103,8 @@ class Modes:
         owner = self.functions.instance_of(network)
         if owner is not None:
             return self._of_definition(owner)
+        if conventional(dotted(network).rpartition(".")[2]) is Kind.CRITERION:
+            return False
         value = self.values.value_of(network)
         if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
             return None

@@ -41,6 +41,32 @@ class Optimizers:
         """Return the user's name for the optimizer that a call creates."""
         return label(self.tree, self.scopes, call, "optimizer")
 
+    def tunes_tensors(self, call: cst.Call) -> bool:
+        """Return whether an optimizer gets a few tensors by name, not the parts of a network."""
+        given = next((arg for arg in call.args if arg.keyword is None and not arg.star), None)
+        given = next((arg for arg in call.args if _keyword(arg) == "params"), given)
+        value = given.value if given is not None else None
+        if not isinstance(value, (cst.List, cst.Tuple)) or not value.elements:
+            return False
+        return all(
+            isinstance(element, cst.Element) and self._is_tensor(element.value)
+            for element in value.elements
+        )
+
+    def _is_tensor(self, node: cst.BaseExpression) -> bool:
+        """Return whether a parameter is a tensor with a name, not a group of parameters."""
+        if isinstance(node, cst.Call):
+            func = node.func
+            return isinstance(func, cst.Attribute) and func.attr.value == "requires_grad_"
+        if not isinstance(node, (cst.Name, cst.Attribute)):
+            return False
+        made = self.origins.of(node).values
+        return not any(isinstance(value, (cst.Dict, cst.DictComp)) for value in made) and not any(
+            self.names.name(value.func) == "builtins.dict"
+            for value in made
+            if isinstance(value, cst.Call)
+        )
+
     def made_by(self, node: cst.BaseExpression) -> tuple[cst.Call, ...] | None:
         """Return the optimizer calls that an expression can come from, None if unknown."""
         origin = self.origins.of(node)
@@ -143,3 +169,7 @@ class Optimizers:
 
     def _names(self, value: cst.BaseExpression) -> Iterator[cst.Name]:
         yield from self.tree.within(value, cst.Name)
+
+
+def _keyword(arg: cst.Arg) -> str:
+    return arg.keyword.value if arg.keyword is not None else ""

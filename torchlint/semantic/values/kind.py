@@ -168,7 +168,7 @@ _MODULE_SAME: Final = frozenset(
 )
 
 _NO_VERB: Final = (
-    r"(?!(?:get|build|make|create|load|save|init|initiali[sz]e|define|setup|construct|print"
+    r"(?!_?(?:get|build|make|create|load|save|init|initiali[sz]e|define|setup|construct|print"
     r"|unwrap|wrap|compile|freeze|export|update|prepare|convert|reset)_)"
 )
 _CONVENTIONS: Final = tuple(

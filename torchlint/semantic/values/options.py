@@ -1,0 +1,85 @@
+"""Options of the command line: which one a value comes from, and its default."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.values import Values
+
+__all__ = ["Option", "Options"]
+
+_PARSING: Final = ("parse_args", "parse_known_args")
+
+
+class Option(NamedTuple):
+    """An option that a parser of the file declares: its flag and the literal it defaults to."""
+
+    flag: str
+    default: Any
+
+
+class Options:
+    """Follows values to the options that `argparse` declares in the same file."""
+
+    def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.values = values
+        self.origins = origins
+
+    def of(self, node: cst.BaseExpression) -> Option | None:
+        """Return the only option that a value can be, None if it may be something else."""
+        origin = self.origins.of(node)
+        made = origin.values or (node,)
+        if len(made) != 1 or not isinstance(made[0], cst.Attribute):
+            return None
+        read = made[0]
+        return self._declared.get(read.attr.value) if self._is_parsed(read.value) else None
+
+    def _is_parsed(self, node: cst.BaseExpression) -> bool:
+        made = self.origins.of(node).values
+        return bool(made) and all(
+            isinstance(value, cst.Call)
+            and isinstance(value.func, cst.Attribute)
+            and value.func.attr.value in _PARSING
+            for value in made
+        )
+
+    @cached_property
+    def _declared(self) -> dict[str, Option]:
+        """The options with a literal default by the attribute that holds them."""
+        found: dict[str, list[Option | None]] = {}
+        for call in self.tree.all(cst.Call):
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_argument":
+                named = self._named(call)
+                if named is not None:
+                    found.setdefault(named[0], []).append(self._option(call, named[1]))
+        return {
+            name: options[0]
+            for name, options in found.items()
+            if len(options) == 1 and options[0] is not None
+        }
+
+    def _named(self, call: cst.Call) -> tuple[str, str] | None:
+        """Return the attribute and the flag of a declared option."""
+        flags = [
+            value.literal
+            for arg in call.args
+            if arg.keyword is None and not arg.star
+            for value in [self.values.value_of(arg.value)]
+            if type(value.literal) is str
+        ]
+        long = [flag for flag in flags if flag.startswith("--")]
+        if not long:
+            return None
+        given = self.values.argument(call, "dest").literal
+        return given if type(given) is str else long[0][2:].replace("-", "_"), long[0]
+
+    def _option(self, call: cst.Call, flag: str) -> Option | None:
+        default = self.values.argument(call, "default")
+        return Option(flag, default.literal) if default.is_literal else None
