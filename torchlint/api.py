@@ -12,7 +12,7 @@ from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
-from torchlint.semantic.loops.ownership import Duty
+from torchlint.semantic.loops.ownership import Duty, Rate
 from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
@@ -73,6 +73,7 @@ __all__ = [
     "Note",
     "Part",
     "Per",
+    "Rate",
     "Reading",
     "Role",
     "Rule",
