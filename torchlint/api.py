@@ -12,6 +12,7 @@ from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
+from torchlint.semantic.loops.ownership import Duty, Rate
 from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
@@ -47,6 +48,7 @@ __all__ = [
     "Attention",
     "Binding",
     "CallSite",
+    "Duty",
     "Edit",
     "Edits",
     "End",
@@ -73,6 +75,7 @@ __all__ = [
     "Option",
     "Part",
     "Per",
+    "Rate",
     "Reading",
     "Role",
     "Rule",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchlint.api import Finding, Role, Rule, Script
+from torchlint.api import Finding, Rate, Role, Rule, Script
+from torchlint_rules._hookreads import hook_reads
 from torchlint_rules._syncs import syncs
 
 
@@ -12,3 +13,4 @@ class SyncInEvaluationLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag each evaluation batch's reads that only add to a sum, a list or a meter."""
         yield from syncs(script, self.code, Role.EVAL_BATCH)
+        yield from hook_reads(script, self.code, Rate.EVALUATION_STEP)

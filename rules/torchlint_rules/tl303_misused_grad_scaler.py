@@ -11,10 +11,10 @@ from torchlint_rules._scaler import misuses
 class MisusedGradScaler(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misuse of a scaler, each place once."""
-        if script.framework != "none" or script.scaling.is_off or not script.scaling.all:
+        if script.scaling.is_off or not script.scaling.all:
             return
         seen: set[int] = set()
         for misuse in misuses(script):
-            if id(misuse.node) not in seen:
+            if id(misuse.node) not in seen and script.owner(misuse.node) == "none":
                 seen.add(id(misuse.node))
                 yield Finding(self.code, script.span(misuse.node), misuse.message, misuse.fix)

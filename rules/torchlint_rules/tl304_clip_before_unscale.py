@@ -17,11 +17,15 @@ _ON_GRADIENTS: Final = {"clamp_": "clips", "clip_": "clips", "norm": "measures",
 class ClipBeforeUnscale(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first use of gradients that are still scaled."""
-        if script.framework != "none" or script.scaling.is_off:
+        if script.scaling.is_off:
             return
         for backward, scale in script.scaling.backwards:
             call, word = _first_clip(script, backward)
-            if call is None or _may_be_unscaled(script, call, backward):
+            if (
+                call is None
+                or script.owner(backward) != "none"
+                or _may_be_unscaled(script, call, backward)
+            ):
                 continue
             scaler = script.code(scale.scaler)
             named = script.code(call.func)

@@ -60,7 +60,7 @@ def _belongs_outside(script: Script, call: cst.Call) -> bool:
         return False
     if func.attr.value == "backward":
         return not any(arg.keyword is None for arg in call.args)
-    return script.framework == "none" and script.kind(func.value) is not Kind.UNKNOWN
+    return script.owner(func) == "none" and script.kind(func.value) is not Kind.UNKNOWN
 
 
 def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionDef | None:

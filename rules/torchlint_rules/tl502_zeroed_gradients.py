@@ -194,7 +194,7 @@ def _is_let_go(script: Script, node: cst.Attribute) -> bool:
 
 
 def _fix(script: Script, place: cst.BaseExpression, title: str, edits: Edits) -> Fix | None:
-    if script.framework != "none":
+    if script.owner(place) != "none":
         return None
     if _is_exact(script, place):
         return Fix.exact(title, edits)

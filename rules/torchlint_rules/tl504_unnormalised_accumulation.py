@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, GradientAccumulation, Rule, Script
+from torchlint.api import Duty, Edits, Finding, Fix, GradientAccumulation, Rule, Script
 from torchlint_rules._lossdivision import is_averaged
 
 _PARTS: Final = re.compile(r"accum|micro", re.IGNORECASE)
@@ -20,9 +20,9 @@ _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 class UnnormalisedAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accumulation window whose losses are not divided."""
-        if script.framework != "none":
-            return
         for window in script.gradient_accumulations():
+            if script.is_done(window.loop.node, Duty.DIVIDING):
+                continue
             size = _size(script, window)
             if size is None:
                 continue

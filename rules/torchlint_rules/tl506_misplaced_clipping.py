@@ -19,13 +19,13 @@ _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on
 class MisplacedClipping(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misplaced clipping."""
-        own = script.framework == "none"
         windows = list(script.gradient_accumulations())
         for site in script.calls(*_CLIPS):
             call = site.node
             said = _said(script, call, [window.closing for window in windows if window.closing])
             if said is not None:
                 message, title, edits = said
+                own = script.owner(call) == "none"
                 fix = Fix.unsafe(title, edits, because=_CLIPPED_NOW) if edits and own else None
                 yield Finding(self.code, script.span(call), message, fix)
                 continue

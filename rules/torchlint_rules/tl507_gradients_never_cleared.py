@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Finding, Kind, Loop, Note, Role, Rule, Script, Update
+from torchlint.api import Act, Duty, Finding, Kind, Loop, Note, Role, Rule, Script, Update
 
 _CLEARING: Final = frozenset("zero clear reset".split())
 _HOOKS: Final = frozenset("grad register_hook register_post_accumulate_grad_hook".split())
@@ -16,10 +16,10 @@ _HOOKS: Final = frozenset("grad register_hook register_post_accumulate_grad_hook
 class GradientsNeverCleared(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag steps with gradients of earlier batches, and gradients cleared before the step."""
-        if script.framework != "none":
-            return
         yield from self._piled_up(script)
         for clear in script.method_calls("zero_grad"):
+            if script.is_done(clear, Duty.CLEARING):
+                continue
             step = _step_after(script, clear)
             if step is not None:
                 message = (
@@ -37,6 +37,8 @@ class GradientsNeverCleared(Rule):
             return
         seen: set[int] = set()
         for loop in script.loops(Role.TRAIN_BATCH):
+            if script.is_done(loop.node, Duty.CLEARING):
+                continue
             acts = script.updates.within(loop.node.body)
             steps = [each for each in _uncleared(script, acts) if id(each.call) not in seen]
             if not steps or not _is_plain(script, loop, acts):

@@ -31,7 +31,7 @@ class RebuiltInLoop(Rule):
             fix = None
             if edits and noun == "loss":
                 fix = _fix_of_loss(script, found, title, edits)
-            elif edits and script.framework == "none":
+            elif edits and script.owner(site.node) == "none":
                 fix = Fix.unsafe(title, edits, because=_KEEPS_STATE.format(found.unit))
             yield Finding(self.code, script.span(site.node), _message(script, found, noun), fix)
 

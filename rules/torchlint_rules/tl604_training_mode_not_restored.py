@@ -7,9 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Mode, Note, Rule, Script, StuckMode
+from torchlint.api import Duty, Edits, Finding, Fix, Mode, Note, Rule, Script, StuckMode
 
-_OWNED: Final = frozenset("lightning ignite fastai transformers".split())
 _DELIBERATE: Final = frozenset(
     (
         "mc mcdropout montecarlo bayes bayesian uncertainty generator discriminator gan netg netd "
@@ -25,10 +24,9 @@ BECAUSE: Final = (
 class TrainingModeNotRestored(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every `eval()` that stays in effect during training."""
-        if script.framework in _OWNED:
-            return
         for stuck in script.stuck_modes.all:
-            if not _matters(script, stuck):
+            owned = script.is_done(stuck.training.node, Duty.MODES)
+            if owned or not _matters(script, stuck):
                 continue
             name = script.code(stuck.network)
             round_ = "batch" if stuck.outer is stuck.training else "epoch"

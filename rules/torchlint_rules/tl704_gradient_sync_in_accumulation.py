@@ -22,9 +22,11 @@ _WORDS: Final = ("sync", "sync_now", "sync_gradients")
 class GradientSyncInAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop that accumulates gradients of a wrapped network."""
-        if script.framework != "none" or not script.processes.has_wraps or _is_managed(script):
+        if not script.processes.has_wraps or _is_managed(script):
             return
         for window in script.gradient_accumulations():
+            if script.owner(window.loop.node) != "none":
+                continue
             networks = _networks(script, window)
             if networks:
                 call = window.backwards[-1]

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Kind, Loop, Role, Rule, Script, State, Trait
+from torchlint.api import Duty, Finding, Kind, Loop, Role, Rule, Script, State, Trait
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _SHARING: Final = frozenset(
@@ -20,10 +20,12 @@ _DEPTH: Final = 2
 class UndistributedSampler(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader without a sampler that trains a wrapped network."""
-        if script.framework != "none" or not script.processes.has_wraps or _is_alone(script):
+        if not script.processes.has_wraps or _is_alone(script):
             return
         seen: set[int] = set()
         for loop in script.loops(Role.TRAIN_BATCH):
+            if script.is_done(loop.node, Duty.SHARDING):
+                continue
             made = script.loaders.made_by(loop.loader) if loop.loader is not None else []
             for call in made:
                 if id(call) in seen or not _draws_all(script, call):

@@ -18,6 +18,8 @@ _COLLECTIVES: Final = tuple(
         "gather_object broadcast"
     ).split()
 )
+_WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
+"""The methods of frameworks that wait for all processes."""
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
@@ -39,12 +41,37 @@ class CollectiveEveryStep(Rule):
         for site in script.calls(*_BARRIERS):
             if _is_hot(script, site.node):
                 yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
+        for call in script.method_calls(*_WAITING):
+            assert isinstance(call.func, cst.Attribute)
+            if script.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
+                yield Finding(self.code, script.span(call), _of_barrier(script, call))
+        yield from self._averaged_logs(script)
         for call in (*(site.node for site in script.calls(*_COLLECTIVES)), *_helpers(script)):
             if not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
             if measured is not None and not _is_trained_with(script, call, measured):
                 yield Finding(self.code, script.span(call), _of_number(script, call, measured))
+
+    def _averaged_logs(self, script: Script) -> Iterator[Finding]:
+        """Flag the values of a training step that Lightning averages over the processes."""
+        for call in script.method_calls("log", "log_dict"):
+            given = script.call(call).given("sync_dist")
+            function = script.function(call)
+            if given is None or function is None or script.owner(call) != "lightning":
+                continue
+            if function.name.value != "training_step" or not script.value_of(given.value).equals(
+                True
+            ):
+                continue
+            on_step = script.call(call).argument("on_step")
+            if on_step.equals(False) or script.frequency(call) is not Frequency.EVERY_PASS:
+                continue
+            message = (
+                "`sync_dist=True` averages the value over all processes in every step, though "
+                "only a log needs it: give `on_step=False, on_epoch=True` too, or leave it out"
+            )
+            yield Finding(self.code, script.span(given), message)
 
 
 def _of_barrier(script: Script, call: cst.Call) -> str:

@@ -15,6 +15,7 @@ from torchlint.semantic.loops.frequency import Frequencies
 from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.loops.modes import Modes
+from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.repetition import Repetition
 from torchlint.semantic.loops.stuckmodes import StuckModes
 from torchlint.semantic.scope.links import Links
@@ -95,7 +96,8 @@ class Facts:
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
         self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
-        self._frequencies = Frequencies(self.functions, self.kinds, self._loops)
+        self.ownership = Ownership(self.functions, self.values)
+        self._frequencies = Frequencies(self.functions, self.kinds, self._loops, self.ownership)
         self.repetition = Repetition(self.functions, self._frequencies, self._loops)
         self._readings = Readings(
             self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)

@@ -20,6 +20,7 @@ from torchlint.semantic.loops.gradientaccumulation import (
     GradientAccumulations,
 )
 from torchlint.semantic.loops.loops import Loop, LoopNode, Role
+from torchlint.semantic.loops.ownership import Duty
 from torchlint.semantic.scope.labels import brief
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.target import Target
@@ -548,6 +549,17 @@ class Script(Facts):
     def framework(self) -> str:
         """The framework that owns the training loop, `none` if the script does."""
         return self._devices.framework
+
+    def owner(self, node: cst.CSTNode) -> str:
+        """Return the framework that runs the loop or method around a node, `none` if none does.
+
+        Where no loop and no method around it tells, it is that of the file.
+        """
+        return self.ownership.owner(node) or self.framework
+
+    def is_done(self, node: cst.CSTNode, duty: Duty) -> bool:
+        """Return whether a framework does a duty of the loop or method around a node."""
+        return self.ownership.does(self.owner(node), duty)
 
 
 def forget(script: Script) -> None:

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
+from torchlint.semantic.loops.ownership import Ownership, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import COUNTER
@@ -60,10 +61,13 @@ _TIMING: Final = re.compile(
 class Frequencies:
     """Tells how often statements run."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, ownership: Ownership
+    ) -> None:
         self.functions = functions
         self.kinds = kinds
         self.loops = loops
+        self.ownership = ownership
         self.tree = functions.tree
         self.scopes = functions.scopes
         self._named = Memo["tuple[cst.Name, bool]", bool](
@@ -147,6 +151,11 @@ class Frequencies:
     ) -> Frequency:
         if function is None or id(function) in self._open:
             return Frequency.UNKNOWN
+        rate = self.ownership.rate(function)
+        if rate in (Rate.STEP, Rate.EVALUATION_STEP):
+            return self.below(node, function)
+        if rate is not None:
+            return Frequency.RARE
         self._open.add(id(function))
         try:
             found = {self.frequency(call) for call in self.functions.callers(function)}

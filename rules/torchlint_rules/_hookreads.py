@@ -1,0 +1,89 @@
+"""Reads in the methods that a framework calls for each batch: a part of TL201 and TL202."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
+
+__all__ = ["hook_reads"]
+
+_LOG: Final = "log"
+_DRAWS: Final = "prog_bar"
+_KEEPS: Final = frozenset({"append", "extend"})
+
+
+def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
+    """Yield a finding for each read that a method only logs, shows or keeps for later."""
+    if not script.can_use_accelerator:
+        return
+    for function in script.all(cst.FunctionDef):
+        if script.ownership.rate(function) is not rate:
+            continue
+        for read in script.readings(function.body):
+            if not _is_idle(script, function, read):
+                continue
+            name = function.name.value
+            call = _logged_by(script, read)
+            fix = _passed_on(script, call, read) if call is not None else None
+            cure = (
+                f"pass `{script.brief(read.tensor)}` itself, Lightning reads it when it shows it"
+                if call is not None
+                else f"keep `{script.brief(read.tensor)}.detach()` and read it every so many steps"
+            )
+            message = (
+                f"`{script.brief(read.node)}` in `{name}` waits for the device in every batch: "
+                f"{cure}"
+            )
+            yield Finding(code, script.span(read.node), message, fix)
+
+
+def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
+    """Return whether a read runs in every batch and nothing else there needs its value."""
+    if script.function(read.node) is not function or script.on_host(read.tensor):
+        return False
+    if read.form is not Form.NUMBER or script.kind(read.tensor) is not Kind.LOSS:
+        return False
+    if script.frequency(read.node) is not Frequency.EVERY_PASS:
+        return False
+    return script.is_logged(read.node) or _is_kept(script, read)
+
+
+def _is_kept(script: Script, read: Reading) -> bool:
+    """Return whether a list gets the number that is read."""
+    arg = script.parent(read.node)
+    call = script.parent(arg) if isinstance(arg, cst.Arg) else None
+    return (
+        isinstance(call, cst.Call)
+        and isinstance(call.func, cst.Attribute)
+        and call.func.attr.value in _KEEPS
+    )
+
+
+def _logged_by(script: Script, read: Reading) -> cst.Call | None:
+    """Return the call of Lightning's `self.log` whose value is what is read."""
+    arg = script.parent(read.node)
+    call = script.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or script.owner(call) != "lightning":
+        return None
+    func = call.func
+    logs = (
+        isinstance(func, cst.Attribute)
+        and func.attr.value == _LOG
+        and isinstance(func.value, cst.Name)
+        and func.value.value == "self"
+    )
+    given = script.call(call).given("value", 1) if logs else None
+    return call if given is arg else None
+
+
+def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:
+    """Return the fix that logs the tensor, None where Lightning would read it at once."""
+    site = script.call(call)
+    if site.has_splat or site.given(_DRAWS) is not None:
+        return None
+    edits = script.rewrite.replace(read.node, script.code(read.tensor))
+    return Fix.exact("Log the tensor itself", edits)

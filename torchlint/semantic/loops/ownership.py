@@ -1,0 +1,223 @@
+"""Ownership: which framework runs a loop or a method, what it does there, and how often."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.values.values import Values
+
+__all__ = ["HAND_WRITTEN", "Duty", "Ownership", "Rate"]
+
+HAND_WRITTEN: Final = "none"
+"""The owner of a loop that a script writes itself."""
+
+
+class Rate(Enum):
+    """How often a framework calls a method."""
+
+    ONCE = auto()
+    EPOCH = auto()
+    EVALUATION_STEP = auto()
+    STEP = auto()
+
+
+class Duty(Enum):
+    """What a loop has to do, and what some frameworks do for it."""
+
+    PLACING = auto()
+    PRECISION = auto()
+    CLEARING = auto()
+    DIVIDING = auto()
+    MODES = auto()
+    SHARDING = auto()
+
+
+_ALL: Final = frozenset("transformers lightning fastai".split())
+_DONE: Final = {
+    Duty.PLACING: _ALL | {"fabric", "accelerate"},
+    Duty.PRECISION: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
+    Duty.CLEARING: _ALL | {"deepspeed", "ignite"},
+    Duty.DIVIDING: _ALL | {"accelerate", "deepspeed", "ignite"},
+    Duty.MODES: _ALL | {"ignite"},
+    Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
+}
+"""The frameworks that do each duty themselves, or may do it."""
+_LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
+_BASES: Final = (
+    (re.compile(_LIGHTNING + "LightningModule"), "lightning", "module"),
+    (re.compile(_LIGHTNING + "Callback"), "lightning", "callback"),
+    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*TrainerCallback"),
+     "transformers", "callback"),
+    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*\w*Trainer"),
+     "transformers", "trainer"),
+)  # fmt: skip
+"""The base classes whose methods a framework calls, each with what its instances are."""
+_OBJECTS: Final = (
+    (re.compile(r"accelerate\.(?:accelerator\.)?Accelerator"), "accelerate"),
+    (re.compile(r"(?:lightning(?:\.fabric(?:\.fabric)?)?|lightning_fabric(?:\.fabric)?)\.Fabric"),
+     "fabric"),
+    (re.compile(r"deepspeed\.initialize"), "deepspeed"),
+)  # fmt: skip
+"""The objects whose `backward` a loop calls."""
+_PROCESSES: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
+_WORDS: Final = {
+    "accelerator": "accelerate",
+    "fabric": "fabric",
+    "engine": "deepspeed",
+    "model": "deepspeed",
+    "model_engine": "deepspeed",
+}
+"""What objects are called that come from code out of view."""
+_HOOKS: Final = {
+    "trainer": {
+        Rate.STEP: "training_step compute_loss _prepare_inputs get_batch_samples",
+        Rate.EVALUATION_STEP: "prediction_step",
+        Rate.EPOCH: "evaluate evaluation_loop log get_eval_dataloader",
+        Rate.ONCE: "create_optimizer create_scheduler create_optimizer_and_scheduler "
+        "get_train_dataloader",
+    },
+    "module": {
+        Rate.STEP: "training_step on_train_batch_start on_train_batch_end on_before_zero_grad "
+        "optimizer_zero_grad on_before_backward backward on_after_backward "
+        "on_before_optimizer_step configure_gradient_clipping optimizer_step "
+        "on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer",
+        Rate.EVALUATION_STEP: "validation_step test_step predict_step on_validation_batch_start "
+        "on_validation_batch_end on_test_batch_start on_test_batch_end on_predict_batch_start "
+        "on_predict_batch_end",
+        Rate.EPOCH: "on_train_epoch_start on_train_epoch_end on_validation_start "
+        "on_validation_end on_validation_epoch_start on_validation_epoch_end on_test_start "
+        "on_test_end on_test_epoch_start on_test_epoch_end training_epoch_end "
+        "validation_epoch_end test_epoch_end lr_scheduler_step on_predict_epoch_end",
+        Rate.ONCE: "setup configure_optimizers configure_model train_dataloader val_dataloader "
+        "test_dataloader on_fit_start on_fit_end on_train_start on_train_end teardown",
+    },
+    "callback": {
+        Rate.STEP: "on_step_begin on_step_end on_substep_end on_pre_optimizer_step "
+        "on_optimizer_step on_train_batch_start on_train_batch_end on_before_zero_grad "
+        "on_before_backward on_after_backward on_before_optimizer_step",
+        Rate.EVALUATION_STEP: "on_prediction_step on_validation_batch_start "
+        "on_validation_batch_end on_test_batch_start on_test_batch_end",
+        Rate.EPOCH: "on_epoch_begin on_epoch_end on_log on_evaluate on_save on_predict "
+        "on_train_epoch_start on_train_epoch_end on_validation_start on_validation_end "
+        "on_validation_epoch_start on_validation_epoch_end on_test_epoch_end",
+        Rate.ONCE: "on_init_end on_train_begin on_train_end setup on_fit_start on_fit_end "
+        "on_train_start teardown",
+    },
+}
+_RATES: Final = {
+    what: {name: rate for rate, names in hooks.items() for name in names.split()}
+    for what, hooks in _HOOKS.items()
+}
+
+
+class Ownership:
+    """Tells who runs a loop by what the loop uses, and how often methods are called."""
+
+    def __init__(self, functions: Functions, values: Values) -> None:
+        self.functions = functions
+        self.values = values
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
+            None, self.names.trail, self._served
+        )
+        self._owners = Memo["cst.CSTNode", "str | None"](None, self.names.trail, self._by_use)
+
+    def rate(self, function: cst.FunctionDef) -> Rate | None:
+        """Return how often a framework calls a function, None if none is known to call it."""
+        if self._is_process(function):
+            return Rate.STEP
+        owner = self._class(function)
+        served = self._classes.answer(owner) if owner is not None else None
+        return None if served is None else _RATES[served[1]].get(function.name.value)
+
+    @staticmethod
+    def does(owner: str, duty: Duty) -> bool:
+        """Return whether an owner of a loop does a duty, so that the script must not."""
+        return owner in _DONE[duty]
+
+    def owner(self, node: cst.CSTNode) -> str | None:
+        """Return what runs the loop or method around a node, None if nothing around tells.
+
+        It is a framework or `none`, where a script writes its loop itself.
+        """
+        function = self.scopes.function(node)
+        if function is not None:
+            owner = self._class(function)
+            served = self._classes.answer(owner) if owner is not None else None
+            if served is not None:
+                return served[0]
+            if self._is_process(function):
+                return "ignite"
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)):
+                found = self._owners.answer(outer)
+                if found is not None:
+                    return found
+            if isinstance(outer, cst.FunctionDef):
+                return None
+        return None
+
+    def _class(self, function: cst.FunctionDef) -> cst.ClassDef | None:
+        """Return the class whose method a function is."""
+        owner = self.scopes.scope(function).node
+        return owner if isinstance(owner, cst.ClassDef) else None
+
+    def _served(self, owner: cst.ClassDef) -> tuple[str, str] | None:
+        for base in self.functions.bases(owner):
+            for pattern, framework, what in _BASES:
+                if pattern.fullmatch(base):
+                    return framework, what
+        return None
+
+    def _is_process(self, function: cst.FunctionDef) -> bool:
+        """Return whether an engine of Ignite runs a function for each batch."""
+        for mention in self.functions.mentions(function.name.value):
+            arg = self.tree.parent(mention)
+            call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+            if (
+                isinstance(call, cst.Call)
+                and _PROCESSES.fullmatch(self.names.name(call.func) or "")
+                and self.functions.definition(mention) is function
+            ):
+                return True
+        return False
+
+    def _by_use(self, outer: cst.CSTNode) -> str | None:
+        """Return whose `backward` a loop or function calls, None if it calls none."""
+        body = outer.body if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)) else outer
+        if not self.functions.attributes("backward"):
+            return None
+        found = None
+        for region in self.functions.reached(body):
+            for call in self.functions.own(region, cst.Call):
+                func = call.func
+                if isinstance(func, cst.Attribute) and func.attr.value == "backward":
+                    owner = self._object(func.value, bool(call.args))
+                    if owner is not None:
+                        return owner
+                    found = HAND_WRITTEN
+        return found
+
+    def _object(self, node: cst.BaseExpression, given: bool) -> str | None:
+        """Return the framework that an object is of, which `backward` is called on."""
+        value = self.values.value_of(node).node
+        if isinstance(value, cst.Call):
+            name = self.names.name(value.func) or ""
+            for pattern, framework in _OBJECTS:
+                if pattern.fullmatch(name):
+                    return framework
+        if isinstance(node, cst.Name):
+            made = (binding.value for binding in self.scopes.reaching(node))
+            calls = (each for each in made if isinstance(each, cst.Call))
+            if any(self.names.name(each.func) == "deepspeed.initialize" for each in calls):
+                return "deepspeed"
+        word = node.attr if isinstance(node, cst.Attribute) else node
+        return _WORDS.get(word.value) if given and isinstance(word, cst.Name) else None
