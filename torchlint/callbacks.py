@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,14 +70,11 @@ def __getattr__(name: str) -> Any:
 
 
 def _base(name: str) -> Any:
-    """Return the framework's class; raise the last import's error where none is installed."""
-    *others, last = _BASES[name]
-    for module, base in others:
-        try:
-            return getattr(import_module(module), base)
-        except ModuleNotFoundError:
-            continue
-    return getattr(import_module(last[0]), last[1])
+    """Return the framework's class; raise an import error where none is installed."""
+    homes = _BASES[name]
+    installed = (home for home in homes if find_spec(home[0].partition(".")[0]) is not None)
+    module, base = next(installed, homes[-1])
+    return getattr(import_module(module), base)
 
 
 def _print_findings(script: Path) -> None:
