@@ -278,7 +278,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tree", type=Path, help="the tree on which the rules are measured")
-    parser.add_argument("--into", type=Path, required=True, help="the folder for growth.svg")
+    parser.add_argument(
+        "--into", type=Path, required=True, help="the folder for growth.svg; needs matplotlib"
+    )
     parser.add_argument("--torchlint", type=Path, default=installed("torchlint"))
     parser.add_argument("--repeats", type=int, default=3, help="runs of each point")
     parser.add_argument("--subsets", type=int, default=4, help="subsets of each size")

@@ -41,15 +41,14 @@ def torchlint(folder: Path, *arguments: str, before: str = "") -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
-def test_without_its_tools_one_line_says_how_to_install_them(tmp_path: Path, missing: str) -> None:
+def test_without_jinja2_one_line_says_how_to_install_it(tmp_path: Path) -> None:
     write(tmp_path, "open('ran', 'w')\n")
     without = "import importlib.util as u; find = u.find_spec; " + (
-        f"u.find_spec = lambda name, *rest: None if name == {missing!r} else find(name, *rest); "
+        "u.find_spec = lambda name, *rest: None if name == 'jinja2' else find(name, *rest); "
     )
     done = torchlint(tmp_path, "verify", "train.py", "--html", "page.html", before=without)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"`--html` makes its page with {missing}, which " in done.stderr
+    assert "`--html` makes its page with jinja2, which " in done.stderr
     assert "pip install 'torchlint[verify]'" in done.stderr
     assert done.stderr.count("\n") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["train.py"]

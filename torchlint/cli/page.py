@@ -16,10 +16,9 @@ __all__ = ["require_page", "write_page"]
 
 def require_page(file: Path, script: Path) -> None:
     """Raise a usage error before any run if the page could not be rendered or written."""
-    missing = [name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None]
-    if missing:
+    if importlib.util.find_spec("jinja2") is None:
         raise click.ClickException(
-            f"`--html` makes its page with {' and '.join(missing)}, which {sys.executable} lacks: "
+            f"`--html` makes its page with jinja2, which {sys.executable} lacks: "
             "`pip install 'torchlint[verify]'` brings it"
         )
     if file.resolve() == script.resolve():

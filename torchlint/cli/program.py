@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "rules": "List the catalogue of rules.",
     "explain": "Print the page of one rule.",
     "server": "Serve an editor: findings, fixes and pages of rules.",
+    "mcp": "Serve an agent: check, explain, fix, audit, verify and tune as tools.",
     "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
     "clean": "Empty the caches below a folder.",

@@ -144,9 +144,9 @@ def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
     variant = outcome.variant
     codes = " ".join(variant.codes)
     charts = (
-        step_times(outcome.before, outcome.after, key, timed),
-        losses(outcome.before, outcome.after, key),
-        one_step(outcome.before.step, outcome.after.step, key),
+        step_times(outcome.before, outcome.after, timed),
+        losses(outcome.before, outcome.after),
+        one_step(outcome.before.step, outcome.after.step),
     )
     return _Section(
         key=key,

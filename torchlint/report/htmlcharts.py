@@ -2,62 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import median, quantiles
-from typing import Any, Final
+from typing import Final
 
-import matplotlib as mpl
-from markupsafe import Markup, escape
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from markupsafe import Markup
 
 from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.verdict import Curves
+from torchlint.report.svg import Axis, Plot
 
 __all__ = ["Chart", "losses", "one_step", "step_times"]
 
-_WIDTH: Final = 4.4
-_COLORS: Final = {
-    "ink": "#010101",
-    "faint": "#020202",
-    "original": "#030303",
-    "fixed": "#040404",
-    "data": "#050505",
-    "forward": "#060606",
-    "backward": "#070707",
-    "optimizer": "#080808",
-}
-"""Placeholder colors, each replaced by the page's variable of its name."""
-_STYLE: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10.0,
-    "axes.edgecolor": _COLORS["faint"],
-    "axes.labelcolor": _COLORS["ink"],
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.formatter.use_mathtext": False,
-    "grid.color": _COLORS["faint"],
-    "grid.linewidth": 0.4,
-    "legend.frameon": False,
-    "legend.labelcolor": _COLORS["ink"],
-    "text.color": _COLORS["ink"],
-    "xtick.color": _COLORS["ink"],
-    "ytick.color": _COLORS["ink"],
-}
+_SIDES: Final = ("original", "fixed")
+_HEIGHT: Final = 260
+_ROW: Final = 40
 _BINS: Final = 40
 _TAIL: Final = 1.5
 """Steps this many times slower than the 95th percentile are counted, not drawn."""
 _UNITS: Final = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
 _CURVES: Final = 3
 """Up to this many losses of a step are drawn as separate curves, more as their mean."""
+_TIPS: Final = 100
+"""Up to this many steps tell their losses on hover; of more, evenly many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +40,10 @@ class Chart:
     note: str = ""
 
 
-def step_times(before: Curves, after: Curves, key: str, what: str = "step") -> Chart | None:
+def step_times(before: Curves, after: Curves, what: str = "step") -> Chart | None:
     """Draw the distribution of step times of both sides, None where nothing was timed.
 
-    `key` differs for each picture of a page; `what` names what was timed: a step or a whole
-    run.
+    `what` names what was timed: a step or a whole run.
     """
     sides = [_durations(before), _durations(after)]
     if not all(sides):
@@ -81,124 +51,95 @@ def step_times(before: Curves, after: Curves, key: str, what: str = "step") -> C
     factor, unit = _unit(median(sides[0]))
     scaled = [[time * factor for time in times] for times in sides]
     limit = _limit(scaled)
-    low = min(map(min, scaled))
-    edges = [low + (limit - low) * at / _BINS for at in range(_BINS + 1)]
-    with _figure("step times", key, 2.6) as drawing:
-        axes = drawing.axes
-        for name, times, line in zip(("original", "fixed"), scaled, ("-", "--"), strict=True):
-            color = _COLORS[name]
-            weights = [100 / len(times)] * len(times)
-            label = f"{name}: {median(times):.3g} {unit}"
-            axes.hist(times, edges, weights=weights, color=color, alpha=0.35)
-            axes.hist(times, edges, weights=weights, color=color, histtype="step")
-            axes.axvline(median(times), color=color, linestyle=line, linewidth=1.5, label=label)
-        axes.set_xlabel(f"time of a {what} ({unit})")
-        axes.set_ylabel(f"share of the {what}s (%)")
-        drawing.legend()
+    drawn = [time for times in scaled for time in times if time <= limit]
+    across = Axis.over(drawn, f"time of a {what} ({unit})")
+    edges = [across.low + (across.high - across.low) * at / _BINS for at in range(_BINS + 1)]
+    shares = [_shares(times, edges) for times in scaled]
+    up = Axis(0.0, max(map(max, shares)), f"share of the {what}s (%)")
+    plot = Plot("step times", _HEIGHT, across, up)
+    for name, times, heights in zip(_SIDES, scaled, shares, strict=True):
+        plot.outline(name, edges, heights)
+        middle = median(times)
+        plot.line(name, [(middle, up.low), (middle, up.high)], 1.5, is_dashed=name == "fixed")
+    for left, right, *both in zip(edges, edges[1:], *shares, strict=False):
+        if any(both):
+            told = ", ".join(
+                f"{name} {share:.3g} %" for name, share in zip(_SIDES, both, strict=True)
+            )
+            plot.tip(left, right, f"{left:.4g} to {right:.4g} {unit}: {told}")
+    plot.legend(
+        (name, f"{name}: {median(times):.3g} {unit}", name == "fixed")
+        for name, times in zip(_SIDES, scaled, strict=True)
+    )
     slow = sum(time > limit for times in scaled for time in times)
     counted = f"; {slow} {what}s slower than {limit:.3g} {unit} are not drawn" if slow else ""
-    return Chart(f"{what.capitalize()} times", drawing.svg, f"the lines are medians{counted}")
+    return Chart(f"{what.capitalize()} times", plot.markup(), f"the lines are medians{counted}")
 
 
-def losses(before: Curves, after: Curves, key: str) -> Chart | None:
+def losses(before: Curves, after: Curves) -> Chart | None:
     """Draw the losses of both sides in one picture, None where there are none."""
     sides = [_loss_curves(before), _loss_curves(after)]
-    if not any(sides):
+    curves = [curve for side in sides for curve in side]
+    if not curves:
         return None
-    with _figure("losses", key, 2.6) as drawing:
-        axes = drawing.axes
-        looks = (("original", "-", 4.5, 0.45), ("fixed", "--", 1.8, 1.0))
-        for curves, (name, line, width, alpha) in zip(sides, looks, strict=True):
-            for at, (steps, values) in enumerate(curves):
-                axes.plot(
-                    steps,
-                    values,
-                    line,
-                    color=_COLORS[name],
-                    linewidth=width,
-                    alpha=alpha,
-                    label=name if at == 0 else None,
-                )
-        axes.set_xlabel("step")
-        axes.set_ylabel("loss")
-        drawing.legend()
-    return Chart("Losses", drawing.svg, _loss_note(before, after))
+    across = Axis(0.0, max(max(steps) for steps, _ in curves), "step")
+    plot = Plot(
+        "losses", _HEIGHT, across, Axis.over((at for _, side in curves for at in side), "loss")
+    )
+    looks = (("original", 4.5, 0.45), ("fixed", 1.8, 1.0))
+    for side, (name, width, opacity) in zip(sides, looks, strict=True):
+        for steps, values in side:
+            points = zip(steps, values, strict=True)
+            plot.line(name, points, width, opacity, is_dashed=name == "fixed")
+    _tell_losses(plot, sides)
+    plot.legend(
+        (name, name, name == "fixed") for name, side in zip(_SIDES, sides, strict=True) if side
+    )
+    return Chart("Losses", plot.markup(), _loss_note(before, after))
 
 
-def one_step(before: Step | None, after: Step | None, key: str) -> Chart | None:
+def one_step(before: Step | None, after: Step | None) -> Chart | None:
     """Draw the phases of a usual step of each side, None where they were not measured."""
-    rows = [(name, step) for name, step in (("fixed", after), ("original", before)) if step]
+    rows = [(name, step) for name, step in zip(_SIDES, (before, after), strict=True) if step]
     if not rows:
         return None
     factor, unit = _unit(max(step.seconds for _, step in rows))
-    with _figure("one step", key, 1.0 + 0.4 * len(rows)) as drawing:
-        axes = drawing.axes
-        for row, (_, step) in enumerate(rows):
-            axes.barh(row, step.seconds * factor, 0.6, color=_COLORS["faint"], alpha=0.4)
-            for phase in step.phases:
-                axes.barh(
-                    row,
-                    (phase.end - phase.start) * factor,
-                    0.6,
-                    phase.start * factor,
-                    color=_COLORS[phase.name],
-                )
-        axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-        axes.set_ylim(-0.5, len(rows) - 0.5)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlim(0, None)
-        axes.set_xlabel(f"time since the step began ({unit})")
-        axes.grid(axis="y", visible=False)
+    longest = max(step.seconds for _, step in rows) * factor
+    across = Axis.over((0.0, longest), f"time since the step began ({unit})")
+    plot = Plot("one step", 74 + _ROW * len(rows), across)
+    for at, (name, step) in enumerate(rows):
+        row = 1 - (at + 0.5) / len(rows)
+        half = 0.3 / len(rows)
+        plot.name_row(row, name)
+        whole = step.seconds * factor
+        plot.bar("faint", row, half, 0.0, whole, f"{name}: {whole:.3g} {unit} in all")
+        for phase in step.phases:
+            start, end = phase.start * factor, phase.end * factor
+            plot.bar(phase.name, row, half, start, end, f"{phase.name}: {end - start:.3g} {unit}")
     clock = "the device's clock" if any(step.on_device for _, step in rows) else "the host's clock"
-    return Chart("One step", drawing.svg, f"{clock}; the median step of each side")
+    return Chart("One step", plot.markup(), f"{clock}; the median step of each side")
 
 
-class _Drawing:
-    """A figure under construction: `axes` to draw on, and the finished picture."""
-
-    def __init__(self, name: str, height: float) -> None:
-        self._name = name
-        self._figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        FigureCanvasSVG(self._figure)
-        self.axes: Axes = self._figure.add_subplot()
-        self.axes.grid(visible=True)
-        self.axes.set_axisbelow(True)
-        self.svg = Markup()
-
-    def legend(self) -> None:
-        """Add a legend for the two sides above the picture."""
-        self._figure.legend(loc="outside upper left", ncols=2)
-
-    def finish(self) -> None:
-        """Return the finished picture."""
-        file = io.StringIO()
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        self._figure.savefig(file, format="svg", transparent=True, metadata=metadata)
-        self.svg = _inline(file.getvalue(), self._name)
+def _shares(times: Sequence[float], edges: Sequence[float]) -> list[float]:
+    """Return the share of the times in each bin, in percent of all times."""
+    counts = [0] * (len(edges) - 1)
+    for time in times:
+        if time <= edges[-1]:
+            counts[min(bisect_right(edges, time) - 1, len(counts) - 1)] += 1
+    return [100 * count / len(times) for count in counts]
 
 
-@contextmanager
-def _figure(name: str, key: str, height: float) -> Iterator[_Drawing]:
-    """Return a drawing in the report's own style, whatever the user's matplotlib style is."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update({**_STYLE, "svg.hashsalt": f"{name} {key}"})
-        drawing = _Drawing(name, height)
-        yield drawing
-        drawing.finish()
-
-
-def _inline(svg: str, name: str) -> Markup:
-    """Turn an SVG file into a part of a page: no header, the page's colors, a spoken name."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"', 1)
-    for variable, color in _COLORS.items():
-        svg = svg.replace(color, f"var(--{variable})")
-    return Markup(svg)
+def _tell_losses(plot: Plot, sides: Sequence[Sequence[tuple[list[int], list[float]]]]) -> None:
+    """Tell the losses of the steps, or of evenly many of them, on hover."""
+    known: dict[int, list[str]] = {}
+    for name, side in zip(_SIDES, sides, strict=True):
+        for curve in side:
+            for step, value in zip(*curve, strict=True):
+                known.setdefault(step, []).append(f"{name} {value:.6g}")
+    steps = sorted(known)
+    shown = steps[:: -(-len(steps) // _TIPS)]
+    for step, following in zip_longest(shown, shown[1:], fillvalue=steps[-1] + 1):
+        plot.tip(step - 0.5, following - 0.5, f"step {step}: {', '.join(known[step])}")
 
 
 def _durations(curves: Curves) -> list[float]:

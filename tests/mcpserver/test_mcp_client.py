@@ -1,0 +1,45 @@
+"""The MCP server, talked to by the client of the package mcp."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+SLOW = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
+
+
+def test_a_client_checks_explains_and_fixes_within_the_root_alone(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"{SLOW}open('ran', 'w')\n")
+    anyio.run(_talk, tmp_path)
+    assert "detect_anomaly" not in script.read_text()
+    assert not (tmp_path / "ran").exists()
+
+
+async def _talk(folder: Path) -> None:
+    words = ["-m", "torchlint", "mcp", "--root", str(folder)]
+    started = StdioServerParameters(command=sys.executable, args=words, cwd=folder)
+    async with stdio_client(started) as streams, ClientSession(*streams) as session:
+        await session.initialize()
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert set(tools) == {"check", "explain", "fix", "audit", "verify", "tune"}
+        assert set(tools["fix"].input_schema["properties"]) == {
+            *("paths", "select", "unsafe_fixes", "apply")
+        }
+        found = await session.call_tool("check", {"paths": ["train.py"]})
+        assert found.structured_content is not None
+        assert [each["code"] for each in found.structured_content["findings"]] == ["TL801"]
+        page = await session.call_tool("explain", {"code": "TL801"})
+        assert "detect_anomaly" in str(page.content)
+        diff = await session.call_tool("fix", {"paths": ["train.py"]})
+        assert "-torch.autograd.set_detect_anomaly(True)" in str(diff.content)
+        assert (folder / "train.py").read_text().startswith(SLOW)
+        outside = await session.call_tool("check", {"paths": ["../other.py"]})
+        assert outside.is_error
+        assert "is not below" in str(outside.content)
+        unknown = await session.call_tool("explain", {"code": "TL999"})
+        assert unknown.is_error
+        assert not (await session.call_tool("fix", {"paths": ["train.py"], "apply": True})).is_error
