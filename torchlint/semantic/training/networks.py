@@ -211,7 +211,7 @@ class Networks:
         owner = outer if isinstance(outer, cst.ClassDef) else None
         if isinstance(outer, cst.Call):
             owner = self.functions.instance_of(outer)
-            if any(inner in roots for roots in self._given(outer)):
+            if not self._is_copy(outer) and any(inner in each for each in self._given(outer)):
                 return True
         if owner is None:
             return False
