@@ -12,11 +12,12 @@ from torchlint.api import Ancestry, Finding, Rule, Script
 class TargetNetworkWithGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a network that no optimizer holds, if it records for the loss."""
-        found: dict[cst.Call, cst.BaseExpression] = {}
-        for backward in script.lineage.backward_passes():
-            for call, network in script.lineage.of(backward.func).calls:
-                if _records_for_nothing(script, call, network, backward):
-                    found[call] = network
+        found = {
+            call: network
+            for backward in script.lineage.backward_passes()
+            for call, network in script.lineage.of(backward.func).calls
+            if _records_for_nothing(script, call, network, backward)
+        }
         for call, network in found.items():
             named = script.brief(network)
             message = (

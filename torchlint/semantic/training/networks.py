@@ -279,6 +279,10 @@ class Networks:
             copied or pretrained or all(map(self._has_layers, roots)),
         )
 
+    def may_be_frozen(self, network: cst.BaseExpression) -> bool:
+        """Return whether some code may stop parameters of a network from asking for gradients."""
+        return self._frozen(self.roots(network)) is not False
+
     @cached_property
     def _are_known(self) -> bool:
         """Whether the file shows all networks that its optimizers hold."""
