@@ -1,7 +1,6 @@
 """Run the cells of notebooks from top to bottom, each list of notebooks in a fork of this process.
 
-Reads a JSON list of lists of notebooks, each a list of cells, and prints one line of JSON for
-each list.
+Reads lines of JSON, each a list of notebooks, which are lists of cells; answers each line with one.
 """
 
 from __future__ import annotations
@@ -112,8 +111,8 @@ def _warm_up() -> None:
 def main() -> None:
     """Run every list of notebooks, each notebook with the same seeds."""
     _warm_up()
-    for notebooks in json.load(sys.stdin):
-        sys.stdout.write(f"{json.dumps(_in_fork(notebooks))}\n")
+    for line in sys.stdin:
+        sys.stdout.write(f"{json.dumps(_in_fork(json.loads(line)))}\n")
         sys.stdout.flush()
 
 

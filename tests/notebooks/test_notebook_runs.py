@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,35 +79,49 @@ def _examples(rule: str) -> list[Pair]:
     return [pair for pair in pairs if pair.result.applied]
 
 
-def _ran(jobs: list[list[list[str]]]) -> list[Any]:
-    done = subprocess.run(
-        [sys.executable, str(RUNNER)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"},
-        input=json.dumps(jobs),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+class Runner:
+    """The process that runs cells."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(RUNNER)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def run(self, notebooks: list[list[str]]) -> list[Any]:
+        """Run notebooks, and return how each ended."""
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        requests.write(json.dumps(notebooks) + "\n")
+        requests.flush()
+        return list(json.loads(answers.readline()))
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
-@cache
-def _outcomes() -> dict[str, list[tuple[Pair, Any, Any]]]:
-    """Run every notebook: the examples of a rule in one fork, each script in one of its own."""
-    pairs = {rule: found for rule in CODES if (found := _examples(rule))}
-    for path in SCRIPTS:
-        cells = list(cells_of(path.read_text(encoding="utf-8"), late=False))
-        pair = Pair(path.name, cells, fixed(cells, ("ALL",)))
-        pairs.update({path.parent.name: [pair]} if pair.result.applied else {})
-    jobs = [
-        [cells for pair in found for cells in (pair.cells, sources(pair.result))]
-        for found in pairs.values()
-    ]
-    return {
-        name: list(zip(found, ran[::2], ran[1::2], strict=True))
-        for (name, found), ran in zip(pairs.items(), _ran(jobs), strict=True)
-    }
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with closing(Runner()) as started:
+        yield started
+
+
+def _script(path: Path) -> list[Pair]:
+    """Return a script with its fixes, a cell for each statement."""
+    cells = list(cells_of(path.read_text(encoding="utf-8"), late=False))
+    pair = Pair(path.name, cells, fixed(cells, ("ALL",)))
+    return [pair] if pair.result.applied else []
+
+
+def _outcomes(runner: Runner, pairs: list[Pair]) -> list[tuple[Pair, Any, Any]]:
+    """Run notebooks before and after their fixes."""
+    ran = runner.run([cells for pair in pairs for cells in (pair.cells, sources(pair.result))])
+    return list(zip(pairs, ran[::2], ran[1::2], strict=True))
 
 
 def _differences(pair: Pair, before: Any, after: Any) -> list[str]:
@@ -130,25 +145,18 @@ def _figures(printed: str) -> str:
     return re.sub(r"[\d.]+ ?(?:ms|s|MB|steps/s)\b|0x[0-9a-f]+", "", printed)
 
 
-@pytest.mark.parametrize("name", [*CODES, *(path.parent.name for path in SCRIPTS)])
-def test_cells_run_as_before(name: str) -> None:
-    for pair, before, after in _outcomes().get(name, ()):
+@pytest.mark.parametrize("rule", CODES)
+def test_the_cells_of_examples_run_as_before(runner: Runner, rule: str) -> None:
+    for pair, before, after in _outcomes(runner, _examples(rule)):
         problems = _differences(pair, before, after)
         assert not problems, (pair.title, *problems, *sources(pair.result))
+        if error := before["error"]:
+            assert any(re.match(shown, error) for shown in CANNOT.values()), (pair.title, error)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parent.name)
-def test_scripts_run_to_their_last_cell(path: Path) -> None:
-    for pair, before, _ in _outcomes().get(path.parent.name, ()):
+def test_the_cells_of_scripts_run_as_before(runner: Runner, path: Path) -> None:
+    for pair, before, after in _outcomes(runner, _script(path)):
+        problems = _differences(pair, before, after)
+        assert not problems, (*problems, *sources(pair.result))
         assert len(before["missing"]) == len(pair.cells), before["error"]
-
-
-def test_every_example_that_stops_requires_something_known() -> None:
-    stopped = [
-        (name, pair.title, before["error"])
-        for name, ran in _outcomes().items()
-        for pair, before, _ in ran
-        if before["error"]
-        and not any(re.match(shown, before["error"]) for shown in CANNOT.values())
-    ]
-    assert not stopped
