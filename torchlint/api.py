@@ -21,7 +21,9 @@ from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.invariance import Invariance
 from torchlint.semantic.training.layers import Layer, LayerPair
+from torchlint.semantic.training.lineage import Ancestry
 from torchlint.semantic.training.moves import Move
+from torchlint.semantic.training.networks import Unheld
 from torchlint.semantic.training.processes import Wrapped
 from torchlint.semantic.training.program import Start
 from torchlint.semantic.training.readings import Form, Reading
@@ -44,6 +46,7 @@ __all__ = [
     "Accumulator",
     "Act",
     "Adding",
+    "Ancestry",
     "Array",
     "Attention",
     "Binding",
@@ -94,6 +97,7 @@ __all__ = [
     "StuckMode",
     "Trait",
     "Traits",
+    "Unheld",
     "Update",
     "Value",
     "Wait",

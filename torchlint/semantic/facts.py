@@ -32,7 +32,9 @@ from torchlint.semantic.training.escapes import Escapes
 from torchlint.semantic.training.evaluations import Evaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
+from torchlint.semantic.training.lineage import Lineage
 from torchlint.semantic.training.moves import Moves
+from torchlint.semantic.training.networks import Networks
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
@@ -140,6 +142,10 @@ class Facts:
         self.options = Options(self.functions, self.values, self.origins)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.freezing = Freezing(self.functions, self.kinds, self.values)
+        self.networks = Networks(
+            self.functions, self.kinds, self.origins, self.optimizers, self.freezing
+        )
+        self.lineage = Lineage(self.functions, self.kinds, self._loops, self._gradients)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
         self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
         self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)

@@ -1,0 +1,49 @@
+"""TL411: a target, teacher or averaged network that records a graph in a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import Ancestry, Finding, Rule, Script
+
+
+class TargetNetworkWithGraph(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every call of a network that no optimizer holds, if it records for the loss."""
+        found = {
+            call: network
+            for backward in script.lineage.backward_passes()
+            for call, network in script.lineage.of(backward.func).calls
+            if _records_for_nothing(script, call, network, backward)
+        }
+        for call, network in found.items():
+            named = script.brief(network)
+            message = (
+                f"no optimizer holds `{named}`, yet its call records a graph, and the backward "
+                "pass computes gradients for it: put the call under `torch.no_grad()`"
+            )
+            yield Finding(self.code, script.span(call), message)
+
+
+def _records_for_nothing(
+    script: Script, call: cst.Call, network: cst.BaseExpression, backward: cst.Call
+) -> bool:
+    """Return whether a call records the graph of a network that never learns."""
+    unheld = script.networks.unheld(network)
+    if unheld is None or unheld.frozen is not False or not unheld.learns:
+        return False
+    if not (unheld.in_sight or unheld.copied):
+        return False
+    return not _may_carry_gradients(script, script.lineage.of_arguments(call), backward)
+
+
+def _may_carry_gradients(script: Script, inputs: Ancestry, backward: cst.Call) -> bool:
+    """Return whether what a network is given may need gradients that flow through it."""
+    if inputs.asks or not inputs.complete:
+        return True
+    home = script.home(backward)
+    if any(script.home(parameter) is not home for parameter in inputs.given):
+        return True
+    return any(script.networks.unheld(network) is None for _, network in inputs.calls)
