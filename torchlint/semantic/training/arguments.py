@@ -68,6 +68,16 @@ _SETTERS: Final = (
     "set_dataloader set_push_to_hub"
 ).split()
 """Methods of the arguments that set several options."""
+_RECENT: Final = (
+    "eval_strategy use_cpu gradient_checkpointing_kwargs accelerator_config "
+    "eval_do_concat_batches torch_empty_cache_steps neftune_noise_alpha split_batches "
+    "save_only_model average_tokens_across_devices train_sampling_strategy"
+).split()
+"""Options that no version of Transformers before 4.36 has."""
+_SHORT: Final = "fast_dev_run limit_train_batches overfit_batches max_time".split()
+"""Options of Lightning that cut a run short."""
+_TRIAL: Final = 200
+"""The number of steps below which a run only tries something."""
 _POSITIONS: Final = ("model", "args", "data_collator", "train_dataset", "eval_dataset")
 _MISSING: Final = object()
 
@@ -137,6 +147,20 @@ class TrainerArguments:
             and (self._owner is None or self._trainings.declared(self._owner, name) is None)
             for name in names
         )
+
+    @cached_property
+    def is_recent(self) -> bool:
+        """Whether an option in the call proves Transformers 4.36 or newer."""
+        spelled = {arg.keyword.value for arg in self.call.args if arg.keyword is not None}
+        return self.framework == "trl" or not spelled.isdisjoint(_RECENT)
+
+    @cached_property
+    def is_trial(self) -> bool:
+        """Whether the run is, or may be, cut short after few steps."""
+        if self.framework == "lightning":
+            return not self.is_off(*_SHORT) or not self.is_off("max_steps")
+        steps = self.setting("max_steps")
+        return steps is None or 0 < steps.value < _TRIAL
 
     def given(self, name: str) -> cst.Arg | None:
         """Return the argument that spells an option out in the call."""
