@@ -59,7 +59,11 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:
-                    yield call, f"`{code.label}` {work}", "low" if _of_object(script, call) else None
+                    yield (
+                        call,
+                        f"`{code.label}` {work}",
+                        "low" if _of_object(script, call) else None,
+                    )
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
