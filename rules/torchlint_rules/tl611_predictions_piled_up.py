@@ -1,0 +1,171 @@
+"""TL611: an evaluation that keeps the logits of the whole set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, TrainerCall
+
+_LARGE: Final = re.compile(
+    r"transformers\.(?:\w+\.)*\w*(?:ForCausalLM|ForMaskedLM|LMHeadModel|ForSeq2SeqLM|"
+    r"ForConditionalGeneration|ForSemanticSegmentation)(?:\.from_pretrained|\.from_config)?"
+)
+"""The networks whose output has many values for each token or pixel."""
+_REDUCED: Final = "preprocess_logits_for_metrics"
+_OWN_WAYS: Final = "evaluate evaluation_loop prediction_loop prediction_step".split()
+"""Methods of a trainer that may reduce the logits themselves."""
+_SHARES: Final = frozenset("softmax log_softmax sigmoid exp log perplexity".split())
+"""What needs the logits, not the best of them."""
+_BEST: Final = (
+    "lambda logits, labels: (logits[0] if isinstance(logits, tuple) else logits).argmax(-1)"
+)
+
+
+class PredictionsPiledUp(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every trainer that keeps the logits of a large head for its metrics."""
+        for trainer in script.trainings.trainers("transformers"):
+            metrics = _metrics(script, trainer)
+            if metrics is None or not _keeps(script, trainer) or not _is_large(script, trainer):
+                continue
+            best = [call for call in _calls(script, metrics) if _word(call) == "argmax"]
+            if not best or any(_word(call) in _SHARES for call in _calls(script, metrics)):
+                continue
+            message = (
+                "the evaluation keeps every logit on the device and joins all of them again after "
+                f"each batch, but `{metrics.name.value}` needs only the largest: pass "
+                f"`{_REDUCED}`, which gets each batch"
+            )
+            edits = _reducing(script, trainer, metrics, best)
+            fix = None
+            if edits is not None:
+                because = "of equal logits another one may be the first, and two places change"
+                fix = Fix.unsafe("Keep the largest logit of each position", edits, because=because)
+            yield Finding(self.code, script.span(trainer.call.func), message, fix)
+
+
+def _metrics(script: Script, trainer: TrainerCall) -> cst.FunctionDef | None:
+    """Return the function of this file that computes the metrics of a trainer."""
+    given = trainer.given("compute_metrics")
+    found = script.definition(given) if given is not None else None
+    return found if isinstance(found, cst.FunctionDef) else None
+
+
+def _keeps(script: Script, trainer: TrainerCall) -> bool:
+    """Return whether a trainer evaluates, and joins what the network returns."""
+    if trainer.argument(_REDUCED).state is not State.ABSENT:
+        return False
+    if trainer.given("eval_dataset") is None or any(arg.star for arg in trainer.call.args):
+        return False
+    owner = script.definition(trainer.call.func)
+    named = [script.name(trainer.call.func) or ""]
+    if isinstance(owner, cst.ClassDef):
+        named = script.functions.bases(owner)
+        if any(script.functions.method(owner, name) is not None for name in _OWN_WAYS):
+            return False
+    arguments = trainer.arguments
+    if arguments is None:
+        parsed = not any(True for _ in script.trainings.arguments("transformers"))
+        return parsed and not any("Seq2Seq" in name for name in named)
+    settings = {
+        name: arguments.setting(name)
+        for name in ("eval_do_concat_batches", "batch_eval_metrics", "predict_with_generate")
+    }
+    wanted = {"eval_do_concat_batches": True}
+    return all(
+        each is not None and each.value is wanted.get(name, False)
+        for name, each in settings.items()
+    )
+
+
+def _is_large(script: Script, trainer: TrainerCall) -> bool:
+    """Return whether the network of a trainer has a head with many values for each position."""
+    given = trainer.given("model")
+    made = list(script.origins.of(given).values) if given is not None else []
+    for value in made:
+        if not isinstance(value, cst.Call):
+            return False
+        name = script.name(value.func) or ""
+        if name == "peft.get_peft_model" and value.args:
+            made += script.origins.of(value.args[0].value).values
+        elif not _LARGE.fullmatch(name):
+            return False
+    return bool(made)
+
+
+def _calls(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
+    return [
+        call
+        for body in script.functions.reached(function.body)
+        for call in script.within(body, cst.Call)
+    ]
+
+
+def _word(call: cst.Call) -> str:
+    func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+# -- the fix ----------------------------------------------------------------------
+
+
+def _reducing(
+    script: Script, trainer: TrainerCall, metrics: cst.FunctionDef, best: list[cst.Call]
+) -> Edits | None:
+    """Return the edits that move the only argmax of the metrics to each batch."""
+    if len(best) != 1 or len(script.functions.mentions(metrics.name.value)) != 1:
+        return None
+    call = best[0]
+    logits = _over_last(script, call)
+    if logits is None or not _is_predicted(script, logits, metrics):
+        return None
+    change = script.rewrite.with_keyword(trainer.call, _REDUCED, _BEST)
+    holder = script.parent(call)
+    line = script.statement(call)
+    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+    if (
+        isinstance(target, cst.Name)
+        and target.value == logits.value
+        and isinstance(line, cst.SimpleStatementLine)
+    ):
+        imports = script.rewrite.without_imports(line)
+        dropped = script.rewrite.drop(line) if script.rewrite.stands_alone(line) else None
+        if imports is None or dropped is None:
+            return None
+        return script.rewrite.united(change, dropped, imports)
+    imports = script.rewrite.without_imports(call.func)
+    if imports is None:
+        return None
+    replaced = script.rewrite.replace(call, logits.value)
+    return script.rewrite.united(change, replaced, imports)
+
+
+def _over_last(script: Script, call: cst.Call) -> cst.Name | None:
+    """Return the name of what an argmax over the last axis gets."""
+    of_numpy = script.name(call.func) == "numpy.argmax"
+    method = isinstance(call.func, cst.Attribute) and script.name(call.func) is None
+    site = script.call(call)
+    if not of_numpy and not method:
+        return None
+    if not site.argument("axis", 1 if of_numpy else 0).equals(-1) or len(call.args) > 2:
+        return None
+    given = site.given("a", 0) if of_numpy else None
+    node = given.value if given is not None else None
+    if method and isinstance(call.func, cst.Attribute):
+        node = call.func.value
+    return node if isinstance(node, cst.Name) else None
+
+
+def _is_predicted(script: Script, logits: cst.Name, metrics: cst.FunctionDef) -> bool:
+    """Return whether a name is only the first part of what the metrics get, read once."""
+    bindings = script.scopes.reaching(logits)
+    if len(bindings) != 1 or bindings[0].how is not How.UNPACKED or bindings[0].path != (0,):
+        return False
+    value = bindings[0].value
+    parameter = metrics.params.params[0].name.value if metrics.params.params else ""
+    from_parameter = isinstance(value, cst.Name) and value.value == parameter
+    return from_parameter and len(list(script.scopes.uses(bindings[0]))) == 1
