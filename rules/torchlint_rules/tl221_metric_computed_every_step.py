@@ -1,0 +1,125 @@
+"""TL221: a metric over all batches so far that each batch computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State
+
+_CLASS: Final = re.compile(r"torchmetrics\.(?:\w+\.)*[A-Z]\w*")
+_PLAIN: Final = re.compile(
+    r"torchmetrics\.(?:\w+\.)*(?:Binary|Multiclass|Multilabel)?(?:Accuracy|Precision|Recall|"
+    r"F1Score|FBetaScore|Specificity|StatScores|ConfusionMatrix|JaccardIndex|CohenKappa|"
+    r"MatthewsCorrCoef|HammingDistance|AUROC|AveragePrecision|MeanSquaredError|"
+    r"MeanAbsoluteError|R2Score|MeanMetric|SumMetric|MaxMetric|MinMetric)"
+)
+"""The metrics whose `update` and whose call add the same to their state, without random numbers."""
+_GROWING: Final = re.compile(
+    r"(?:Binary|Multiclass|Multilabel)?(?:AUROC|ROC|AveragePrecision|PrecisionRecallCurve)|"
+    r"SpearmanCorrCoef|KendallRankCorrCoef|CatMetric|ROUGEScore|BERTScore|MeanAveragePrecision"
+)
+"""The metrics that keep what every batch gave them."""
+_MOVES: Final = frozenset("to cuda cpu clone".split())
+_LOGS: Final = frozenset({"log", "log_dict"})
+
+
+class MetricComputedEveryStep(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every metric whose value over all batches each batch computes."""
+        for call in script.method_calls("compute"):
+            assert isinstance(call.func, cst.Attribute)
+            name = _metric(script, call.func.value)
+            if name and _each_batch(script, call) and not _is_reset(script, call):
+                more = (
+                    ": it goes over everything kept so far, so each batch takes longer"
+                    if _GROWING.fullmatch(name.rpartition(".")[2])
+                    else ""
+                )
+                message = (
+                    f"`{script.brief(call)}` computes the value over all batches so far in every "
+                    f"batch{more}; call `update` for each batch, and `compute` once after the last"
+                )
+                yield Finding(self.code, script.span(call), message)
+        for line in script.all(cst.Expr):
+            metric = line.value.func if isinstance(line.value, cst.Call) else None
+            if metric is None or not _PLAIN.fullmatch(_metric(script, metric)):
+                continue
+            if not _each_batch(script, line) or _takes_value(script, metric):
+                continue
+            message = (
+                f"`{script.code(metric)}(…)` also computes the value of this batch, which is not "
+                f"used: call `{script.code(metric)}.update(…)`"
+            )
+            edits = script.rewrite.replace(metric, f"{script.code(metric)}.update")
+            fix = Fix.exact("Only update the metric", edits)
+            yield Finding(self.code, script.span(line.value), message, fix)
+
+
+def _metric(script: Script, node: cst.BaseExpression) -> str:
+    """Return the class of torchmetrics that an object is of, empty for any other object."""
+    if not isinstance(node, (cst.Name, cst.Attribute)):
+        return ""
+    origin = script.origins.of(node)
+    names = set()
+    for value in origin.values:
+        made = value
+        while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
+            if made.func.attr.value not in _MOVES:
+                break
+            made = made.func.value
+        names.add(script.name(made.func) or "" if isinstance(made, cst.Call) else "")
+    name = names.pop() if len(names) == 1 and origin.complete else ""
+    return name if _CLASS.fullmatch(name) else ""
+
+
+def _each_batch(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether every batch of a loop, or of a framework's method, runs a node."""
+    if script.frequency(node) is not Frequency.EVERY_PASS:
+        return False
+    loop = script.batch_loop(node)
+    if loop is not None:
+        return loop.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH) and not script.is_round(loop)
+    function = script.function(node)
+    rate = script.ownership.rate(function) if function is not None else None
+    return rate in (Rate.STEP, Rate.EVALUATION_STEP)
+
+
+def _is_reset(script: Script, call: cst.Call) -> bool:
+    """Return whether the code around a call starts the metric again for each batch."""
+    assert isinstance(call.func, cst.Attribute)
+    metric, loop = script.code(call.func.value), script.batch_loop(call)
+    return any(
+        isinstance(each.func, cst.Attribute)
+        and script.code(each.func.value) == metric
+        and script.batch_loop(each) is loop
+        and script.function(each) is script.function(call)
+        for each in script.method_calls("reset")
+    )
+
+
+def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
+    """Return whether a metric is, or may be, logged with the value of each batch."""
+    code = script.code(metric)
+    for call in script.method_calls(*_LOGS):
+        given = [arg for arg in call.args if _mentions(script, arg.value, code)]
+        if not given:
+            continue
+        if script.call(call).has_splat:
+            return True
+        on_step = script.call(call).argument("on_step")
+        if on_step.equals(False):
+            continue
+        function = script.function(call)
+        rate = script.ownership.rate(function) if function is not None else None
+        if rate is not Rate.EVALUATION_STEP or on_step.state is not State.ABSENT:
+            return True
+    return False
+
+
+def _mentions(script: Script, node: cst.BaseExpression, code: str) -> bool:
+    nodes = (node, *script.within(node, cst.Name), *script.within(node, cst.Attribute))
+    return any(script.code(each) == code for each in nodes)
