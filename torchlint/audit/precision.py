@@ -193,7 +193,7 @@ PRECISION: Final = (
                r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
          layered(_ATTENTION, "no attention in this file"),
          unknown("whether this attention is what the fused kernel computes")),
-        ("TL310", "TL315"),
+        ("TL310", "TL315", "TL331"),
         "measured x1.8 to x1.95 for a causal step, x0.7 to x0.8 for one without a mask, on two CPU"
         " cores",
     ),

@@ -162,6 +162,11 @@ class TrainerArguments:
         steps = self.setting("max_steps")
         return steps is None or 0 < steps.value < _TRIAL
 
+    @property
+    def has_splat(self) -> bool:
+        """Whether the call passes on `*args` or `**kwargs`."""
+        return any(arg.star for arg in self.call.args)
+
     def given(self, name: str) -> cst.Arg | None:
         """Return the argument that spells an option out in the call."""
         values = self._trainings.values

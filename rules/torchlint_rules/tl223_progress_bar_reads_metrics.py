@@ -1,0 +1,49 @@
+"""TL223: a progress bar of Lightning that reads a value in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script
+
+
+class ProgressBarReadsMetrics(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every value that a training step logs to the progress bar."""
+        if not script.can_use_accelerator:
+            return
+        if any(
+            each.is_literal("accelerator", "cpu") or each.is_literal("enable_progress_bar", False)
+            for each in script.trainings.arguments("lightning")
+        ):
+            return
+        for call in script.method_calls("log", "log_dict"):
+            function = script.function(call)
+            if function is None or script.ownership.rate(function) is not Rate.STEP:
+                continue
+            if script.owner(call) != "lightning" or not _is_self(call):
+                continue
+            site = script.call(call)
+            if not site.argument("prog_bar").equals(True) or site.argument("on_step").equals(False):
+                continue
+            given = site.given("value", 1)
+            if given is not None and script.kind(given.value) is Kind.NUMBER:
+                continue
+            if script.frequency(call) is not Frequency.EVERY_PASS:
+                continue
+            message = (
+                f"`prog_bar=True` makes `{script.code(call.func)}` wait for the device in every "
+                "step, whether the bar is drawn or not: log it with `on_step=False, on_epoch=True`"
+            )
+            yield Finding(self.code, script.span(call), message)
+
+
+def _is_self(call: cst.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, cst.Attribute)
+        and isinstance(func.value, cst.Name)
+        and func.value.value == "self"
+    )

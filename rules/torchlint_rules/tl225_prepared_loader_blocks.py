@@ -1,0 +1,56 @@
+"""TL225: a pinned loader whose batches Accelerate copies while the training waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import Finding, Rule, Script, State, TrainerArguments
+from torchlint_rules._pinning import may_pin
+
+
+class PreparedLoaderBlocks(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every accelerator that prepares a pinned loader and copies with waits."""
+        for arguments in script.trainings.arguments("accelerate"):
+            loader = _prepared(script, arguments)
+            if loader is None or not _blocks(script, arguments):
+                continue
+            message = (
+                f"batches of {script.loaders.label(loader)} are pinned, but each copy to the "
+                "device waits: pass "
+                "`dataloader_config=DataLoaderConfiguration(non_blocking=True)`"
+            )
+            yield Finding(self.code, script.span(arguments.call), message)
+
+
+def _blocks(script: Script, arguments: TrainerArguments) -> bool:
+    """Return whether an accelerator certainly copies batches with waits."""
+    if arguments.has_splat or not arguments.is_off("cpu"):
+        return False
+    given = arguments.given("dataloader_config")
+    if given is None:
+        return True
+    made = script.value_of(given.value).node
+    if not isinstance(made, cst.Call) or not (script.name(made.func) or "").startswith(
+        "accelerate."
+    ):
+        return False
+    site = script.call(made)
+    option = site.argument("non_blocking")
+    return not site.has_splat and (option.state is State.ABSENT or option.equals(False))
+
+
+def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
+    """Return a pinned loader that an accelerator prepares."""
+    for call in script.method_calls("prepare"):
+        assert isinstance(call.func, cst.Attribute)
+        made = script.origins.of(call.func.value).values
+        if not any(value is arguments.call for value in made):
+            continue
+        for arg in call.args:
+            for loader in script.loaders.made_by(arg.value):
+                if may_pin(script.call(loader)):
+                    return loader
+    return None
