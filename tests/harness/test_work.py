@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.scripts import PLAIN, run, write
@@ -34,7 +35,8 @@ def test_work_is_compared_only_where_both_sides_do_it_alike(field: str, value: o
     runs = [[timed(2.0), timed(2.0)]] * 2
     found = work_saved(runs, [[timed(1.0), timed(1.0)]] * 2)
     assert found == Speedup(2.0, 2.0, 2.0)
-    other = timed(1.0, **{field: value})
+    fields: dict[str, Any] = {field: value}
+    other = timed(1.0, **fields)
     assert work_saved(runs, [[timed(1.0), other]] * 2) is None
 
 
