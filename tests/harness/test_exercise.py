@@ -14,7 +14,7 @@ from torchlint.harness.judging.assessment import Evidence, assess
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval
 from torchlint.harness.judging.verdict import Outcome, Verdict
-from torchlint.harness.plan import Plan, Variant
+from torchlint.harness.plan import ORIGINAL, Plan, Variant
 from torchlint.harness.runs.changedlines import changes
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.trace import Trace
@@ -43,7 +43,8 @@ def test_the_lines_that_show_that_a_change_ran(tmp_path: Path, name: str) -> Non
     before, after, lines = CHANGES[name]
     script = tmp_path / "train.py"
     script.write_text(before, encoding="utf-8")
-    assert changes({str(script): after}) == [(str(script), each) for each in lines]
+    fixed = Variant("rule", ("TL101",), Safety.EXACT, {str(script): after})
+    assert changes(ORIGINAL, fixed) == [(str(script), each) for each in lines]
 
 
 SCRIPT = """

@@ -13,14 +13,16 @@ from torchlint.source import Source
 from torchlint.testing.examples import examples_of
 
 _LIBRARY = r"(torch\w*|pytorch_lightning|lightning|accelerate|transformers|ignite|timm|deepspeed)"
-_PLAIN = re.compile(rf"\bimport {_LIBRARY}(?= *(?:[,;#\n]|$))")
+_PLAIN = re.compile(r"^ *import \w+(?:, \w+)*(?= *(?:[;#\n]|$))", re.MULTILINE)
+_NAME = re.compile(rf"\b{_LIBRARY}\b")
 _OTHERS = re.compile(rf"\b(from|import) {_LIBRARY}\b")
 _OF_ANY_FILE = {"TL001", "TL002"}
 
 
 def of_another_library(text: str) -> str:
     """Return a text whose torch is `mytorch`, under the names that it had."""
-    return _OTHERS.sub(r"\1 my\2", _PLAIN.sub(r"import my\1 as \1", text))
+    plain = _PLAIN.sub(lambda line: _NAME.sub(r"my\1 as \1", line[0]), text)
+    return _OTHERS.sub(r"\1 my\2", plain)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from torchlint.cli.gitcommand import git
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
@@ -22,12 +22,7 @@ __all__ = ["ChangedLines", "Hunk", "changed_since", "since_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_QUIET: Final = (
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.quotePath=false"),
-)
-"""Settings with which git starts no other program."""
+_OPTION: Final = "--since"
 _DIFF: Final = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--unified=0"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--diff-filter=d"),
@@ -64,7 +59,7 @@ class ChangedLines:
 
     def __init__(self, ref: str) -> None:
         self.ref = ref
-        self._root = _git("rev-parse", "--show-toplevel").rstrip("\n")
+        self._root = git(_OPTION, "rev-parse", "--show-toplevel").rstrip("\n")
         self._base = _merge_base(ref)
         self._notebooks: dict[str, frozenset[str] | None] = {}
         self.left_out = 0
@@ -109,7 +104,7 @@ class ChangedLines:
         """Return the texts of the cells of a notebook in the base, None if it has none there."""
         name = os.path.relpath(path, self._root).replace(os.sep, "/")
         try:
-            notebook = json.loads(_git("show", f"{self._base}:{name}"))
+            notebook = json.loads(git(_OPTION, "show", f"{self._base}:{name}"))
             return frozenset("".join(cell["source"]).rstrip() for cell in notebook["cells"])
         except (click.ClickException, ValueError, LookupError, TypeError):
             return None
@@ -117,13 +112,13 @@ class ChangedLines:
     @cached_property
     def _changed(self) -> Mapping[str, list[Hunk]]:
         found: dict[str, list[Hunk]] = {}
-        for name, lines in _hunks(_git(*_DIFF, self._base, "--", cwd=self._root)):
+        for name, lines in _hunks(git(_OPTION, *_DIFF, self._base, "--", cwd=self._root)):
             found.setdefault(self._path(name), []).append(lines)
         return found
 
     @cached_property
     def _untracked(self) -> frozenset[str]:
-        listed = _git("ls-files", "--others", "--exclude-standard", "-z", cwd=self._root)
+        listed = git(_OPTION, "ls-files", "--others", "--exclude-standard", "-z", cwd=self._root)
         return frozenset(self._path(name) for name in listed.split("\0") if name)
 
     def _path(self, name: str) -> str:
@@ -168,30 +163,13 @@ def _unquoted(name: str) -> str:
 def _merge_base(ref: str) -> str:
     """Return where the branch left `ref`; raises a usage error."""
     try:
-        commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        commit = git(_OPTION, *wanted)
     except click.ClickException:
         raise click.UsageError(f"`--since {ref}`: git knows no such revision") from None
     try:
-        return _git("merge-base", commit.strip(), "HEAD").strip()
+        return git(_OPTION, "merge-base", commit.strip(), "HEAD").strip()
     except click.ClickException:
         raise click.UsageError(
             f"`--since {ref}`: no common ancestor with HEAD: fetch more history"
         ) from None
-
-
-def _git(*arguments: str, cwd: str | None = None) -> str:
-    """Return what a git command prints; raises a click error in one line."""
-    try:
-        done = subprocess.run(
-            ["git", *_QUIET, *arguments],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise click.ClickException(f"`--since` needs git: {error.strerror}") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-        raise click.ClickException(f"`--since`: git: {said.removeprefix('fatal: ')}")
-    return done.stdout.decode("utf-8", "surrogateescape")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
@@ -22,9 +26,10 @@ from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
 from torchlint.harness.judging.keeping import candidates, kept_together, together
 from torchlint.harness.judging.verdict import Report
-from torchlint.harness.plan import Plan
+from torchlint.harness.plan import ORIGINAL, Plan
 from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.report.verification import failure_line, verification_json, verification_text
+from torchlint.report.verificationmarkdown import verification_markdown
 
 __all__ = ["verify"]
 
@@ -76,13 +81,27 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
     help="First answer within two minutes: all fixes together, then each one if time allows.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that passed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Format of the report; markdown is for a pull request or the summary of a job.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --output-format json.")
+@click.option(
+    "--history",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Append the report to FILE, as one line of JSON.",
+)
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
     help="Write an HTML page with plots of step times and losses, a timeline, and the diff.",
 )
+@against_options
 @click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
 @click.pass_context
@@ -105,6 +124,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
             "--quick measures what one host has time for, and others would decide otherwise: "
             "run without it on several"
         )
+    against = compared_with(options, script)
     plan = Plan(
         script=script,
         args=args,
@@ -113,29 +133,59 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         **_settings(ctx, options),
     )
     unsafe = options["unsafe_fixes"] is not False
-    run = Run({**options, "unsafe_fixes": unsafe, "quiet": False})
+    run = Run({**options, "output_format": None, "unsafe_fixes": unsafe, "quiet": False})
     end_on_sigterm()
     fixes: Fixes | None = None
     code = 0
+    original = ORIGINAL if against is None else against.original
     try:
-        with progress_bar() as notify, Session(plan, notify) as session:
-            fixes, report = _measure(run, session, options)
+        with progress_bar() as notify, Session(plan, notify, original) as session:
+            if against is None:
+                fixes, report = _measure(run, session, options)
+            else:
+                report = _compare(session, against)
     except InterruptedSession as stop:
         report, code = stop.report, 128 + stop.signal
     except ScriptError as error:
-        fail(failure_line(str(script), error.failure))
+        where = "" if against is None else f"{against.revision.name}: "
+        fail(f"{where}{failure_line(str(script), error.failure)}")
         ctx.exit(2)
-    if options["as_json"]:
-        click.echo(verification_json(report), nl=False)
-    else:
-        paint = paint_for(options["color"], sys.stdout)
-        click.echo(verification_text(report, paint), nl=False, color=paint.color)
+    if against is not None:
+        tolerated = options["fail_slower"] or 0.0
+        report = replace(report, against=against.revision, tolerated=tolerated)
+    _print(report, options)
     done = options["html"] is None or write_page(options["html"], report)
+    if options["history"] is not None and not _append(options["history"], report):
+        done = False
     if options["apply"] and fixes is not None and not _apply(fixes, kept_together(report)):
         done = False
     if not done:
         ctx.exit(2)
     ctx.exit(code or (1 if report.failed else 0))
+
+
+def _print(report: Report, options: dict[str, Any]) -> None:
+    form = "json" if options["as_json"] else options["output_format"]
+    if form == "json":
+        click.echo(verification_json(report), nl=False)
+    elif form == "markdown":
+        click.echo(verification_markdown(report), nl=False)
+    else:
+        paint = paint_for(options["color"], sys.stdout)
+        click.echo(verification_text(report, paint), nl=False, color=paint.color)
+
+
+def _append(file: Path, report: Report) -> bool:
+    """Append the report to a file as one line; return False where that fails."""
+    document = json.loads(verification_json(report))
+    line = json.dumps({"time": datetime.now(timezone.utc).isoformat(), **document})
+    try:
+        with file.open("a", encoding="utf-8") as history:
+            history.write(f"{line}\n")
+    except OSError as error:
+        fail(f"{file} cannot be written: {error.strerror}")
+        return False
+    return True
 
 
 def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -158,6 +208,12 @@ def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes
     if codes and wanted and together(report, codes) is None:
         report = session.measure([fixes.kept(codes)])
     return fixes, report
+
+
+def _compare(session: Session, against: Against) -> Report:
+    """Measure the working tree, unless the script imports nothing that differs."""
+    imported = frozenset(session.survey())
+    return session.measure([against.tree] if against.concerns(imported, session.root) else [])
 
 
 def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Launcher", "Mode", "Plan", "Task", "Variant"]
+__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Kind", "Launcher", "Mode", "Plan", "Task", "Variant"]
 
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run measures; only `time` runs are timed."""
@@ -22,23 +22,41 @@ BY_HAND: Final = -1
 """Stands for the counting optimizer where a script updates its weights itself."""
 
 
+Kind = Literal["rule", "all", "kept", "tree"]
+"""What a variant is: the fixes of a rule, several together, or the files as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """Fixed texts by absolute path, which replace the files on import, and their safety class."""
 
-    kind: Literal["rule", "all", "kept"]
+    kind: Kind
     codes: tuple[str, ...]
     safety: Safety
     texts: Mapping[str, str]
     because: tuple[str, ...] = ()
     """Why the fixes are not exact, where they are not."""
+    absent: tuple[str, ...] = ()
+    """Files on disk that this variant does not have."""
+    judged: bool = True
+    """Whether numbers other than the original's count against the variant."""
 
     @property
     def name(self) -> str:
         """The name for reports: the codes, or that it is all fixes."""
+        if self.kind == "tree":
+            return "the working tree"
         if not self.codes:
             return "the original"
         return {"rule": " ".join(self.codes), "all": "all fixes", "kept": "kept fixes"}[self.kind]
+
+    def text(self, path: str) -> str | None:
+        """Return the text of a file, None where this variant has no such file."""
+        if path in self.texts:
+            return self.texts[path]
+        if path in self.absent or not Path(path).is_file():
+            return None
+        return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
 ORIGINAL = Variant("all", (), Safety.EXACT, {})
@@ -102,6 +120,8 @@ class Task:
     warmup: int
     seed: int
     texts: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    """Files that cannot be imported in this run."""
     seconds: float = 0.0
     """The least duration of a run for the pace, and the most of one for numbers; 0 for no limit."""
     leader: int | None = None
@@ -149,4 +169,4 @@ class Task:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Task:
         """Read a task from JSON."""
-        return cls(**{**data, "args": tuple(data["args"])})
+        return cls(**{**data, "args": tuple(data["args"]), "absent": tuple(data["absent"])})

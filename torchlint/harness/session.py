@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import Final
@@ -81,9 +82,12 @@ class _Trial:
 class Session:
     """The runs of one verification."""
 
-    def __init__(self, plan: Plan, notify: Notify | None = None) -> None:
+    def __init__(
+        self, plan: Plan, notify: Notify | None = None, against: Variant = ORIGINAL
+    ) -> None:
         self._plan = plan
-        self._runner = Runner(plan, notify)
+        self._side = against
+        self._runner = Runner(plan, notify, against)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
@@ -103,6 +107,11 @@ class Session:
     ) -> None:
         self._runner.close()
 
+    @property
+    def root(self) -> Path:
+        """The folder of the script's project."""
+        return self._runner.root
+
     def survey(self) -> tuple[str, ...]:
         """Run the original once and return the project files that it imports.
 
@@ -112,11 +121,11 @@ class Session:
         if missing:
             raise ScriptError(Failure("idle", missing))
         began = time.monotonic()
-        first = self._measurable(self._runner.run(ORIGINAL, "numbers"))
+        first = self._measurable(self._runner.run(self._side, "numbers"))
         if first.leader == BY_HAND:
             self._runner.leader = BY_HAND
             began = time.monotonic()
-            first = self._measurable(self._runner.run(ORIGINAL, "numbers"))
+            first = self._measurable(self._runner.run(self._side, "numbers"))
         wanted = self._plan.device.partition(":")[0]
         if first.taken and wanted not in ("auto", first.device):
             raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
@@ -130,6 +139,7 @@ class Session:
             lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
             first,
             lambda runs: self._runner.schedule.fits(numbers=runs, time=2),
+            self._side,
         )
         return first.modules
 
@@ -235,7 +245,7 @@ class Session:
         """Find host syncs and, on request, the phases of steps, in runs that are not timed."""
         if self._runner.whole:
             return
-        sides = [(ORIGINAL, original), *((trial.variant, trial.evidence) for trial in sound)]
+        sides = [(self._side, original), *((trial.variant, trial.evidence) for trial in sound)]
         fits = self._runner.schedule.fits
         unseen = [side for side in sides if side[1].syncs is None]
         for variant, evidence in unseen if fits(syncs=len(unseen)) else ():
@@ -256,7 +266,7 @@ class Session:
         if not fits(time=self._timed_runs(len(sound))):
             self._rounds = 1
         for _ in range(self._rounds):
-            originals = [self._timed(ORIGINAL)]
+            originals = [self._timed(self._side)]
             original.rounds.append(originals)
             for trial in sound:
                 originals += self._time_between(originals[-1], trial)
@@ -277,12 +287,12 @@ class Session:
                 trial.evidence.rounds.append([first])
                 trial.evidence.originals.append([before])
                 return []
-            after = self._timed(ORIGINAL)
+            after = self._timed(self._side)
             trial.evidence.rounds += [[first], [self._timed(trial.variant)]]
             trial.evidence.originals += [[before], [after]]
             return [after]
         trial.evidence.rounds.append([first, self._timed(trial.variant)])
-        after = self._timed(ORIGINAL)
+        after = self._timed(self._side)
         trial.evidence.originals.append([before, after])
         return [after]
 
@@ -342,6 +352,7 @@ class Session:
             diverted=tree.shown(self._runner.diverted, self._runner.root),
             changed=changed,
             launcher=plan.launcher,
+            before=self._side,
             whole=self._runner.whole,
         )
 

@@ -21,8 +21,10 @@ from torchlint.report.htmlcharts import Chart, losses, one_step, step_times
 from torchlint.report.paint import Paint
 from torchlint.report.unified import diff_lines
 from torchlint.report.verification import (
+    changed_files,
     conditions,
     facts,
+    nothing_to_verify,
     shown_outcomes,
     sites,
     time_text,
@@ -40,7 +42,11 @@ _TONES: Final = {
     Verdict.DIFFERENT: "bad",
     Verdict.UNSURE: "open",
 }
-_KINDS: Final = {"all": "all fixes together", "kept": "kept fixes together"}
+_KINDS: Final = {
+    "all": "all fixes together",
+    "kept": "kept fixes together",
+    "tree": "the working tree",
+}
 _LONG: Final = "because"
 """The fact that is shown in a fix's section, since the table has no room for it."""
 _CLASSES: Final = {"+": "added", "-": "removed", "@": "hunk", "\\": "hunk"}
@@ -104,6 +110,7 @@ def verification_html(report: Report) -> str:
         labels=_labels(sections),
         versions=f"Python {platform.python_version()}, torchlint {__version__}",
         verdicts=_summary(report),
+        nothing=nothing_to_verify(report),
     )
 
 
@@ -129,7 +136,7 @@ def _sections(report: Report) -> list[_Section]:
     kinds = [outcome.variant.kind for outcome in outcomes]
     shown = next((kinds.index(kind) for kind in ("kept", "all") if kind in kinds), 0)
     return [
-        _section(outcome, str(number), number == shown, "run" if report.whole else "step")
+        _section(report, outcome, str(number), number == shown)
         for number, outcome in enumerate(outcomes)
     ]
 
@@ -140,11 +147,11 @@ def _labels(sections: list[_Section]) -> list[str]:
     return [label for label in dict.fromkeys(labels) if label != _LONG]
 
 
-def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
+def _section(report: Report, outcome: Outcome, key: str, shown: bool) -> _Section:
     variant = outcome.variant
     codes = " ".join(variant.codes)
     charts = (
-        step_times(outcome.before, outcome.after, timed),
+        step_times(outcome.before, outcome.after, "run" if report.whole else "step"),
         losses(outcome.before, outcome.after),
         one_step(outcome.before.step, outcome.after.step),
     )
@@ -162,7 +169,7 @@ def _section(outcome: Outcome, key: str, shown: bool, timed: str) -> _Section:
         doubts=tuple(f"{doubt.name}: {doubt.message}" for doubt in outcome.doubts),
         charts=[chart for chart in charts if chart is not None],
         parts=_parts(outcome.before.step, outcome.after.step),
-        diff=list(_diff(variant)),
+        diff=list(_diff(report, variant)),
         shown=shown,
     )
 
@@ -177,9 +184,18 @@ def _spent(means: dict[str, float], name: str) -> str:
     return f"{time_text(means[name])} ({means[name] / whole:.0%})" if whole else ""
 
 
-def _diff(variant: Variant) -> Iterator[_Line]:
-    """Return the changes of the fixes, by file."""
-    for file, text in sorted(variant.texts.items()):
-        source = Source.from_bytes(Path(file).read_bytes(), relpath(file))
-        for at, line in enumerate(diff_lines(source, source.with_text(text), _PLAIN)):
+def _diff(report: Report, variant: Variant) -> Iterator[_Line]:
+    """Return the changes of the variant, by file."""
+    for file in changed_files(report, variant):
+        content = Path(file).read_bytes() if Path(file).is_file() else b""
+        source = Source.from_bytes(content, relpath(file))
+        before, after = (_side(source, file, side) for side in (report.before, variant))
+        for at, line in enumerate(diff_lines(before, after, _PLAIN)):
             yield _Line("file" if at < 2 else _CLASSES.get(line[:1], "context"), line)
+
+
+def _side(source: Source, file: str, variant: Variant) -> Source:
+    """Return a file as a variant has it; `source` is the one on disk."""
+    if file in variant.absent:
+        return source.with_text("")
+    return source.with_text(variant.texts[file]) if file in variant.texts else source

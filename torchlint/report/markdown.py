@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.report.entry import Entry
-from torchlint.report.escape import printable
+from torchlint.report.markdowntext import cell, html
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 from torchlint.report.repository import line_link, repository_path
@@ -49,19 +49,19 @@ def _head(report: Report) -> Iterator[str]:
         yield f"**Most worth**: {best}."
         yield ""
     for line in report.hidden:
-        yield f"{_plain(line)}."
+        yield f"{cell(line)}."
         yield ""
 
 
 def _row(entry: Entry) -> str:
     row = entry.in_file[0].row
-    path = _plain(f"{repository_path(entry.path)}:{entry.place}")
+    path = cell(f"{repository_path(entry.path)}:{entry.place}")
     link = line_link(entry.path, row)
     place = path if link is None else f"[{path}]({link})"
     card = entry.card
     code = entry.finding.code if card.url is None else f"[{entry.finding.code}]({card.url})"
     fix = "" if entry.fix is None else entry.fix.safety.word
-    return f"| {place} | {code} {entry.impact} | {_plain(entry.message + entry.remarks)} | {fix} |"
+    return f"| {place} | {code} {entry.impact} | {cell(entry.message + entry.remarks)} | {fix} |"
 
 
 def _diffs(report: Report) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _diffs(report: Report) -> Iterator[str]:
         because = f": {entry.fix.because}" if entry.fix.because else ""
         title = f"{entry.finding.code} in {repository_path(entry.path)}:{entry.place}"
         yield (
-            f"<details><summary>{_html(f'{title} ({entry.fix.safety.word}{because})')}</summary>"
+            f"<details><summary>{html(f'{title} ({entry.fix.safety.word}{because})')}</summary>"
             f"\n\n{fence}diff\n{diff}{fence}\n\n</details>\n"
         )
 
@@ -92,21 +92,3 @@ def _that_fit(parts: list[str], room: int) -> list[str]:
             break
         kept.append(part)
     return kept
-
-
-def _plain(text: str) -> str:
-    """Return a text that is one cell of a table: code stays code, everything else is escaped."""
-    parts = printable(text).replace("|", "\\|").split("`")
-    if len(parts) % 2 == 0:
-        return _escaped("'".join(parts))
-    return "`".join(part if at % 2 else _escaped(part) for at, part in enumerate(parts))
-
-
-def _escaped(text: str) -> str:
-    for sign in "<*_[]@":
-        text = text.replace(sign, f"&#{ord(sign)};")
-    return text
-
-
-def _html(text: str) -> str:
-    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -13,17 +13,21 @@ from torchlint.harness.judging.curves import SEEDS
 from torchlint.harness.judging.promise import Method
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
+from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite
 from torchlint.report.paint import Paint
 from torchlint.report.summary import plural
 
 __all__ = [
+    "changed_files",
     "conditions",
     "facts",
     "failure_line",
+    "nothing_to_verify",
     "shown_outcomes",
     "sites",
     "time_text",
+    "title",
     "verdict_text",
     "verification_json",
     "verification_text",
@@ -37,6 +41,12 @@ _DECISIONS: Final = {
     Verdict.DIFFERENT: "revert (numbers off)",
     Verdict.UNSURE: "cannot tell",
 }
+_OF_A_TREE: Final = {
+    Verdict.FASTER: "faster",
+    Verdict.SLOWER: "slower",
+    Verdict.DIFFERENT: "numbers off",
+}
+"""Words for the working tree, which is not a fix to keep or to revert."""
 _SITES: Final = 5
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
@@ -63,6 +73,7 @@ def verification_json(report: Report) -> str:
         "version": 1,
         "script": report.script,
         "args": list(report.args),
+        **({} if report.against is None else {"against": asdict(report.against)}),
         "device": report.device,
         **({"machine": dict(report.machine)} if report.machine else {}),
         "torch": report.torch,
@@ -87,7 +98,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
     return {
         "kind": outcome.variant.kind,
         "codes": list(outcome.variant.codes),
-        "files": [os.path.relpath(file) for file in sorted(outcome.variant.texts)],
+        "files": [os.path.relpath(file) for file in changed_files(report, outcome.variant)],
         "safety": outcome.variant.safety.word,
         "verdict": outcome.verdict.value,
         "decision": outcome.decision,
@@ -152,12 +163,35 @@ def verification_text(report: Report, paint: Paint) -> str:
     lines = [f"{paint.path(report.script)} {where}", *how]
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
-        lines.append("No fix to verify: no selected rule has a fix for this script.")
+        lines.append(nothing_to_verify(report))
     for outcome in shown_outcomes(report):
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
     return "\n".join(lines) + "\n"
+
+
+def nothing_to_verify(report: Report) -> str:
+    """Return why no variant was measured."""
+    if report.against is None:
+        return "No fix to verify: no selected rule has a fix for this script."
+    return (
+        "Nothing to verify: no Python file that the script imports differs from "
+        f"{report.against.name}."
+    )
+
+
+def changed_files(report: Report, variant: Variant) -> list[str]:
+    """Return the files in which a variant differs from the original."""
+    before = report.before
+    return sorted({*variant.texts, *before.texts, *before.absent})
+
+
+def title(outcome: Outcome) -> str:
+    """Return the name of a variant, with its codes."""
+    codes = " ".join(outcome.variant.codes)
+    name = outcome.variant.name
+    return f"{name} ({codes})" if codes and codes != name else name
 
 
 def shown_outcomes(report: Report) -> tuple[Outcome, ...]:
@@ -179,15 +213,36 @@ def conditions(report: Report) -> tuple[str, ...]:
     window = f"{report.steps} steps after {report.warmup} of warm-up"
     if report.whole:
         window = "whole runs"
+    compared = _compared(report)
     if report.noise is None:
         timed = any(outcome.speedup for outcome in report.outcomes)
-        return (where, f"{window}, once each") if timed else (where,)
+        return (where, *compared, f"{window}, once each") if timed else (where, *compared)
     low, high = report.noise.low, report.noise.high
     return (
         where,
+        *compared,
         f"{plural(report.rounds, 'round')} of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )
+
+
+def _compared(report: Report) -> tuple[str, ...]:
+    """Return what the working tree was compared with, if it was."""
+    if report.against is None:
+        return ()
+    files, others = report.before, report.against.others
+    count = plural(len(files.texts) + len(files.absent), "Python file")
+    verb = "differs" if count.startswith("1 ") else "differ"
+    name, commit = report.against.name, report.against.commit
+    short = "" if commit.startswith(name) else f" ({commit[:9]})"
+    said = [f"the working tree against {name}{short}: {count} {verb}"]
+    if others:
+        shown = ", ".join(others[:_SITES])
+        more = f" and {len(others) - _SITES} more" if len(others) > _SITES else ""
+        said.append(
+            f"other files that differ, which both versions read as they are now: {shown}{more}"
+        )
+    return tuple(said)
 
 
 def failure_line(script: str, failure: Failure) -> str:
@@ -203,10 +258,8 @@ def _diverted(paths: tuple[str, ...]) -> str:
 
 def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
     decision = verdict_text(outcome)
-    codes = " ".join(outcome.variant.codes)
-    name = codes if outcome.variant.kind == "rule" else f"{outcome.variant.name} ({codes})"
     return [
-        f"{paint.strong(name)}  {_painted(outcome, decision, paint)}",
+        f"{paint.strong(title(outcome))}  {_painted(outcome, decision, paint)}",
         *(f"  {label:<16}  {text}" for label, text in facts(outcome) if text),
         *(f"    {line}" for line in _waits(outcome)),
         *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
@@ -218,6 +271,10 @@ def verdict_text(outcome: Outcome) -> str:
     """Return the decision on a fix, or why there is none, in a few words."""
     if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
         return "cannot compare"
+    if outcome.variant.kind == "tree":
+        if outcome.comparison is None:
+            return "fails"
+        return _OF_A_TREE.get(outcome.verdict, _DECISIONS[outcome.verdict])
     return _DECISIONS[outcome.verdict]
 
 
@@ -305,7 +362,8 @@ def _numbers(outcome: Outcome) -> str:
     if comparison.method == "ranks":
         return "its processes end with different weights: they do not share gradients"
     if comparison.word == "not-compared":
-        return "not compared" if comparison.doubt else "not compared: the parameters differ"
+        why = comparison.note or "the parameters differ"
+        return "not compared" if comparison.doubt else f"not compared: {why}"
     if comparison.method == "seeds":
         word = "alike" if comparison.word == "close" else "different"
         return (

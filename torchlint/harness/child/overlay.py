@@ -5,8 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
-from importlib.machinery import PathFinder, SourceFileLoader
+from collections.abc import Callable, Collection, Mapping
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -16,8 +17,9 @@ __all__ = ["Overlay", "after_import"]
 class Overlay:
     """Texts that are imported and run in place of files, without writing anything."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    def __init__(self, texts: Mapping[str, str], absent: Collection[str] = ()) -> None:
         self._texts = {os.path.realpath(path): text for path, text in texts.items()}
+        self._absent = frozenset(os.path.realpath(path) for path in absent)
 
     def compile(self, path: str) -> CodeType | None:
         """Compile the text that replaces `path`, None where there is none."""
@@ -35,6 +37,9 @@ class Overlay:
             return self.compile(loader.get_filename(name)) or read_code(loader, name)
 
         setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010 - a method is replaced
+        added = frozenset(path for path in self._texts if not os.path.isfile(path))
+        if added or self._absent:
+            sys.meta_path.insert(sys.meta_path.index(PathFinder), _OtherFiles(added, self._absent))
 
     def run(self, path: str, name: str) -> ModuleType:
         """Run the script at `path` as the main module, called `name`."""
@@ -48,6 +53,58 @@ class Overlay:
         sys.modules["__main__"] = sys.modules[name] = module
         exec(code, module.__dict__)
         return module
+
+
+class _OtherFiles:
+    """A finder for an overlay that has other files than the disk."""
+
+    def __init__(self, added: frozenset[str], absent: frozenset[str]) -> None:
+        self._added = added
+        self._absent = absent
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find a module in the folders of a path, as if the overlay's files lay on disk."""
+        stem = name.rpartition(".")[2]
+        hidden = False
+        for folder in sys.path if path is None else path:
+            place = os.path.join(os.path.realpath(folder or os.getcwd()), stem)
+            spec = self._found(name, place) or PathFinder.find_spec(name, [folder])
+            if spec is None or spec.loader is None:
+                continue
+            if not self._is_absent(spec):
+                return spec
+            hidden = True
+        found = self._namespace(name, sys.path if path is None else path)
+        if hidden and found is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return found
+
+    def _found(self, name: str, place: str) -> ModuleSpec | None:
+        """Return the package or module at a place, None where only the disk may have it."""
+        package, module = os.path.join(place, "__init__.py"), f"{place}.py"
+        here = next(filter(self._is_there, (package, module)), None)
+        if here is None or not {package, module} & (self._added | self._absent):
+            return None
+        inside = [place] if here == package else None
+        return spec_from_file_location(name, here, submodule_search_locations=inside)
+
+    def _namespace(self, name: str, path: Any) -> ModuleSpec | None:
+        """Return the package of a folder that only the overlay has."""
+        stem = name.rpartition(".")[2]
+        for folder in path:
+            place = os.path.join(os.path.realpath(folder or os.getcwd()), stem)
+            inside = any(each.startswith(place + os.sep) for each in self._added)
+            if inside and not os.path.isdir(place):
+                spec = ModuleSpec(name, None, is_package=True)
+                spec.submodule_search_locations = [place]
+                return spec
+        return None
+
+    def _is_absent(self, spec: ModuleSpec) -> bool:
+        return spec.origin is not None and os.path.realpath(spec.origin) in self._absent
+
+    def _is_there(self, path: str) -> bool:
+        return path in self._added or (path not in self._absent and os.path.isfile(path))
 
 
 class _AfterImport:

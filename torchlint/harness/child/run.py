@@ -46,9 +46,9 @@ class Run:
         self.task = task
         roots = (Path(task.root), Path.cwd())
         self.shadow = Shadow(task.shadow, roots)
-        self.overlay = Overlay(task.texts)
+        self.overlay = Overlay(task.texts, task.absent)
         self.exercise = Exercise(task.watched, task.ran)
-        self.setup = SpawnSetup(task.texts, task.shadow, roots, self.exercise)
+        self.setup = SpawnSetup(self.overlay, task.shadow, roots, self.exercise)
         self.probe: Probe | None = None
         self.process = os.getpid()
         self.processes = False

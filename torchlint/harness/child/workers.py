@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.spawn
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,22 @@ class SpawnSetup:
 
     def __init__(
         self,
-        texts: Mapping[str, str],
+        overlay: Overlay,
         shadow: Path,
         roots: tuple[Path, ...],
         exercise: Exercise,
     ) -> None:
-        self.texts = texts
+        self.overlay = overlay
         self.exercise = exercise
         self.shadow = shadow
         self.roots = roots
 
     def set_up(self) -> Overlay:
         """Install the overlay in this process, and divert what it writes."""
-        overlay = Overlay(self.texts)
-        overlay.install()
+        self.overlay.install()
         Shadow(self.shadow, self.roots).install()
         self.exercise.watch()
-        return overlay
+        return self.overlay
 
 
 class _Preparation(dict[str, Any]):

@@ -77,7 +77,7 @@ def assess(
     if after.numbers.joined and not before.numbers.joined:
         doubts.append(Doubt.other_launch())
     if comparison is None:
-        verdict, doubt = _judge_failure(after.numbers.failure)
+        verdict, doubt = _judge_failure(variant, after.numbers.failure)
         doubts.append(doubt)
     elif comparison.kept is False:
         verdict = Verdict.DIFFERENT
@@ -103,7 +103,8 @@ def assess(
     idle, reached = after.numbers.idle, after.numbers
     if idle and comparison is not None:
         part = len(idle) < reached.changed
-        doubts.append(Doubt.not_exercised(idle, reached.taken, reached.epoch, part))
+        text = "the working tree" if variant.kind == "tree" else "the fixed text"
+        doubts.append(Doubt.not_exercised(idle, reached.taken, reached.epoch, part=part, text=text))
         if not part and verdict in (Verdict.FASTER, Verdict.SAME):
             verdict = Verdict.UNSURE
     return Outcome(
@@ -138,9 +139,10 @@ def _curves(side: Evidence) -> Curves:
     )
 
 
-def _judge_failure(failure: Failure | None) -> tuple[Verdict, Doubt]:
+def _judge_failure(variant: Variant, failure: Failure | None) -> tuple[Verdict, Doubt]:
     failure = failure or Failure("exit", "it took no steps")
-    doubt = Doubt.fixed_fails(failure.message, place(failure))
+    which = "in the working tree" if variant.kind == "tree" else "with this fix"
+    doubt = Doubt.fixed_fails(failure.message, place(failure), which)
     return (Verdict.UNSURE if failure.kind == "timeout" else Verdict.DIFFERENT), doubt
 
 

@@ -126,7 +126,13 @@ class Doubt:
 
     @classmethod
     def not_exercised(
-        cls, places: tuple[tuple[str, int], ...], taken: int, epoch: int | None, part: bool
+        cls,
+        places: tuple[tuple[str, int], ...],
+        taken: int,
+        epoch: int | None,
+        *,
+        part: bool,
+        text: str,
     ) -> Doubt:
         """Report which changes no run reached; `part` means that it reached others."""
         shown = ", ".join(f"{os.path.relpath(path)}:{line}" for path, line in places[:5])
@@ -136,7 +142,7 @@ class Doubt:
             advice = f"an epoch has {epoch} steps: try --steps {epoch + 10}, or a shorter epoch"
         return cls(
             "partly-exercised" if part else "not-exercised",
-            f"changed lines of the fixed text that did not run in the first {taken} steps, so "
+            f"changed lines of {text} that did not run in the first {taken} steps, so "
             f"nothing was measured of them: {shown}{more}; {advice}",
         )
 
@@ -147,9 +153,9 @@ class Doubt:
         return cls("interrupted", f"interrupted, so this is what was known until then{rest}")
 
     @classmethod
-    def fixed_fails(cls, message: str, place: str) -> Doubt:
+    def fixed_fails(cls, message: str, place: str, which: str) -> Doubt:
         """Report that the fixed script fails."""
-        return cls("fixed-script-fails", f"the script fails with this fix{place}: {message}")
+        return cls("fixed-script-fails", f"the script fails {which}{place}: {message}")
 
     @classmethod
     def slower_on_this_device(cls, device: str) -> Doubt:

@@ -40,8 +40,11 @@ Fits = Callable[[int], bool]
 class Parity:
     """The numbers of the original, with which those of every variant are compared."""
 
-    def __init__(self, start: Start, first: Trace, fits: Fits) -> None:
+    def __init__(
+        self, start: Start, first: Trace, fits: Fits, original: Variant = ORIGINAL
+    ) -> None:
         self._start = start
+        self._original = original
         self._first = first
         self._fits = fits
         self._again: Trace | None = None
@@ -54,14 +57,14 @@ class Parity:
     def again(self) -> Trace:
         """A second run of the original, which shows how repeatable it is."""
         if self._again is None:
-            self._again = self._start(ORIGINAL, "numbers", 0)
+            self._again = self._start(self._original, "numbers", 0)
         return self._again
 
     @property
     def nudged(self) -> Trace:
         """A run of the original that moves its weights by one rounding in each step."""
         if self._nudged is None:
-            self._nudged = self._start(ORIGINAL, "nudged", 0)
+            self._nudged = self._start(self._original, "nudged", 0)
         return self._nudged
 
     def compare(self, variant: Variant, fixed: Trace) -> Comparison | None:
@@ -76,6 +79,8 @@ class Parity:
         if self._again is None and not self._fits(1):
             return _open(comparison, "they are not equal to the original's")
         comparison = self._as_is(fixed, variant.safety, self.again)
+        if not variant.judged:
+            return _as_information(comparison)
         if comparison.method == "output":
             return comparison
         if variant.safety == Safety.CLOSE and comparison.kept is False and self._first.taken:
@@ -106,7 +111,7 @@ class Parity:
             missing = max(0, count - 2 - len(self._more))
             if not self._fits(missing + 1):
                 return _open(plain, "they are not equal to the original's")
-            self._more += [self._start(ORIGINAL, "numbers", 0) for _ in range(missing)]
+            self._more += [self._start(self._original, "numbers", 0) for _ in range(missing)]
             runs.append(self._start(variant, "numbers", 0))
             comparison = compare_repeated([self._first, self.again, *self._more], runs, plain)
             if comparison.word == "equal" or comparison == plain:
@@ -122,9 +127,9 @@ class Parity:
     def _aligned_comparison(self, variant: Variant) -> Comparison | str:
         """Compare both on the original's weights, the same batches and the same seeds."""
         if self._aligned is None:
-            record = self._start(ORIGINAL, "record", 0)
+            record = self._start(self._original, "record", 0)
             fits = not record.misaligned and record.ending != "failed"
-            self._aligned = (record, self._start(ORIGINAL, "replay", 0) if fits else record)
+            self._aligned = (record, self._start(self._original, "replay", 0) if fits else record)
         record, again = self._aligned
         unfit = compare_aligned(record, again, again, variant.safety)
         if isinstance(unfit, str):
@@ -140,9 +145,15 @@ class Parity:
             return _open(comparison, why)
         shifts = range(1, SEEDS + 1)
         if self._curves is None:
-            self._curves = [self._start(ORIGINAL, "numbers", shift) for shift in shifts]
+            self._curves = [self._start(self._original, "numbers", shift) for shift in shifts]
         fixed = [self._start(variant, "numbers", shift) for shift in shifts]
         return replace(compare_seeds(self._curves, fixed), note=why)
+
+
+def _as_information(comparison: Comparison) -> Comparison:
+    """Return the comparison without a judgment; where there is none, its note says why."""
+    note = "" if comparison.doubt is None else "two runs of the original differ"
+    return replace(comparison, kept=True, doubt=None, note=note)
 
 
 def _open(comparison: Comparison, why: str) -> Comparison:

@@ -11,7 +11,7 @@ from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
-from torchlint.harness.plan import Launcher, Variant
+from torchlint.harness.plan import ORIGINAL, Launcher, Variant
 from torchlint.harness.trace import SyncSite
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Decision",
     "Outcome",
     "Report",
+    "Revision",
     "Verdict",
     "decide",
     "judge_speed",
@@ -97,6 +98,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """A git revision whose Python files are the original."""
+
+    name: str
+    commit: str
+    others: tuple[str, ...] = ()
+    """Files other than Python's that differ from it, of which both sides read the current ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One verification: the script, its device, and an outcome for each variant."""
 
@@ -122,11 +133,23 @@ class Report:
     """The devices of the network by name, with what their speed depends on."""
     partial: bool = False
     """Whether the verification was interrupted."""
+    before: Variant = ORIGINAL
+    """What the variants were compared with."""
+    against: Revision | None = None
+    """The git revision that is the original, None where that is the script as it is."""
+    tolerated: float = 0.0
+    """The slowdown up to which a slower variant does not fail, as a share of a step."""
 
     @property
     def failed(self) -> bool:
         """Whether a fix failed: it is slower, or its numbers are off."""
-        return any(outcome.decision == "revert" for outcome in self.outcomes)
+        return any(self.fails(outcome) for outcome in self.outcomes)
+
+    def fails(self, outcome: Outcome) -> bool:
+        """Return whether a variant failed; a tolerated slowdown does not."""
+        if outcome.verdict is Verdict.SLOWER and outcome.speedup is not None:
+            return outcome.speedup.high < 1 / (1 + self.tolerated)
+        return outcome.decision == "revert"
 
 
 def judge_speed(speedup: Speedup, noise: Interval) -> Verdict:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
-from pathlib import Path
+
+from torchlint.harness.plan import Variant
 
 __all__ = ["Change", "changes", "not_run"]
 
@@ -13,15 +14,16 @@ Change = tuple[str, tuple[int, ...]]
 """A file and lines of its fixed text; the change was run where one of the lines was."""
 
 
-def changes(texts: Mapping[str, str]) -> list[Change]:
+def changes(before: Variant, after: Variant) -> list[Change]:
     """Return the changes of fixed texts that run more than once, or may not run at all.
 
     Imports and comments are left out.
     """
     return [
         (path, lines)
-        for path, text in texts.items()
-        for lines in _changed(Path(path).read_text(encoding="utf-8", errors="replace"), text)
+        for path in dict.fromkeys((*before.texts, *before.absent, *after.texts))
+        if (text := after.text(path)) is not None
+        for lines in _changed(before.text(path) or "", text)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from torchlint.harness.plan import Mode, Plan, Task, Variant
+from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun, tree
 from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
@@ -40,8 +41,9 @@ _SETTERS: Final = ("environ", "putenv")
 class Runner:
     """Starts the runs of one plan."""
 
-    def __init__(self, plan: Plan, notify: Notify | None) -> None:
+    def __init__(self, plan: Plan, notify: Notify | None, original: Variant = ORIGINAL) -> None:
         self.plan = plan
+        self.original = original
         self.script = plan.script.resolve()
         self.root = tree.project_root(self.script)
         self.schedule = Schedule(notify, QUICK if plan.quick else math.inf)
@@ -97,9 +99,9 @@ class Runner:
     def inspect_variants(self, variants: Iterable[Variant]) -> None:
         """Start every run in a fresh process where a variant sets environment variables itself."""
         for variant in variants:
-            for path, text in variant.texts.items():
-                before = Path(path).read_text(encoding="utf-8", errors="replace")
-                if _setting_lines(before) != _setting_lines(text):
+            for path in (*self.original.texts, *variant.texts):
+                text = variant.text(path)
+                if _setting_lines(self.original.text(path)) != _setting_lines(text):
                     self.start_alone()
 
     def run(
@@ -111,7 +113,8 @@ class Runner:
     ) -> Trace:
         """Run the script once with the texts of `variant`, in `mode`."""
         self._runs += 1
-        wanted = changes(variant.texts) if mode == "numbers" and not shift else []
+        watched = mode == "numbers" and not shift
+        wanted = changes(self.original, variant) if watched else []
         folder = Path(self._folder.name)
         warmup, steps = self._steps(mode, window)
         task = Task(
@@ -125,6 +128,7 @@ class Runner:
             seed=self.plan.seed,
             seconds=_PATIENCE if self.plan.quick and not self.compared else 0.0,
             texts=variant.texts,
+            absent=variant.absent,
             leader=self.leader,
             reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
             recording=str(self._recording),
@@ -142,6 +146,7 @@ class Runner:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
         if trace.compiled:
             return trace
+        wanted = [change for change in wanted if os.path.realpath(change[0]) in trace.modules]
         ran = {path: set(lines) for path, lines in trace.ran.items()}
         return replace(trace, idle=not_run(wanted, ran), changed=len(wanted))
 
@@ -199,5 +204,5 @@ def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
     return watched
 
 
-def _setting_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if any(word in line for word in _SETTERS)]
+def _setting_lines(text: str | None) -> list[str]:
+    return [line for line in (text or "").splitlines() if any(word in line for word in _SETTERS)]

@@ -561,7 +561,8 @@ class Networks:
         if _LAYERS.fullmatch(name) or _MODELS.fullmatch(name):
             return True
         if name == "torch.nn.Sequential":
-            return any(map(self._has_layers, self.tree.within(root, cst.Call)))
+            inside = (each for each in self.tree.within(root, cst.Call) if each is not root)
+            return any(map(self._has_layers, inside))
         owner = self.functions.instance_of(root)
         return owner is not None and any(
             _LAYERS.fullmatch(self.names.name(made.func) or "")
