@@ -30,7 +30,8 @@ _STACKING: Final = frozenset(
 
 _FILLING: Final = frozenset(
     (
-        "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv irecv"
+        "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv "
+        "irecv"
     ).split()
 )
 """The functions of `torch.distributed` that write to a tensor they get."""

@@ -93,7 +93,7 @@ def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
     """Return whether a class switches its own gradients off: the encoder of a prompt."""
     return any(
         script.code(line.targets[0].target).endswith(".requires_grad")
-        and script.code(line.value) == "False"
+        and script.value_of(line.value).equals(False)
         for line in script.within(owner, cst.Assign)
     )
 
