@@ -10,6 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership, Rate
 from torchlint.semantic.scope.memo import Memo
@@ -168,13 +169,18 @@ class Frequencies:
     def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
         child: cst.CSTNode = node
+        blocks: list[cst.IndentedBlock] = []
         for at in self.tree.ancestors(node):
-            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
-                return Frequency.RARE
+            if isinstance(at, cst.IndentedBlock):
+                if self._cut_off(at, child, at is _body(outer)):
+                    return Frequency.RARE
+                blocks.append(at)
             if at is outer:
                 return Frequency.RARE if self._runs_once(outer) else Frequency.EVERY_PASS
-            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
-                return Frequency.RARE
+            if isinstance(at, cst.If) and child is not at.test:
+                spent = child is at.body and is_spent(self.tree, at.test, blocks, outer)
+                if spent or self._rare_branch(at, child):
+                    return Frequency.RARE
             if isinstance(at, (cst.ExceptHandler, cst.Finally)):
                 return Frequency.RARE
             if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
