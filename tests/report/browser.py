@@ -14,7 +14,7 @@ from selenium.webdriver.chrome.service import Service
 __all__ = ["Browser"]
 
 _FLAGS = (
-    "--headless=new",
+    "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -24,6 +24,9 @@ _FLAGS = (
     "--disable-sync",
     "--hide-scrollbars",
 )
+
+_INTERNAL = ("chrome://", "chrome-untrusted://")
+"""How the addresses of Chromium's own pages begin, such as the one of a new tab."""
 
 
 class Browser:
@@ -40,13 +43,14 @@ class Browser:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self._driver = Chrome(options=options, service=Service(driver))
+        self._driver.get("about:blank")
 
     def close(self) -> None:
         """End the browser."""
         self._driver.quit()
 
     def open(self, page: Path) -> tuple[list[str], list[str]]:
-        """Open a file; give what the console said and which addresses were asked for."""
+        """Open a file; give what the console said and which addresses the page asked for."""
         self._said("browser")
         self._said("performance")
         self._driver.get(page.as_uri())
@@ -56,6 +60,7 @@ class Browser:
             str(event["params"]["request"]["url"])
             for event in events
             if event["method"] == "Network.requestWillBeSent"
+            and not event["params"]["documentURL"].startswith(_INTERNAL)
         ]
         return console, asked
 

@@ -88,6 +88,23 @@ def test_nothing_is_asked_for_and_nothing_complains(
     assert [url for url in asked if not url.startswith("data:")] == [page.as_uri()]
 
 
+@pytest.mark.parametrize(
+    "outside",
+    [
+        "<img src='https://example.invalid/picture.png'>",
+        "<link rel=stylesheet href='https://example.invalid/style.css'>",
+        "<iframe srcdoc=\"<img src='https://example.invalid/picture.png'>\"></iframe>",
+    ],
+)
+def test_a_page_that_asks_for_something_is_found_out(
+    browser: Browser, folder: Path, outside: str
+) -> None:
+    file = folder / "outside.html"
+    file.write_text(f"<!doctype html><title>outside</title>{outside}", encoding="utf-8")
+    _, asked = browser.open(file)
+    assert any(url.startswith("https://example.invalid/") for url in asked)
+
+
 def test_what_is_hostile_is_text_and_nothing_else(browser: Browser) -> None:
     assert browser.ask("return window.pwned === undefined")
     assert (
