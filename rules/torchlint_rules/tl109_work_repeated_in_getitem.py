@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, ItemCode, Per, Rule, Script
+from torchlint.api import Binding, Finding, Impact, ItemCode, Per, Rule, Script
 
 _READS: Final = re.compile(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
@@ -36,14 +36,14 @@ class WorkRepeatedInGetitem(Rule):
         for code in script.items():
             if code.per is Per.STREAM:
                 continue
-            for call, message in _repeated(script, code):
+            for call, message, impact in _repeated(script, code):
                 if id(call) not in seen:
                     seen.add(id(call))
-                    yield Finding(self.code, script.span(call), message)
+                    yield Finding(self.code, script.span(call), message, impact=impact)
 
 
-def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str]]:
-    """Yield the calls that do the same for each item, with their messages."""
+def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, Impact | None]]:
+    """Yield the calls that do the same for each item, with their messages and impact."""
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
     drawn = any(script.datasets.work.drawn(body) for body in bodies)
@@ -54,11 +54,16 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str]]:
                 if not _is_kept(script, call) and not _varies(
                     script, _worked_on(script, call), set()
                 ):
-                    yield call, f"`{code.label}` {what} again for each {one}; do it once, before"
+                    message = f"`{code.label}` {what} again for each {one}; do it once, before"
+                    yield call, message, None
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:
-                    yield call, f"`{code.label}` {work}"
+                    yield (
+                        call,
+                        f"`{code.label}` {work}",
+                        "low" if _of_object(script, call) else None,
+                    )
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
@@ -124,6 +129,18 @@ def _item_work(script: Script, call: cst.Call) -> str:
     return (
         f"runs `{script.code(network)}` on single items; run it on whole batches in the loop, or "
         "once for all items and keep the result"
+    )
+
+
+def _of_object(script: Script, call: cst.Call) -> bool:
+    """Return whether the input of a call is an attribute of the dataset: a short, constant text."""
+    given = call.args[0].value if call.args else None
+    function = script.function(call)
+    names = list(script.within(given, cst.Name)) if isinstance(given, cst.Attribute) else []
+    owners = {each.node for name in names[:1] for each in script.scopes.reaching(name)}
+    return function is not None and any(
+        isinstance(owner, cst.Param) and script.functions.owner_of_self(owner) is not None
+        for owner in owners
     )
 
 

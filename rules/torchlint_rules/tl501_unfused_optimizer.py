@@ -29,6 +29,8 @@ _OTHER_TENSORS: Final = (
 """Imports after which parameters may be tensors that fused kernels do not support."""
 _SHARDED: Final = ("torch.distributed.fsdp", "torch.distributed._fsdp", "fairscale", "apex")
 _COMPLEX: Final = frozenset("cfloat cdouble complex64 complex128".split())
+_LIGHTNING: Final = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer")
+_FULL: Final = (32, "32", "32-true")
 _CHOICES: Final = ("fused", "foreach", "differentiable")
 _TITLE: Final = "Pass `fused={}`"
 
@@ -42,7 +44,7 @@ class UnfusedOptimizer(Rule):
         if not sites or script.imports(*_OTHER_TENSORS, *_TESTS):
             return
         for site in sites:
-            value = _value(script, site)
+            value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
             if value is not None and not _has_odd_parameters(script, site):
                 yield self._finding(script, site, value)
 
@@ -82,6 +84,24 @@ def _is_plain(site: CallSite) -> bool:
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)
         for value in (site.argument("momentum", 2), site.argument("weight_decay", 4))
     )
+
+
+def _may_be_clipped_scaled(script: Script, site: CallSite) -> bool:
+    """Return whether Lightning may clip gradients in mixed precision, which `fused` makes fail."""
+    if script.owner(site.node) != "lightning":
+        return False
+    trainers = list(script.calls(*_LIGHTNING))
+    return not trainers or any(
+        not _is_off(each, "gradient_clip_val", (None, 0, 0.0))
+        and not _is_off(each, "precision", (None, *_FULL))
+        for each in trainers
+    )
+
+
+def _is_off(trainer: CallSite, name: str, values: tuple[object, ...]) -> bool:
+    """Return whether an option of a trainer is absent or has one of some values."""
+    given = trainer.argument(name)
+    return given.state is State.ABSENT or any(given.equals(value) for value in values)
 
 
 def _in_test(script: Script, node: cst.CSTNode) -> bool:

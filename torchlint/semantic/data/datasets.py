@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
+from torchlint.semantic.data.tokenrows import TokenRows
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.kind import Kind
@@ -97,12 +98,15 @@ class Datasets:
         self.scopes = functions.scopes
         self.names = functions.names
         self.work = ItemWork(functions, kinds, origins)
+        self.rows = TokenRows(functions)
         self._open: set[int] = set()
 
     def traits(self, node: cst.BaseExpression) -> Traits:
         """Return the traits of the dataset that an expression evaluates to."""
         if isinstance(node, cst.Name) and _INDICES.fullmatch(node.value):
             return {Trait.IN_MEMORY: node.value}
+        if self.rows.are(node):
+            return {Trait.IN_MEMORY: self.tree.code(node)}
         return self._of_all(node, (), self._of_value)
 
     def is_told_device(self, node: cst.BaseExpression) -> bool:

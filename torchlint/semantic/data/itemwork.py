@@ -213,7 +213,17 @@ class ItemWork:
             isinstance(node, cst.Attribute) and node.attr.value in ("iloc", "loc", "iat", "at")
             for node in indexed
         )
-        return bool(indexed) and not frames and not any(works(node) for node in indexed)
+        if not indexed:
+            return self._is_made_of_names(read)
+        return not frames and not any(works(node) for node in indexed)
+
+    def _is_made_of_names(self, read: cst.FunctionDef) -> bool:
+        """Return whether an item holds only the index and what the object was given."""
+        local = self.scopes.scope_at(read).bindings
+        return next(self.functions.own(read, cst.Call), None) is None and all(
+            isinstance(node.value, cst.Name) and node.value.value in local
+            for node in self.functions.own(read, cst.Subscript)
+        )
 
     def _cheap(self, call: cst.Call) -> bool:
         name = self.names.name(call.func)

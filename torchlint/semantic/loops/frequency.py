@@ -10,6 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership, Rate
 from torchlint.semantic.scope.memo import Memo
@@ -158,23 +159,44 @@ class Frequencies:
             return Frequency.RARE
         self._open.add(id(function))
         try:
-            found = {self.frequency(call) for call in self.functions.callers(function)}
+            calls = self.functions.callers(function) or self._handed_in_loop(function)
+            found = {self.frequency(call) for call in calls}
         finally:
             self._open.discard(id(function))
         if found != {Frequency.EVERY_PASS}:
             return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
         return self.below(node, function)
 
+    def _handed_in_loop(self, function: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls that get a function which each pass of a batch loop defines."""
+        if self.batch_loop(function) is None:
+            return []
+        mentions = self.functions.mentions(function.name.value)
+        args = [self.tree.parent(each) for each in mentions]
+        outer = [self.tree.parent(arg) for arg in args if isinstance(arg, cst.Arg)]
+        return [
+            call
+            for call in outer
+            if isinstance(call, cst.Call)
+            and not isinstance(call.func, cst.Attribute)
+            and self.scopes.function(call) is self.scopes.function(function)
+        ]
+
     def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
         child: cst.CSTNode = node
+        blocks: list[cst.IndentedBlock] = []
         for at in self.tree.ancestors(node):
-            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
-                return Frequency.RARE
+            if isinstance(at, cst.IndentedBlock):
+                if self._cut_off(at, child, at is _body(outer)):
+                    return Frequency.RARE
+                blocks.append(at)
             if at is outer:
                 return Frequency.RARE if self._runs_once(outer) else Frequency.EVERY_PASS
-            if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
-                return Frequency.RARE
+            if isinstance(at, cst.If) and child is not at.test:
+                spent = child is at.body and is_spent(self.tree, at.test, blocks, outer)
+                if spent or self._rare_branch(at, child):
+                    return Frequency.RARE
             if isinstance(at, (cst.ExceptHandler, cst.Finally)):
                 return Frequency.RARE
             if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
@@ -332,6 +354,13 @@ class Frequencies:
         bindings = self.scopes.reaching(node)
         if any(b.how is How.AUGMENTED and isinstance(b.value, cst.Integer) for b in bindings):
             return True
+        value = bindings[0].value if len(bindings) == 1 else None
+        if (
+            bindings[0:1]
+            and bindings[0].how is How.ASSIGN
+            and isinstance(value, cst.BinaryOperation)
+        ):
+            return self._counts(value)
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
         )

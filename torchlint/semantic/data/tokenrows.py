@@ -1,0 +1,129 @@
+"""Token rows: datasets of Hugging Face whose rows a tokenizer has already made into numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.words import words
+
+__all__ = ["TokenRows"]
+
+_LOADED: Final = re.compile(
+    r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
+)
+_KEEPING: Final = frozenset(
+    (
+        "map filter select shuffle sort shard flatten train_test_split rename_column "
+        "rename_columns remove_columns select_columns cast cast_column class_encode_column "
+        "with_format flatten_indices"
+    ).split()
+)
+"""The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
+_TRANSFORMS: Final = ("set_transform", "with_transform")
+
+
+@dataclass
+class _Trace:
+    """What a dataset is made of, as far as it was followed."""
+
+    seen: set[int] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    """The code of the datasets on the way."""
+    tokenised: bool = False
+
+
+class TokenRows:
+    """Recognizes datasets whose items are read from Arrow tables that hold token numbers."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+    def are(self, node: cst.BaseExpression) -> bool:
+        """Return whether reading an item of a dataset only reads numbers from a table."""
+        trace = _Trace()
+        return self._are_loaded(node, trace) and trace.tokenised and not self._transformed(trace)
+
+    def _are_loaded(self, node: cst.BaseExpression, trace: _Trace) -> bool:
+        """Return whether the rows of a dataset come from tables."""
+        while isinstance(node, cst.Subscript):
+            node = node.value
+        if id(node) in trace.seen:
+            return True
+        trace.seen.add(id(node))
+        trace.said.add(self.tree.code(node))
+        values = self._values(node)
+        if values is None:
+            return isinstance(node, cst.Call) and self._is_table(node, trace)
+        return bool(values) and all(self._are_loaded(value, trace) for value in values)
+
+    def _values(self, node: cst.BaseExpression) -> list[cst.BaseExpression] | None:
+        """Return what a name or a call of this file stands for, None for other expressions."""
+        if isinstance(node, cst.Call):
+            function = self.functions.definition(node.func)
+            if not isinstance(function, cst.FunctionDef):
+                return None
+            return list(self.functions.returns(function))
+        if not isinstance(node, (cst.Name, cst.Attribute)):
+            return None
+        bindings = (
+            self.scopes.reaching(node)
+            if isinstance(node, cst.Name)
+            else self.functions.attribute(node)
+        )
+        found: list[cst.BaseExpression] = []
+        for binding in bindings:
+            if isinstance(binding.node, cst.Param):
+                found += self.functions.given(binding.node)
+            elif binding.how is How.ASSIGN and binding.value is not None:
+                found.append(binding.value)
+            else:
+                return []
+        return found
+
+    def _is_table(self, call: cst.Call, trace: _Trace) -> bool:
+        name = self.names.name(call.func) or ""
+        if name == "datasets.DatasetDict" and call.args:
+            parts = call.args[0].value
+            return isinstance(parts, cst.Dict) and all(
+                self._are_loaded(each.value, trace) for each in parts.elements
+            )
+        if _LOADED.fullmatch(name):
+            return not any(
+                arg.keyword is not None and arg.keyword.value == "streaming" for arg in call.args
+            )
+        if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _KEEPING:
+            return False
+        if call.func.attr.value == "map" and self._tokenises(call):
+            trace.tokenised = True
+        return self._are_loaded(call.func.value, trace)
+
+    def _tokenises(self, call: cst.Call) -> bool:
+        """Return whether the function that rows are mapped with runs a tokenizer."""
+        given = call.args[0].value if call.args else None
+        function = self.functions.definition(given) if given is not None else None
+        bodies: list[cst.CSTNode] = [given] if isinstance(given, cst.Lambda) else []
+        if isinstance(function, cst.FunctionDef):
+            bodies += self.functions.reached(function)
+        return any(
+            word.startswith("tokeniz")
+            for body in bodies
+            for inner in self.functions.own(body, cst.Call)
+            for word in words(dotted(inner.func).rpartition(".")[2])
+        )
+
+    def _transformed(self, trace: _Trace) -> bool:
+        """Return whether a dataset is given a function that runs for each item."""
+        return any(
+            self.tree.code(node.value).partition("[")[0] in trace.said
+            for word in _TRANSFORMS
+            for node in self.functions.attributes(word)
+        )
