@@ -17,6 +17,7 @@ from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Adding
+from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
 from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.invariance import Invariance
@@ -88,6 +89,7 @@ __all__ = [
     "SchedulerStep",
     "ScoreMask",
     "Script",
+    "Setting",
     "Share",
     "Shares",
     "Span",
@@ -95,6 +97,8 @@ __all__ = [
     "State",
     "Step",
     "StuckMode",
+    "TrainerArguments",
+    "TrainerCall",
     "Trait",
     "Traits",
     "Unheld",

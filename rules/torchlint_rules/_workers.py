@@ -23,7 +23,9 @@ def keeps_on_device(script: Script, site: CallSite) -> bool:
     )
 
 
-def doubt(script: Script, site: CallSite, traits: Traits) -> str:
+def doubt(
+    script: Script, made: cst.Call, dataset: cst.BaseExpression | None, traits: Traits
+) -> str:
     """Return why workers may change what the script computes, empty if they do not."""
     if Trait.RANDOM in traits:
         word = traits[Trait.RANDOM]
@@ -33,7 +35,7 @@ def doubt(script: Script, site: CallSite, traits: Traits) -> str:
     if Trait.LOCAL in traits:
         word = traits[Trait.LOCAL]
         return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
-    unseen = _unseen(script, site, traits)
+    unseen = _unseen(script, dataset, traits)
     if unseen:
         return (
             f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
@@ -41,15 +43,14 @@ def doubt(script: Script, site: CallSite, traits: Traits) -> str:
         )
     if script.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.protects(site.node):
+    if not script.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
 
 
-def _unseen(script: Script, site: CallSite, traits: Traits) -> str:
+def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
     """Return the name of an unknown part of a loader's dataset."""
-    dataset = site.given("dataset", 0)
-    found = script.provenance.unseen_source(dataset.value) if dataset is not None else ""
+    found = script.provenance.unseen_source(dataset) if dataset is not None else ""
     if not found and Trait.UNSEEN in traits:
         found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     return found

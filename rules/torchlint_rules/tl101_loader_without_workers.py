@@ -19,9 +19,11 @@ from torchlint.api import (
     Trait,
     Traits,
 )
+from torchlint_rules._trainerdata import TrainerData, trained_data
 from torchlint_rules._workers import GUARD, doubt, in_shell, keeps_on_device, runs_unguarded
 
 _WORKERS: Final = ("num_workers", 5)
+_OPTION: Final = "dataloader_num_workers"
 _EXEMPT: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
 )  # fmt: skip
@@ -57,6 +59,11 @@ class LoaderWithoutWorkers(Rule):
                 continue
             message, fix = self._advice(script, site, traits)
             yield Finding(self.code, script.span(site.node), message, fix)
+        for data in trained_data(script):
+            workers = data.arguments.setting(_OPTION)
+            if workers is not None and workers.value == 0:
+                message, fix = self._advice_to_trainer(script, data)
+                yield Finding(self.code, script.span(data.arguments.call), message, fix)
 
     def _traits(self, script: Script, site: CallSite) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
@@ -94,7 +101,28 @@ class LoaderWithoutWorkers(Rule):
         change: Edits = script.rewrite.set_argument(
             site.node, site.given(*_WORKERS), "num_workers", count
         )
-        because = doubt(script, site, traits)
+        dataset = site.given("dataset", 0)
+        because = doubt(script, site.node, dataset.value if dataset is not None else None, traits)
+        if because:
+            return message, Fix.unsafe(title, change, edits, because=because)
+        return message, Fix.exact(title, change, edits)
+
+    def _advice_to_trainer(self, script: Script, data: TrainerData) -> tuple[str, Fix | None]:
+        call, given = data.arguments.call, data.arguments.given(_OPTION)
+        message = (
+            f"the trainer reads `{script.brief(data.dataset)}` without workers: it waits while "
+            f"each batch is loaded; pass {_OPTION}"
+        )
+        if script.guard.at_import(data.trainer.call):
+            return f"{message} and put the training behind {GUARD}, which workers need", None
+        imported = script.rewrite.importing("os", at=call)
+        if imported is None or (given is not None and not isinstance(given.value, cst.Integer)):
+            return message, None
+        os, edits = imported
+        count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
+        title = f"Load with {_OPTION}={count}"
+        change = script.rewrite.set_argument(call, given, _OPTION, count)
+        because = doubt(script, data.trainer.call, data.dataset, data.traits)
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)

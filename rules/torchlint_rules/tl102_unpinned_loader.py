@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from torchlint.api import CallSite, Finding, Fix, Rule, Script
+from torchlint.api import CallSite, Finding, Fix, Rule, Script, TrainerArguments
 from torchlint_rules._pinning import available, unpinned, unseen
+
+_OPTION: Final = "dataloader_pin_memory"
+_BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"
 
 
 class UnpinnedLoader(Rule):
@@ -19,6 +23,24 @@ class UnpinnedLoader(Rule):
                 f"copied twice on its way to the GPU; pass pin_memory={asked}"
             )
             yield Finding(self.code, script.span(site.node), message, _fix(script, site, asked))
+        if script.can_use_accelerator and script.target.device != "mps":
+            for arguments in script.trainings.arguments("transformers", "trl"):
+                yield from self._of_trainer(script, arguments)
+
+    def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
+        given = arguments.given(_OPTION)
+        if not arguments.is_literal(_OPTION, False) or not arguments.is_off("use_cpu", "no_cuda"):
+            return
+        message = (
+            f"`{_OPTION}=False` makes every batch be copied twice on its way to the GPU: leave it "
+            "out"
+        )
+        fix = None
+        if given is not None and script.code(given.value) == "False":
+            edits = script.rewrite.without_argument(arguments.call, given)
+            fix = Fix.unsafe(f"Leave `{_OPTION}` out", edits, because=_BECAUSE)
+        place = given or arguments.call
+        yield Finding(self.code, script.span(place), message, fix, impact="low")
 
 
 def _fix(script: Script, site: CallSite, asked: str) -> Fix | None:

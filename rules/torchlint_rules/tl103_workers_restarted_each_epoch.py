@@ -7,10 +7,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Script, State, Trait
+from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Script, State, TrainerArguments, Trait
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _WORKERS: Final = ("num_workers", 5)
+_PERSISTENT: Final = "dataloader_persistent_workers"
+_MOST: Final = 1024
 
 
 class WorkersRestartedEachEpoch(Rule):
@@ -46,6 +48,39 @@ class WorkersRestartedEachEpoch(Rule):
                 because="under the same seed the order differs from the second epoch on",
             )
             yield Finding(self.code, script.span(site.node), message, fix)
+        for arguments in script.trainings.arguments("transformers", "trl"):
+            yield from self._of_trainer(script, arguments)
+
+    def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
+        workers = arguments.setting("dataloader_num_workers")
+        kept = arguments.setting(_PERSISTENT)
+        if workers is None or workers.is_default or not workers.counts(_MOST):
+            return
+        when = _restarts(arguments)
+        if kept is None or not kept.is_default or not when:
+            return
+        told = "its worker" if workers.value == 1 else f"its {workers.value} workers"
+        message = f"the trainer restarts {told} {when}; pass {_PERSISTENT}=True"
+        fix = None
+        if arguments.is_recent:
+            fix = Fix.unsafe(
+                f"Pass {_PERSISTENT}=True",
+                script.rewrite.with_keyword(arguments.call, _PERSISTENT, "True"),
+                because="random numbers, like those of dropout, differ from the second epoch on",
+            )
+        yield Finding(self.code, script.span(arguments.call), message, fix)
+
+
+def _restarts(arguments: TrainerArguments) -> str:
+    """Return when a trainer starts its workers again, empty if it may do so once only."""
+    if arguments.is_trial:
+        return ""
+    strategy, steps = arguments.setting("eval_strategy"), arguments.setting("eval_steps")
+    if strategy is not None and strategy.value == "steps" and steps is not None:
+        return "for every evaluation"
+    epochs, limit = arguments.setting("num_train_epochs"), arguments.setting("max_steps")
+    whole = epochs is not None and type(epochs.value) in (int, float) and epochs.value > 1
+    return "every epoch" if whole and limit is not None and limit.value == -1 else ""
 
 
 class _Workers(NamedTuple):

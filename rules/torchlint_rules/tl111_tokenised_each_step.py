@@ -8,8 +8,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Frequency, Per, Role, Rule, Script, State
+from torchlint_rules._tokenizers import tokenizer_of
 
-_METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 _LOADER: Final = "torch.utils.data.DataLoader"
 _GENERATES: Final = frozenset("generate sample rollout".split())
 _CURE: Final = "tokenise the texts once, before the training, and only pad each batch"
@@ -19,7 +19,7 @@ class TokenisedEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer that training waits for in each step."""
         for call in script.all(cst.Call):
-            tokenizer = _tokenizer(script, call)
+            tokenizer = tokenizer_of(script, call)
             if tokenizer is None:
                 continue
             place = _place(script, call)
@@ -28,21 +28,6 @@ class TokenisedEachStep(Rule):
                     f"`{script.code(tokenizer)}` runs {place}, while the device waits: {_CURE}"
                 )
                 yield Finding(self.code, script.span(call), message)
-
-
-def _tokenizer(script: Script, call: cst.Call) -> cst.BaseExpression | None:
-    """Return the tokenizer that a call runs on text, None for any other call."""
-    func = call.func
-    node = func
-    if isinstance(func, cst.Attribute) and func.attr.value in _METHODS:
-        node = func.value
-    last = node.attr if isinstance(node, cst.Attribute) else node
-    if not isinstance(last, cst.Name) or not call.args or script.definition(func) is not None:
-        return None
-    words = script.words(last.value)
-    if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
-        return None
-    return node
 
 
 def _place(script: Script, call: cst.Call) -> str:

@@ -23,6 +23,7 @@ from torchlint.api import (
     Script,
 )
 from torchlint_rules._loggedvalues import Shown, shown
+from torchlint_rules._logintervals import intervals
 
 _METHODS: Final = frozenset(
     (
@@ -48,6 +49,7 @@ class LoggingEveryStep(Rule):
         """Flag the lines of every batch loop that log a tensor's value in each iteration."""
         if not script.can_use_accelerator:
             return
+        yield from intervals(script, self.code, self.settings["every"])
         lines = {id(each.line): each for each in _lines(script)}
         every = self.settings["every"]
         loops = {id(each.loop.node): each.loop for each in lines.values()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,11 @@ from torchlint.api import Finding, Frequency, Kind, Role, Rule, Script
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
+_CALLBACK: Final = re.compile(
+    r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.callbacks\.(?:\w+\.)*ModelCheckpoint"
+)
+_OFTEN: Final = 10
+"""The number of steps up to which a trainer writes more than it trains."""
 
 
 class CheckpointEveryStep(Rule):
@@ -25,6 +31,35 @@ class CheckpointEveryStep(Rule):
                 )
                 notes = script.repetition.notes_on_callers(call)
                 yield Finding(self.code, script.span(call), message, None, notes)
+        for place, option, steps in (*_arguments(script), *_callbacks(script)):
+            told = "every step" if steps == 1 else f"every {steps} steps"
+            message = (
+                f"`{option}={steps}` writes the network and the optimizer's state to disk after "
+                f"{told}, and the training waits: write them once an epoch or every few hundred "
+                "steps"
+            )
+            yield Finding(self.code, script.span(place), message)
+
+
+def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+    """Yield where the arguments of a trainer ask for a checkpoint after every few steps."""
+    for arguments in script.trainings.arguments("transformers", "trl"):
+        strategy, steps = arguments.setting("save_strategy"), arguments.setting("save_steps")
+        if strategy is None or strategy.value != "steps" or arguments.is_trial:
+            continue
+        if steps is not None and not steps.is_default and steps.counts(_OFTEN):
+            yield arguments.given("save_steps") or arguments.call, "save_steps", steps.value
+
+
+def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+    """Yield where a callback of Lightning writes a checkpoint after every few steps."""
+    if any(each.is_trial for each in script.trainings.arguments("lightning")):
+        return
+    option = "every_n_train_steps"
+    for site in script.calls(*filter(_CALLBACK.fullmatch, script.called)):
+        steps = site.argument(option).literal
+        if type(steps) is int and 1 <= steps <= _OFTEN:
+            yield site.given(option) or site.node, option, steps
 
 
 def _writes(script: Script) -> Iterator[cst.Call]:

@@ -26,6 +26,7 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.arguments import Trainings
 from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes
@@ -140,6 +141,7 @@ class Facts:
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
         self.usage = Usage(self.functions, self.values, self.origins)
         self.options = Options(self.functions, self.values, self.origins)
+        self.trainings = Trainings(self.functions, self.values, self.origins, self._calls)
         self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
         self.freezing = Freezing(self.functions, self.kinds, self.values)
         self.networks = Networks(

@@ -1,0 +1,48 @@
+"""Trainers that are asked to log every step: a part of TL207."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchlint.api import Finding, Fix, Script, TrainerArguments
+
+__all__ = ["intervals"]
+
+
+def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
+    """Yield a finding for each trainer whose arguments ask for a log of every step."""
+    for arguments in script.trainings.arguments("transformers", "lightning"):
+        lightning = arguments.framework == "lightning"
+        option = "log_every_n_steps" if lightning else "logging_steps"
+        if arguments.is_trial or not arguments.is_literal(option, 1) or _is_on_cpu(arguments):
+            continue
+        strategy = None if lightning else arguments.setting("logging_strategy")
+        if not lightning and (strategy is None or strategy.value != "steps"):
+            continue
+        given = arguments.given(option)
+        what = "what is logged" if lightning else "the loss and the norm of the gradients"
+        message = (
+            f"`{option}=1` waits for the device in every step to read {what}: log every "
+            f"{every}th step"
+        )
+        fix = None
+        if given is not None and script.code(given.value) == "1":
+            fix = Fix.unsafe(
+                f"Log every {every}th step",
+                script.rewrite.set_argument(arguments.call, given, option, str(every)),
+                because=_loss(arguments),
+            )
+        yield Finding(code, script.span(given or arguments.call), message, fix)
+
+
+def _is_on_cpu(arguments: TrainerArguments) -> bool:
+    if arguments.framework == "lightning":
+        return arguments.is_literal("accelerator", "cpu")
+    return arguments.is_literal("use_cpu", True)
+
+
+def _loss(arguments: TrainerArguments) -> str:
+    """Return what changes with the interval of the log."""
+    if arguments.framework == "transformers" and not arguments.is_off("eval_strategy"):
+        return "fewer records are written, and evaluation without `eval_steps` follows the log"
+    return "fewer records are written"

@@ -1,0 +1,83 @@
+"""Tokenizers: the calls that turn text into numbers, and the maps over a dataset that do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import CallSite, Script
+
+__all__ = ["TextMap", "is_column", "text_maps", "tokenizer_of"]
+
+_METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
+
+
+class TextMap(NamedTuple):
+    """A call of `map` whose function tokenises a column of each row.
+
+    `row` is the function's parameter, `body` what it runs.
+    """
+
+    site: CallSite
+    row: str
+    body: cst.CSTNode
+    calls: tuple[cst.Call, ...]
+
+
+def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
+    """Return the tokenizer that a call runs on text, None for any other call."""
+    func = call.func
+    node = func
+    if isinstance(func, cst.Attribute) and func.attr.value in _METHODS:
+        node = func.value
+    last = node.attr if isinstance(node, cst.Attribute) else node
+    if not isinstance(last, cst.Name) or not call.args or script.definition(func) is not None:
+        return None
+    words = script.words(last.value)
+    if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
+        return None
+    return node
+
+
+def text_maps(script: Script) -> Iterator[TextMap]:
+    """Yield the calls of `map` that tokenise a column of a dataset."""
+    for call in script.method_calls("map"):
+        site = script.call(call)
+        given = site.given("function", 0)
+        function = _function(script, given.value) if given is not None else None
+        if function is None:
+            continue
+        named = function.params.params
+        if not named:
+            continue
+        row = named[0].name.value
+        calls = tuple(
+            inner
+            for inner in script.within(function.body, cst.Call)
+            if tokenizer_of(script, inner) is not None and is_column(inner.args[0].value, row)
+        )
+        if calls:
+            yield TextMap(site, row, function.body, calls)
+
+
+def _function(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
+    """Return the function of this file that an argument is."""
+    if isinstance(node, cst.Lambda):
+        return node
+    found = script.definition(node)
+    return found if isinstance(found, cst.FunctionDef) else None
+
+
+def is_column(node: cst.BaseExpression, row: str) -> bool:
+    """Return whether an expression is a column of a row: `row["text"]`."""
+    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+        return False
+    index = node.slice[0].slice
+    return (
+        isinstance(node.value, cst.Name)
+        and node.value.value == row
+        and isinstance(index, cst.Index)
+        and not isinstance(index.value, cst.Integer)
+    )

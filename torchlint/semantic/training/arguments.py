@@ -1,0 +1,328 @@
+"""Arguments: the calls that configure a framework's training, and what each of their options is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.calls.calls import Calls
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.values import State, Value, Values
+
+__all__ = ["Setting", "TrainerArguments", "TrainerCall", "Trainings"]
+
+_LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
+_FABRIC: Final = r"(?:lightning(?:\.fabric(?:\.fabric)?)?|lightning_fabric(?:\.fabric)?)\.Fabric"
+_TRL: Final = r"trl\.(?:\w+\.)*(?:SFT|DPO|GRPO|KTO|Reward|RLOO|Distillation)Config"
+_ARGUMENTS: Final = {
+    "transformers": re.compile(r"transformers\.(?:\w+\.)*(?:Seq2Seq)?TrainingArguments"),
+    "trl": re.compile(_TRL),
+    "lightning": re.compile(_LIGHTNING + "Trainer"),
+    "accelerate": re.compile(r"accelerate\.(?:accelerator\.)?Accelerator"),
+    "fabric": re.compile(_FABRIC),
+}
+"""The classes whose options configure a training, by what defines them."""
+_TRAINERS: Final = {
+    "transformers": re.compile(r"transformers\.(?:\w+\.)*(?:Seq2Seq)?Trainer"),
+    "trl": re.compile(r"trl\.(?:\w+\.)*\w+Trainer"),
+    "sentence_transformers": re.compile(r"sentence_transformers\.(?:\w+\.)*\w+Trainer"),
+    "lightning": _ARGUMENTS["lightning"],
+}
+_OF_TRANSFORMERS: Final = {
+    "dataloader_num_workers": 0,
+    "dataloader_persistent_workers": False,
+    "eval_accumulation_steps": None,
+    "eval_do_concat_batches": True,
+    "batch_eval_metrics": False,
+    "logging_nan_inf_filter": True,
+    "logging_strategy": "steps",
+    "logging_steps": 500,
+    "eval_strategy": "no",
+    "eval_steps": None,
+    "save_strategy": "steps",
+    "save_steps": 500,
+    "max_steps": -1,
+    "num_train_epochs": 3.0,
+    "predict_with_generate": False,
+}
+_DEFAULTS: Final = {
+    "transformers": _OF_TRANSFORMERS,
+    "trl": {**_OF_TRANSFORMERS, "logging_steps": 10},
+}
+"""The defaults that are the same in every version and that no launcher or environment changes.
+
+Lightning, Fabric and Accelerate take each of theirs from the environment too.
+"""
+_OLD_NAMES: Final = {
+    "eval_strategy": "evaluation_strategy",
+    "processing_class": "tokenizer",
+    "use_cpu": "no_cuda",
+}
+_SETTERS: Final = (
+    "set_training set_evaluate set_testing set_save set_logging set_optimizer set_lr_scheduler "
+    "set_dataloader set_push_to_hub"
+).split()
+"""Methods of the arguments that set several options."""
+_RECENT: Final = (
+    "eval_strategy use_cpu gradient_checkpointing_kwargs accelerator_config "
+    "eval_do_concat_batches torch_empty_cache_steps neftune_noise_alpha split_batches "
+    "save_only_model average_tokens_across_devices train_sampling_strategy"
+).split()
+"""Options that no version of Transformers before 4.36 has."""
+_SHORT: Final = "fast_dev_run limit_train_batches overfit_batches max_time".split()
+"""Options of Lightning that cut a run short."""
+_TRIAL: Final = 200
+"""The number of steps below which a run only tries something."""
+_POSITIONS: Final = ("model", "args", "data_collator", "train_dataset", "eval_dataset")
+_MISSING: Final = object()
+
+
+class Setting(NamedTuple):
+    """What an option certainly is: a Python literal, and where it is written.
+
+    `node` is None for the default of a library.
+    """
+
+    value: Any
+    node: cst.BaseExpression | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the script does not write the option."""
+        return self.node is None
+
+    def counts(self, most: int) -> bool:
+        """Return whether the value is a whole number from 1 to `most`."""
+        return type(self.value) is int and 1 <= self.value <= most
+
+
+class TrainerArguments:
+    """A call that configures a training: its framework, and what each option is."""
+
+    def __init__(
+        self, trainings: Trainings, call: cst.Call, framework: str, owner: cst.ClassDef | None
+    ) -> None:
+        self.call = call
+        self.framework = framework
+        self._owner = owner
+        self._trainings = trainings
+
+    def setting(self, name: str) -> Setting | None:
+        """Return what an option is, None where something out of sight may decide it."""
+        written = self._trainings.written_later(self.call, name)
+        if written is not None:
+            return _literal(written)
+        value = self._passed(name)
+        if value.state is not State.ABSENT:
+            return _literal(value)
+        if self._owner is not None:
+            declared = self._trainings.declared(self._owner, name)
+            if declared is not None:
+                return _literal(declared)
+        default = _DEFAULTS.get(self.framework, {}).get(name, _MISSING)
+        return None if default is _MISSING else Setting(default)
+
+    def is_literal(self, name: str, *wanted: object) -> bool:
+        """Return whether the script writes an option, as one of these literals."""
+        found = self.setting(name)
+        return (
+            found is not None
+            and not found.is_default
+            and any(type(found.value) is type(one) and found.value == one for one in wanted)
+        )
+
+    def is_off(self, *names: str) -> bool:
+        """Return whether no option of these names is, or may be, anything but off."""
+        return all(
+            self._trainings.written_later(self.call, name) is None
+            and (
+                (given := self._passed(name)).state is State.ABSENT
+                or any(given.equals(one) for one in (None, False, "", "no"))
+            )
+            and (self._owner is None or self._trainings.declared(self._owner, name) is None)
+            for name in names
+        )
+
+    @cached_property
+    def is_recent(self) -> bool:
+        """Whether an option in the call proves Transformers 4.36 or newer."""
+        spelled = {arg.keyword.value for arg in self.call.args if arg.keyword is not None}
+        return self.framework == "trl" or not spelled.isdisjoint(_RECENT)
+
+    @cached_property
+    def is_trial(self) -> bool:
+        """Whether the run is, or may be, cut short after few steps."""
+        if self.framework == "lightning":
+            return not self.is_off(*_SHORT) or not self.is_off("max_steps")
+        steps = self.setting("max_steps")
+        return steps is None or 0 < steps.value < _TRIAL
+
+    def given(self, name: str) -> cst.Arg | None:
+        """Return the argument that spells an option out in the call."""
+        values = self._trainings.values
+        old = _OLD_NAMES.get(name, name)
+        return values.argument_node(self.call, name) or values.argument_node(self.call, old)
+
+    def _passed(self, name: str) -> Value:
+        values = self._trainings.values
+        value = values.argument(self.call, name)
+        if value.state is State.ABSENT and name in _OLD_NAMES:
+            value = values.argument(self.call, _OLD_NAMES[name])
+        return value
+
+
+class TrainerCall(NamedTuple):
+    """A call that makes the trainer of a framework, with the arguments that it certainly gets."""
+
+    trainings: Trainings
+    call: cst.Call
+    framework: str
+    arguments: TrainerArguments | None
+
+    def argument(self, name: str) -> Value:
+        """Return the value of an argument of the trainer itself."""
+        values = self.trainings.values
+        at = _POSITIONS.index(name) if name in _POSITIONS else None
+        found = values.argument(self.call, name, at if self.framework == "transformers" else None)
+        if found.state is State.ABSENT and name in _OLD_NAMES:
+            found = values.argument(self.call, _OLD_NAMES[name])
+        return found
+
+    def given(self, name: str) -> cst.BaseExpression | None:
+        """Return the expression that the call spells out for an argument."""
+        at = _POSITIONS.index(name) if name in _POSITIONS else None
+        values = self.trainings.values
+        position = at if self.framework == "transformers" else None
+        found = values.argument_node(self.call, name, position)
+        if found is None and name in _OLD_NAMES:
+            found = values.argument_node(self.call, _OLD_NAMES[name])
+        return None if found is None else found.value
+
+
+class Trainings:
+    """Finds the calls that configure trainings, and the trainers that get them."""
+
+    def __init__(
+        self, functions: Functions, values: Values, origins: Origins, calls: Calls
+    ) -> None:
+        self.functions = functions
+        self.values = values
+        self.origins = origins
+        self.calls = calls
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+
+    @cached_property
+    def _all_arguments(self) -> tuple[TrainerArguments, ...]:
+        return tuple(
+            TrainerArguments(self, call, framework, owner)
+            for call, framework, owner in self._made(_ARGUMENTS)
+        )
+
+    @cached_property
+    def _all_trainers(self) -> tuple[TrainerCall, ...]:
+        return tuple(
+            TrainerCall(self, call, framework, self._arguments(call, framework))
+            for call, framework, _ in self._made(_TRAINERS)
+        )
+
+    def arguments(self, *frameworks: str) -> Iterator[TrainerArguments]:
+        """Yield the calls that set the options of trainings under some frameworks."""
+        return (each for each in self._all_arguments if each.framework in frameworks)
+
+    def trainers(self, *frameworks: str) -> Iterator[TrainerCall]:
+        """Yield the calls that make a trainer of some frameworks."""
+        return (each for each in self._all_trainers if each.framework in frameworks)
+
+    def _made(
+        self, patterns: dict[str, re.Pattern[str]]
+    ) -> list[tuple[cst.Call, str, cst.ClassDef | None]]:
+        """Return the calls of classes with these names, and of those derived from them."""
+        found: list[tuple[cst.Call, str, cst.ClassDef | None]] = []
+        for name in self.calls.called:
+            framework = _named(name, patterns)
+            if framework:
+                found += [(call, framework, None) for call in self.calls.of((name,))]
+        for owner in self.tree.all(cst.ClassDef):
+            bases = self.functions.bases(owner) if owner.bases else []
+            framework = next(filter(None, (_named(base, patterns) for base in bases)), "")
+            if framework:
+                found += [
+                    (call, framework, owner)
+                    for mention in self.functions.mentions(owner.name.value)
+                    if isinstance(call := self.tree.parent(mention), cst.Call)
+                    and call.func is mention
+                    and self.functions.definition(mention) is owner
+                ]
+        return sorted(found, key=lambda each: self.tree.order(each[0]))
+
+    def _arguments(self, call: cst.Call, framework: str) -> TrainerArguments | None:
+        """Return the only arguments that a trainer can get."""
+        if framework == "lightning":
+            return next(each for each in self._all_arguments if each.call is call)
+        given = self.values.argument_node(call, "args", 1)
+        if given is None:
+            return None
+        origin = self.origins.of(given.value)
+        made = [
+            each for each in self._all_arguments if any(each.call is one for one in origin.values)
+        ]
+        return made[0] if len(made) == len(origin.values) == 1 and origin.complete else None
+
+    def declared(self, owner: cst.ClassDef, name: str) -> Value | None:
+        """Return the default that a class of the file, or one of its bases here, gives a field."""
+        for line in self.functions.lineage(owner):
+            for binding in self.scopes.scope_at(line).bindings.get(name, ()):
+                if binding.value is None:
+                    return Value(State.UNKNOWN)
+                made = binding.value
+                if not isinstance(made, cst.Call):
+                    return self.values.value_of(made)
+                return self.values.argument(made, "default")
+        return None
+
+    def written_later(self, call: cst.Call, name: str) -> Value | None:
+        """Return what an assignment makes of an option afterwards, None where none may touch it."""
+        found = None
+        for target in self.functions.attributes(name):
+            line = self.tree.parent(self.tree.parent(target) or target)
+            if not isinstance(line, (cst.Assign, cst.AugAssign)) or not self._may_be(
+                target.value, call
+            ):
+                continue
+            if not isinstance(line, cst.Assign) or not self._follows(line, call):
+                return Value(State.UNKNOWN)
+            found = self.values.value_of(line.value)
+        for setter in self.calls.of_methods(tuple(_SETTERS)):
+            if isinstance(setter.func, cst.Attribute) and self._may_be(setter.func.value, call):
+                return Value(State.UNKNOWN)
+        return found
+
+    def _may_be(self, node: cst.BaseExpression, call: cst.Call) -> bool:
+        """Return whether an expression may be the object that a call makes."""
+        origin = self.origins.of(node)
+        if any(value is call for value in origin.values):
+            return True
+        word = node.attr if isinstance(node, cst.Attribute) else node
+        named = isinstance(word, cst.Name) and word.value.endswith("args")
+        return named and not origin.complete
+
+    def _follows(self, line: cst.Assign, call: cst.Call) -> bool:
+        """Return whether a line runs whenever a call did, after it."""
+        return self.scopes.blocks(line) == self.scopes.blocks(call) and (
+            self.tree.order(line) > self.tree.order(call)
+        )
+
+
+def _named(name: str, patterns: dict[str, re.Pattern[str]]) -> str:
+    """Return what defines a class of a qualified name, empty if nothing known does."""
+    return next((one for one, pattern in patterns.items() if pattern.fullmatch(name)), "")
+
+
+def _literal(value: Value) -> Setting | None:
+    return Setting(value.literal, value.node) if value.is_literal else None
