@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, How, Script, State
+from torchlint.api import CallSite, How, Rate, Script, State
 
 __all__ = ["Divided", "accumulates_under", "clips_of_parts", "divided_twice"]
 
@@ -47,7 +47,7 @@ def divided_twice(script: Script) -> Iterator[Divided]:
         if (given := trainer.given("accumulate_grad_batches")) is not None
     ]
     for function in script.all(cst.FunctionDef) if len(sizes) == 1 else ():
-        if function.name.value == "training_step" and script.owner(function.body) == "lightning":
+        if function.name.value == "training_step" and script.ownership.rate(function) is Rate.STEP:
             for returned in script.functions.returns(function):
                 yield from _divided(script, returned, "Lightning", sizes[0])
 

@@ -52,9 +52,10 @@ class GradientSyncInAccumulation(Rule):
             owner = script.code(call.func.value)
             message = (
                 f"`{owner}.backward` averages the gradients over all processes in every pass, but "
-                f"only the sum of several is stepped with: put the pass under `{cure.format(owner)}`"
+                "only the sum of several is stepped with: put the pass under "
+                f"`{cure.format(owner)}`"
             )
-            yield Finding(self.code, script.span(call), message)
+            yield Finding(self.code, script.span(call), message, impact="medium")
 
 
 def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
