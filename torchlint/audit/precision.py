@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.audit.questions import (
     accelerated,
+    argument,
     calls,
     layered,
     looped,
@@ -190,7 +191,9 @@ PRECISION: Final = (
         "fused attention",
         ("S2", "S3.bonus"),
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
-               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
+               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)|xformers\.ops\.\w+|"
+               r"torch\.nn\.attention\.(?:flex_attention|varlen)\.\w+"),
+         argument("sdpa|flex_attention|flash_attention\\w*|kernels\\S*", "attn_implementation"),
          layered(_ATTENTION, "no attention in this file"),
          unknown("whether this attention is what the fused kernel computes")),
         ("TL310", "TL315"),
