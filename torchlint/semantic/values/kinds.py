@@ -23,7 +23,7 @@ from torchlint.semantic.values.kind import (
     method_result,
 )
 from torchlint.semantic.values.losses import Losses
-from torchlint.semantic.values.placing import places_a_network
+from torchlint.semantic.values.placing import is_plain_object, places_a_network
 
 __all__ = ["Kinds"]
 
@@ -370,6 +370,8 @@ class Kinds:
             if binding.how is How.IMPORT:
                 return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
+                return _UNKNOWN
+            if found is _MODULE and is_plain_object(self.functions, binding.value):
                 return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
                 return _UNKNOWN
