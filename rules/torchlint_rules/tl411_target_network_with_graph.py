@@ -6,25 +6,26 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Ancestry, Finding, Rule, Script
+from torchlint.api import Ancestry, Finding, Fix, Rule, Script
+from torchlint_rules._nograd import without_graph, wrapped
 
 
 class TargetNetworkWithGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a network that no optimizer holds, if it records for the loss."""
         found = {
-            call: network
+            call: (network, backward)
             for backward in script.lineage.backward_passes()
             for call, network in script.lineage.of(backward.func).calls
             if _records_for_nothing(script, call, network, backward)
         }
-        for call, network in found.items():
+        for call, (network, backward) in found.items():
             named = script.brief(network)
             message = (
                 f"no optimizer holds `{named}`, yet its call records a graph, and the backward "
                 "pass computes gradients for it: put the call under `torch.no_grad()`"
             )
-            yield Finding(self.code, script.span(call), message)
+            yield Finding(self.code, script.span(call), message, _fix(script, call, backward))
 
 
 def _records_for_nothing(
@@ -35,6 +36,9 @@ def _records_for_nothing(
     if unheld is None or unheld.frozen is not False or not unheld.learns:
         return False
     if not (unheld.in_sight or unheld.copied):
+        return False
+    behind = script.lineage.of(backward.func).calls
+    if all(script.networks.unheld(each) is not None for _, each in behind):
         return False
     return not _may_carry_gradients(script, script.lineage.of_arguments(call), backward)
 
@@ -47,3 +51,19 @@ def _may_carry_gradients(script: Script, inputs: Ancestry, backward: cst.Call) -
     if any(script.home(parameter) is not home for parameter in inputs.given):
         return True
     return any(script.networks.unheld(network) is None for _, network in inputs.calls)
+
+
+def _fix(script: Script, call: cst.Call, backward: cst.Call) -> Fix | None:
+    """Return the fix of a line that only computes what needs no gradients."""
+    line = script.statement(call)
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return None
+    assign = line.body[0]
+    if not isinstance(assign, cst.Assign):
+        return None
+    if _may_carry_gradients(script, script.lineage.of(assign.value), backward):
+        return None
+    edits = wrapped(script, line)
+    return (
+        without_graph(script, "Compute it under `torch.no_grad()`", edits, line) if edits else None
+    )

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Act, Finding, Rule, Script
+from torchlint.api import Act, CallSite, Finding, Fix, Kind, Rule, Script, State, Update
 
 
 class UndetachedGenerator(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what a backward pass sends into a network that its optimizer does not hold."""
-        if script.mentions("autograd.grad", "create_graph"):
-            return
         passes = list(script.lineage.backward_passes())
         for backward in passes:
             optimizer = _stepped(script, backward)
-            if optimizer is None:
+            if optimizer is None or _is_differentiated(script, backward):
                 continue
             behind = script.lineage.of(backward.func).calls
             others = {
@@ -29,12 +27,20 @@ class UndetachedGenerator(Rule):
             for call, judge in behind:
                 if call in others or optimizer not in script.networks.holders(judge):
                     continue
-                yield from self._sent(script, call, judge, optimizer)
+                yield from self._sent(script, backward, call, judge, optimizer)
 
     def _sent(
-        self, script: Script, call: cst.Call, judge: cst.BaseExpression, optimizer: cst.Call
+        self,
+        script: Script,
+        backward: cst.Call,
+        call: cst.Call,
+        judge: cst.BaseExpression,
+        optimizer: cst.Call,
     ) -> Iterator[Finding]:
+        slopes = list(script.calls("torch.autograd.grad"))
         for arg in call.args:
+            if any(_may_be_one_of(script, arg.value, slope.given("inputs", 1)) for slope in slopes):
+                continue
             for _, maker in script.lineage.of(arg.value).calls:
                 held = script.networks.holders(maker)
                 apart = script.networks.held_alone(optimizer, maker)
@@ -45,8 +51,104 @@ class UndetachedGenerator(Rule):
                     f"this step does not change: give `{script.brief(judge)}` "
                     f"`{script.brief(arg.value)}.detach()`"
                 )
-                yield Finding(self.code, script.span(arg.value), message)
+                fix = None
+                if (
+                    not any(_computes(script, call, each) for each in slopes)
+                    and script.kind(arg.value) is Kind.TENSOR
+                ):
+                    fix = _fix(script, arg.value, _doubt(script, backward, judge, maker))
+                yield Finding(self.code, script.span(arg.value), message, fix)
                 break
+
+
+def _is_differentiated(script: Script, backward: cst.Call) -> bool:
+    """Return whether a backward pass records its own graph, to be differentiated in turn."""
+    kept = script.call(backward).argument("create_graph", 2)
+    return kept.state is not State.ABSENT and not kept.equals(False)
+
+
+def _may_be_one_of(script: Script, value: cst.BaseExpression, given: cst.Arg | None) -> bool:
+    """Return whether a value may be an argument of `autograd.grad`, or in its list."""
+    if given is None:
+        return True
+    listed = given.value
+    parts = (
+        [each.value for each in listed.elements]
+        if isinstance(listed, (cst.List, cst.Tuple))
+        else [listed]
+    )
+    mine = script.origins.of(value)
+    for part in parts:
+        if isinstance(part, cst.Attribute) and script.kind(part.value) is Kind.MODULE:
+            continue
+        theirs = script.origins.of(part)
+        if not theirs.complete or not mine.complete:
+            return True
+        if any(one is other for one in mine.values for other in theirs.values):
+            return True
+    return False
+
+
+def _computes(script: Script, call: cst.Call, slope: CallSite) -> bool:
+    """Return whether `autograd.grad` differentiates what a call computed."""
+    given = slope.given("outputs", 0)
+    return given is None or any(each is call for each, _ in script.lineage.of(given.value).calls)
+
+
+def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
+    span, title = script.span(value), "Detach what the other network made"
+    plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
+    edits = script.rewrite.insert(span.end, ".detach()" if plain else ").detach()")
+    if not plain:
+        edits = (*script.rewrite.insert(span.start, "("), *edits)
+    return Fix.unsafe(title, edits, because=doubt) if doubt else Fix.exact(title, edits)
+
+
+def _doubt(
+    script: Script, backward: cst.Call, judge: cst.BaseExpression, maker: cst.BaseExpression
+) -> str:
+    """Return what may change if a backward pass no longer reaches a network; empty if nothing."""
+    named = script.brief(maker)
+    for network in (maker, judge):
+        if not script.visibility.shows(network):
+            return f"what `{script.brief(network)}` computes is not in sight"
+    if script.mentions("retain_grad", "register_hook", "backward_hook"):
+        return "this file looks at gradients as they are computed"
+    loop = script.batch_loop(backward)
+    region = loop.node.body if loop is not None else script.region(backward)
+    if any(script.name(each) is None for each in _gradients(script, region)):
+        return "this code reads gradients itself"
+    acts = script.updates.within(region)
+    at = next(index for index, each in enumerate(acts) if each.call is backward)
+    cleared: list[Update] = []
+    for each in (*acts[at + 1 :], *acts[:at]):
+        if each.optimizer is None or not _is_about(script, each.optimizer, maker):
+            continue
+        if each.act is Act.CLEAR:
+            cleared.append(each)
+        elif any(_runs_before(script, clear, each) for clear in cleared):
+            return ""
+        elif each.act is Act.STEP:
+            return f"today the step of `{named}` adds these gradients to its own"
+    return f"nothing shows that these gradients of `{named}` are cleared before its own step"
+
+
+def _gradients(script: Script, region: cst.CSTNode) -> Iterator[cst.Attribute]:
+    return (each for each in script.within(region, cst.Attribute) if each.attr.value == "grad")
+
+
+def _is_about(script: Script, holder: cst.BaseExpression, network: cst.BaseExpression) -> bool:
+    """Return whether an optimizer holds a network, or is that network itself."""
+    if script.kind(holder) is Kind.MODULE:
+        return script.networks.same(holder, network)
+    held = script.networks.holders(network)
+    return any(each in held for each in script.origins.of(holder).values)
+
+
+def _runs_before(script: Script, clear: Update, step: Update) -> bool:
+    """Return whether every pass that steps has cleared before."""
+    around = script.scopes.blocks(step.at)
+    return all(each in around for each in script.scopes.blocks(clear.at))
 
 
 def _stepped(script: Script, backward: cst.Call) -> cst.Call | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, Span
+from torchlint.api import Act, Edits, Finding, Fix, How, Kind, Rule, Script, Span
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
@@ -75,8 +75,6 @@ class MisplacedClipping(Rule):
         for loop in script.loops():
             node = loop.node
             if not isinstance(node, cst.For) or not _adds_norms(script, node):
-                continue
-            if script.can_use_accelerator and script.frequency(node) is Frequency.EVERY_PASS:
                 continue
             better = "`torch.nn.utils.get_total_norm`"
             if not script.target.has((2, 6)):
@@ -224,7 +222,11 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
     """Return whether a loop sums the norms of the gradients of its items."""
-    norms = [call for call in script.within(loop.body, cst.Call) if _is_norm(script, call, loop)]
+    norms = [
+        call
+        for call in script.within(loop.body, cst.Call)
+        if _is_norm(script, call, loop) and next(script.loops_around(call)).node is loop
+    ]
     if not norms:
         return False
     named = {

@@ -87,7 +87,7 @@ def _training(writer: Writer, task: Task, feed: Feed, setup: Setup) -> tuple[str
             ("criterion = criterion.to(device)" if not setup.rebuilt else "", "TL206"),
         ),
         setup.rebuilt,
-        *_step(writer, feed),
+        *_step(writer, feed, setup),
         _AVERAGE if setup.averaged else "",
         *(count.added for count in counts),
         writer.maybe("if loss.item() > 1e6:\n    break", never="TL502 TL704"),
@@ -108,7 +108,7 @@ def _joined_lines(lines: list[str]) -> str:
     return "\n".join(line.rstrip("\n") for line in lines if line)
 
 
-def _step(writer: Writer, feed: Feed) -> list[str]:
+def _step(writer: Writer, feed: Feed, setup: Setup) -> list[str]:
     """Write one step: zeroing, forward and backward pass, clipping, the optimizer."""
     zero = writer.pick(
         ("optimizer.zero_grad()", ""),
@@ -116,8 +116,9 @@ def _step(writer: Writer, feed: Feed) -> list[str]:
         ("model.zero_grad()", ""),
     )
     penalty = writer.maybe("loss = loss + 0.01 * penalty(model.out.bias)", "TL209", "TL502 TL704")
+    taught = writer.maybe(_TAUGHT, "TL411") if setup.averaged else ""
     network = "fast" if writer.focus == "TL313" else "model"
-    forward = [f"out = {network}(xb)", "loss = criterion(out, yb)", penalty]
+    forward = [f"out = {network}(xb)", "loss = criterion(out, yb)", penalty, taught]
     backward = writer.pick(("loss.backward()", ""), ("(loss / 2).backward()", ""))
     clip = writer.maybe("nn.utils.clip_grad_norm(model.parameters(), 1.0)", "TL506")
     passes = _passes(writer, forward, backward)
@@ -129,6 +130,7 @@ def _step(writer: Writer, feed: Feed) -> list[str]:
     return [*passes, clip, "optimizer.step()", zero]
 
 
+_TAUGHT: Final = "goal = averaged(xb)\nloss = loss + 0.1 * (out - goal).square().mean()"
 _AVERAGE: Final = """\
 for own, average in zip(model.parameters(), averaged.parameters()):
     average.data.copy_(0.9 * average.data + 0.1 * own.data)"""

@@ -18,7 +18,7 @@ COMPOSED: Final = (
     *("TL101", "TL102", "TL104", "TL105", "TL106", "TL108"),
     *("TL201", "TL202", "TL203", "TL204", "TL206", "TL208", "TL209"),
     *("TL302", "TL307", "TL310", "TL311", "TL313", "TL314", "TL315"),
-    *("TL404", "TL405", "TL406", "TL408"),
+    *("TL404", "TL405", "TL406", "TL408", "TL411"),
     *("TL501", "TL502", "TL506", "TL508", "TL509", "TL510"),
     *("TL601", "TL704", "TL801", "TL802", "TL803", "TL903"),
 )
@@ -126,7 +126,7 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
             "TL508",
             "TL404 TL502 TL704",
         ),
-        writer.maybe("averaged = copy.deepcopy(model)", "TL509", "TL502 TL704"),
+        writer.maybe("averaged = copy.deepcopy(model)", "TL411 TL509", "TL502 TL704"),
         "" if rebuilt else loss,
         f"optimizer = torch.optim.{optimizer}",
         f"scheduler = torch.optim.lr_scheduler.{scheduler}" if scheduler else "",

@@ -28,6 +28,7 @@ from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.arguments import Trainings
 from torchlint.semantic.training.callextras import CallExtras
+from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes
 from torchlint.semantic.training.evaluations import Evaluations
@@ -45,6 +46,7 @@ from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.steps import Steps
+from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
 from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Waits
@@ -131,6 +133,8 @@ class Facts:
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
         self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
+        self.submodules = Submodules(self.functions, self.origins)
+        self.compiled = Compiled(self.functions, self.kinds, self.values, self.submodules)
         self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)
