@@ -114,6 +114,12 @@ class Programs:
             lambda source, _: Linked(source.path, lambda: view(Path(source.path))),
         )
 
+    def started_by(self, path: str) -> tuple[str, ...]:
+        """Return the files that start a program with a file in it, none for one that starts."""
+        index = self.index(path)
+        own = index.name(Path(path)) or ""
+        return tuple(as_given(each, own, path) for each in index.started_by(Path(path)))
+
     def starts(self, folder: str) -> tuple[str, ...]:
         """Return the files below a folder that start a program which trains."""
         beside = os.path.join(folder, STDIN)  # noqa: PTH118

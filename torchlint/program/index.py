@@ -185,6 +185,17 @@ class Index:
         graph = WholeGraph(self._imports, outlines, self._scripts)
         return lambda path: select(graph, self.name(path) or "", self._lines)
 
+    def started_by(self, path: Path) -> tuple[str, ...]:
+        """Return the modules that start a program with a file in it, none for one that starts."""
+        name = self.name(path)
+        if name is None or self.left_out or name not in self._walk.files:
+            return ()
+        graph = self._graph()
+        if graph.is_start(name) or graph.outline(name) is None:
+            return ()
+        starts = self.starts(self.root)
+        return tuple(each for each in starts if name in self._whole_graph().reached(each))
+
     def starts(self, folder: Path) -> tuple[str, ...]:
         """Return the modules in a folder that are run as the main module, and train."""
         if self.left_out:
