@@ -150,7 +150,7 @@ PRECISION: Final = (
         "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
         (_no_autocast, _autocast_in_order),
-        ("TL302", "TL303", "TL314"),
+        ("TL302", "TL303", "TL314", "TL320"),
     ),
     Technique(
         "cuDNN's autotuner",
