@@ -56,10 +56,13 @@ def _is_unscaled(script: Script, step: Step) -> bool:
     if script.owner(step.backward) != "none" or not script.steps.updates(step):
         return False
     owner = script.scopes.class_of(step.backward)
-    spoken = [*script.within(owner, cst.Name)] if owner is not None else []
+    spoken = [] if owner is None else [*script.within(owner, cst.Attribute)]
+    names: list[cst.Name] = []
     for body in script.functions.run_with(step.backward):
-        spoken += script.functions.own(body, cst.Name)
-    return not any(_SCALES.search(name.value) for name in spoken)
+        names += script.functions.own(body, cst.Name)
+        spoken += script.functions.own(body, cst.Attribute)
+    words = {name.value for name in names} | {each.attr.value for each in spoken}
+    return not any(map(_SCALES.search, words))
 
 
 def _fix(script: Script, autocast: cst.Call) -> Fix | None:

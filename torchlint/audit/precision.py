@@ -142,7 +142,7 @@ PRECISION: Final = (
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
          unknown("whether this training keeps its accuracy in low precision")),
-        ("TL301",),
+        ("TL301", "TL319"),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
         " to x3 on GPUs",
     ),
