@@ -42,7 +42,9 @@ class EvaluationOutsideAutocast(Rule):
 
 
 def _differs(script: Script, evaluation: Evaluation) -> bool:
-    """Return whether an evaluation chooses a precision of its own."""
+    """Return whether an evaluation chooses a precision of its own, or needs gradients."""
+    if script.needs_gradients(evaluation.node):
+        return True
     return not _OTHER.isdisjoint(_spoken(script, evaluation.node))
 
 
