@@ -18,7 +18,14 @@ from torchlint.audit.questions import (
     words,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.audit.technique import (
+    Answer,
+    Technique,
+    cannot_tell,
+    elsewhere,
+    in_use,
+    not_applicable,
+)
 from torchlint.semantic.data.datasets import Trait
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State
@@ -98,7 +105,7 @@ def _in_memory(survey: Survey) -> Answer | None:
 def _reads_items(survey: Survey) -> Answer | None:
     if survey.script.items():
         return None
-    return cannot_tell("no dataset is defined in this file")
+    return elsewhere("no dataset is defined here")
 
 
 def _items_on_host(survey: Survey) -> Answer | None:
@@ -126,17 +133,17 @@ def _nothing_repeated(survey: Survey) -> Answer | None:
 def _arrays(survey: Survey) -> Answer | None:
     if survey.script.imports("numpy", "pandas", "cv2", "PIL"):
         return None
-    return not_applicable("this file has no NumPy arrays")
+    return not_applicable("there are no NumPy arrays here")
 
 
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
         return cannot_tell("whether the images are normalized where they are prepared")
     if survey.script.items():
-        return not_applicable("no images are read in this file")
+        return not_applicable("no images are read here")
     if survey.called(r"torch\.nn\.Embedding"):
         return not_applicable("the network reads indices, not measurements")
-    return cannot_tell("the data is prepared outside of this file")
+    return elsewhere("the data is prepared elsewhere")
 
 
 def _shared_memory(survey: Survey) -> Answer | None:
@@ -161,7 +168,7 @@ def _listed(survey: Survey) -> Answer:
             ):
                 place = f"{survey.quoted(call)} on line {survey.line(call)}"
                 return cannot_tell(f"whether the list for {place} holds arrays")
-    return not_applicable("no tensor is made from a list in this file")
+    return not_applicable("no tensor is made from a list here")
 
 
 def _divided_by_deviation(survey: Survey) -> Answer | None:
