@@ -144,7 +144,7 @@ PRECISION: Final = (
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
          unknown("whether this training keeps its accuracy in low precision")),
-        ("TL301",),
+        ("TL301", "TL319"),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
         " to x3 on GPUs",
     ),
@@ -152,7 +152,7 @@ PRECISION: Final = (
         "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
         (_no_autocast, _autocast_in_order),
-        ("TL302", "TL303", "TL314"),
+        ("TL302", "TL303", "TL314", "TL320"),
     ),
     Technique(
         "cuDNN's autotuner",
