@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.audit.questions import (
+    argument,
     calls,
     looped,
     mentions,
@@ -168,7 +169,7 @@ OPTIMIZATION: Final = (
     Technique(
         "fused optimizer",
         ("S3.5",),
-        (_fused, looped, optimized, _not_fusable,
+        (_fused, argument(r"\w*fused\w*", "optim"), looped, optimized, _not_fusable,
          unknown("whether this optimizer can be fused as it is used here")),
         ("TL501", "TL509"),
         "measured x2.8 to x5.2 for the step of AdamW on two CPU cores; cited: 5 % of a run on"
@@ -184,7 +185,7 @@ OPTIMIZATION: Final = (
     Technique(
         "choice of optimizer",
         ("S2", "S3.5"),
-        (optimized, _chosen),
+        (trainer_option("optim"), optimized, _chosen),
         ("TL503",),
         "no gain in speed: decoupled weight decay generalizes better",
     ),
@@ -224,6 +225,7 @@ OPTIMIZATION: Final = (
         "learning-rate schedule and warm-up",
         ("S1", "S2", "S3.1"),
         (_scheduled, calls(r"transformers\.(?:\w+\.)*get_\w*schedule\w*|timm\.scheduler\.\w+"),
+         trainer_option(r"warmup_(?:steps|ratio)|lr_scheduler_type"),
          _by_hand, words(r"lr_?scheduler(?:_type)?|\w*adjust_learning_rate|create_scheduler"),
          looped, trained, optimized, _second_order,
          mentions(r"\w*(?:schedul|warm_?up|anneal|lr_decay|decay_lr)\w*",

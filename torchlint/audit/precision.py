@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.audit.questions import (
     accelerated,
+    argument,
     calls,
     layered,
     looped,
@@ -143,7 +144,7 @@ PRECISION: Final = (
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
          unknown("whether this training keeps its accuracy in low precision")),
-        ("TL301",),
+        ("TL301", "TL319"),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
         " to x3 on GPUs",
     ),
@@ -151,7 +152,7 @@ PRECISION: Final = (
         "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
         (_no_autocast, _autocast_in_order),
-        ("TL302", "TL303", "TL314"),
+        ("TL302", "TL303", "TL314", "TL320"),
     ),
     Technique(
         "cuDNN's autotuner",
@@ -191,7 +192,9 @@ PRECISION: Final = (
         "fused attention",
         ("S2", "S3.bonus"),
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
-               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
+               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)|xformers\.ops\.\w+|"
+               r"torch\.nn\.attention\.(?:flex_attention|varlen)\.\w+"),
+         argument("sdpa|flex_attention|flash_attention\\w*|kernels\\S*", "attn_implementation"),
          layered(_ATTENTION, "no attention here"),
          unknown("whether this attention is what the fused kernel computes")),
         ("TL310", "TL315"),

@@ -22,6 +22,7 @@ from torchlint.semantic.values.values import State
 
 __all__ = [
     "accelerated",
+    "argument",
     "calls",
     "evaluated",
     "in_use_at_loader",
@@ -45,8 +46,12 @@ __all__ = [
     "words",
 ]
 
-_TRAINERS: Final = re.compile(r"(?:Trainer|Fabric|Accelerator|TrainingArguments|\.fit|\.train)$")
-_LEFT_ALONE: Final = (32, "32", "32-true", "no", 1)
+_TRAINERS: Final = re.compile(
+    r"(?:Trainer|Fabric|Accelerator|TrainingArguments|(?:SFT|DPO|GRPO|KTO|Reward|RLOO)Config|\.fit|"
+    r"\.train)$"
+)
+_LEFT_ALONE: Final = ("no", 1)
+_FULL: Final = (32, "32", "32-true")
 _WITHOUT_LOOP: Final = frozenset({"accelerate", "deepspeed"})
 """The frameworks that leave the loop to the script and change what it calls."""
 
@@ -113,7 +118,22 @@ def trainer_option(pattern: str) -> Ask:
                 value = survey.script.value_of(arg.value)
                 if _TRAINERS.search(survey.script.code(call.func)) is None:
                     continue
-                if not survey.is_off(value) and not any(map(value.equals, _LEFT_ALONE)):
+                alone = _LEFT_ALONE + _FULL * ("precision" in arg.keyword.value)
+                if not survey.is_off(value) and not any(map(value.equals, alone)):
+                    return in_use(survey.line(arg.value), survey.quoted(arg))
+        return None
+
+    return ask
+
+
+def argument(pattern: str, *names: str) -> Ask:
+    """Answer *in use* where a keyword argument of one of these names has a matching text."""
+
+    def ask(survey: Survey) -> Answer | None:
+        for arg in survey.script.all(cst.Arg):
+            if arg.keyword is not None and arg.keyword.value in names:
+                given = survey.script.value_of(arg.value).literal
+                if isinstance(given, str) and re.fullmatch(pattern, given):
                     return in_use(survey.line(arg.value), survey.quoted(arg))
         return None
 
@@ -195,6 +215,8 @@ def loading(survey: Survey) -> Answer | None:
     """Go on where the file makes a loader; else answer why not."""
     if survey.loaders:
         return None
+    if survey.script.framework == "transformers":
+        return not_applicable(f"{survey.framework} makes the loaders")
     if survey.word("get_batch|next_batch|make_batch"):
         return not_applicable("batches are made by a function, not by a DataLoader")
     return elsewhere("no DataLoader is made here")
