@@ -14,7 +14,7 @@ import click
 from torchlint.cli.failure import fail
 from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
-from torchlint.cli.scripts import refuse_module, refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
 from torchlint.cli.terminal import paint_for
 from torchlint.engine import WriteError
 
@@ -61,6 +61,7 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
     of workers, prefetch factors, pinned memory and batch sizes, in turns with the original. The
     batch size is reported, never written.
     """
+    refuse_system("tune")
     refuse_notebook("tune", script)
     refuse_module("tune", script)
     for module in ("torch", "psutil"):

@@ -20,7 +20,7 @@ from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
-from torchlint.cli.scripts import refuse_module, refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
 from torchlint.cli.terminal import paint_for
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
@@ -120,6 +120,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     ARGS, after `--`, are passed to the script. Fixes that may change results are measured, too,
     unless `--no-unsafe-fixes` is given.
     """
+    refuse_system("verify")
     refuse_notebook("verify", script)
     refuse_module("verify", script)
     if importlib.util.find_spec("torch") is None:
