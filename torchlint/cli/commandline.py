@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from torchlint.cli.scripts import refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook
 from torchlint.harness.plan import Launcher
 
 __all__ = ["Started", "started", "started_arguments"]
@@ -65,6 +65,7 @@ def started(command: str, script: str | None, args: Sequence[str], module: str |
         raise click.UsageError("missing argument 'SCRIPT', or `-m MODULE`")
     if Path(script).is_file():
         refuse_notebook(command, Path(script))
+        refuse_module(command, Path(script))
         return Started(Path(script), tuple(args))
     found = _typed(words)
     if found is None:
