@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from torchlint.cli.scripts import refuse_module, refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
 from torchlint.harness.plan import Launcher
 
 __all__ = ["Started", "started", "started_arguments"]
@@ -58,6 +58,7 @@ def started_arguments(command: Command) -> Command:
 
 def started(command: str, script: str | None, args: Sequence[str], module: str | None) -> Started:
     """Return what to run; raises a click error."""
+    refuse_system(command)
     words = [*([] if script is None else [script]), *args]
     if module is not None:
         return _of_module(module, words)

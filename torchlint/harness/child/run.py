@@ -7,12 +7,12 @@ import multiprocessing
 import os
 import random
 import re
-import resource
 import sys
 import sysconfig
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -25,6 +25,9 @@ from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
 from torchlint.harness.child.writers import divert_loggers
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Failure, Trace
+
+with suppress(ModuleNotFoundError):
+    import resource  # not on Windows, where `verify --help` still works
 
 if TYPE_CHECKING:
     from torchlint.harness.child.probes import Probe
