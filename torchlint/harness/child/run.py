@@ -67,7 +67,8 @@ class Run:
         """Make this process look like the interpreter that the user would run the script with."""
         sys.argv = [self.task.script, *self.task.args]
         if not getattr(sys.flags, "safe_path", False):
-            sys.path.insert(0, os.path.dirname(self.task.script))
+            folder = os.getcwd() if self.task.module else os.path.dirname(self.task.script)
+            sys.path.insert(0, folder)
         self.overlay.install()
         pass_to_spawned(self.setup, self._own_process)
         seed = self.task.seed + self.task.shift
@@ -84,7 +85,7 @@ class Run:
         """Run the script until it ends, fails, or enough was seen."""
         self.started = time.perf_counter()
         try:
-            self.overlay.run(self.task.script, "__main__")
+            self.overlay.run(self.task.script, "__main__", self.task.module)
         except SystemExit as end:
             self.write("ended", _exit_failure(end))
         except BaseException as error:
