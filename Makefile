@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
-.PHONY: demo test lint docs pictures dist clean
+.PHONY: demo test lint docs pictures vsix dist clean
 
 demo: $(VENV)/demo.stamp
 	@set -e; \
@@ -44,6 +44,10 @@ pictures: $(VENV)/test.stamp
 docs: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs --site
 	@$(BIN)/zensical build --strict
+
+# The extension for VS Code, as editors/vscode/torchlint.vsix; needs Node 20 and npm.
+vsix:
+	@cd editors/vscode; npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; npm run --silent package
 
 # What is committed, from a clone of it: nothing else can get into a release.
 dist: $(VENV)/test.stamp

@@ -18,6 +18,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Adding
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
+from torchlint.semantic.training.compiled import Compilation, Frame
 from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.invariance import Invariance
@@ -52,6 +53,7 @@ __all__ = [
     "Attention",
     "Binding",
     "CallSite",
+    "Compilation",
     "Duty",
     "Edit",
     "Edits",
@@ -60,6 +62,7 @@ __all__ = [
     "Finding",
     "Fix",
     "Form",
+    "Frame",
     "Frequency",
     "Grad",
     "GradientAccumulation",

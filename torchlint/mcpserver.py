@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from anyio.abc import ByteReceiveStream
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -23,6 +24,8 @@ from torchlint import __version__
 __all__ = ["serve"]
 
 _FAILED: Final = 2
+_GRACE: Final = 20.0
+"""Seconds in which a cancelled command may end the processes that it started."""
 _INSTRUCTIONS: Final = (
     "torchlint finds what makes a PyTorch training script slow. Call `check`, read `explain` of a "
     "code that is new to you, show the diff of `fix`, and let `verify` prove it: it runs the "
@@ -105,7 +108,25 @@ def _inside(root: Path, paths: Sequence[str]) -> list[str]:
 async def _run(root: Path, words: Sequence[str]) -> str:
     """Run a command and return its output; raise its error message where it failed."""
     command = [sys.executable, "-m", "torchlint", *words]
-    done = await anyio.run_process(command, cwd=root, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode >= _FAILED or done.returncode < 0:
-        raise ToolError(done.stderr.decode(errors="replace").strip() or "torchlint failed")
-    return done.stdout.decode(errors="replace")
+    output, errors = bytearray(), bytearray()
+    process = await anyio.open_process(command, cwd=root, stdin=subprocess.DEVNULL)
+    async with process, anyio.create_task_group() as reading:
+        reading.start_soon(_read, process.stdout, output)
+        reading.start_soon(_read, process.stderr, errors)
+        try:
+            code = await process.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_GRACE, shield=True):
+                process.terminate()
+                await process.wait()
+            raise
+    if code >= _FAILED or code < 0:
+        raise ToolError(errors.decode(errors="replace").strip() or "torchlint failed")
+    return output.decode(errors="replace")
+
+
+async def _read(stream: ByteReceiveStream | None, kept: bytearray) -> None:
+    """Keep all that a process writes to a stream."""
+    if stream is not None:
+        async for part in stream:
+            kept += part

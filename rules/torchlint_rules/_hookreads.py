@@ -45,11 +45,25 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
     if script.function(read.node) is not function or script.on_host(read.tensor):
         return False
-    if read.form is not Form.NUMBER or script.kind(read.tensor) is not Kind.LOSS:
+    if read.form is not Form.NUMBER or not _is_loss(script, read.tensor):
         return False
     if script.frequency(read.node) is not Frequency.EVERY_PASS:
         return False
     return script.is_logged(read.node) or _is_kept(script, read)
+
+
+def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor is a loss: of a criterion, or of what a network returns."""
+    if script.kind(tensor) is Kind.LOSS:
+        return True
+    found = (
+        [each.value for each in script.scopes.reaching(tensor)]
+        if isinstance(tensor, cst.Name)
+        else [tensor]
+    )
+    return bool(found) and all(
+        isinstance(value, cst.Attribute) and value.attr.value == "loss" for value in found
+    )
 
 
 def _is_kept(script: Script, read: Reading) -> bool:
@@ -86,4 +100,5 @@ def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:
     if site.has_splat or site.given(_DRAWS) is not None:
         return None
     edits = script.rewrite.replace(read.node, script.code(read.tensor))
-    return Fix.exact("Log the tensor itself", edits)
+    because = "a loss in float64 is averaged with all its digits, its number in float32"
+    return Fix.close("Log the tensor itself", edits, because=because)

@@ -54,6 +54,43 @@ def average_of(
     return None
 
 
+def scaled_and_added(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average of `old.mul_(d).add_(new, alpha=1 - d)`, None for any other line.
+
+    `old` and `new` are names of `parameters`, or entries that such a name picks.
+    """
+    call = line.value if isinstance(line, cst.Expr) else None
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        return None
+    scaled = call.func.value
+    if call.func.attr.value != "add_" or not isinstance(scaled, cst.Call) or len(call.args) != 2:
+        return None
+    func, (new, share) = scaled.func, call.args
+    if not isinstance(func, cst.Attribute) or func.attr.value != "mul_" or len(scaled.args) != 1:
+        return None
+    if share.keyword is None or share.keyword.value != "alpha" or new.keyword is not None:
+        return None
+    picked = _is_picked(func.value, parameters) and _is_picked(new.value, parameters)
+    if not picked or not _complete(script, scaled.args[0].value, share.value):
+        return None
+    weight = script.argument(share.value)
+    return Average(call, script.code(func.value), script.code(new.value), weight)
+
+
+def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
+    """Return whether an expression is a parameter, an entry for one, or `.data` of either."""
+    if isinstance(node, cst.Call):
+        return not node.args and _is_picked(node.func, parameters)
+    if isinstance(node, cst.Attribute):
+        return node.attr.value in _BARE and _is_picked(node.value, parameters)
+    if isinstance(node, cst.Subscript):
+        part = node.slice[0].slice
+        return isinstance(part, cst.Index) and _is_picked(part.value, parameters)
+    return isinstance(node, cst.Name) and node.value in parameters
+
+
 def _of_sum(
     script: Script,
     node: cst.CSTNode,

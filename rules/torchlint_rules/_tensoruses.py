@@ -28,6 +28,15 @@ _STACKING: Final = frozenset(
 )
 
 
+_FILLING: Final = frozenset(
+    (
+        "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv "
+        "irecv"
+    ).split()
+)
+"""The functions of `torch.distributed` that write to a tensor they get."""
+
+
 class TensorUse(IntEnum):
     """What becomes of a tensor, the worst last."""
 
@@ -53,8 +62,12 @@ def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> Tens
         return TensorUse.WRITTEN if stored else tensor_use(script, holder, depth - 1)
     if isinstance(holder, cst.Arg):
         outer = script.parent(holder)
-        if isinstance(outer, cst.Call) and script.name(outer.func) in _STACKING:
+        name = script.name(outer.func) if isinstance(outer, cst.Call) else None
+        if name in _STACKING:
             return TensorUse.COPIED
+        if name is not None and name.startswith("torch.distributed."):
+            written = name.rpartition(".")[2] in _FILLING
+            return TensorUse.WRITTEN if written else TensorUse.UNSEEN
         return TensorUse.UNSEEN
     if isinstance(holder, (cst.Element, cst.DictElement)):
         outer = script.parent(holder)

@@ -81,7 +81,7 @@ def _epoch_loops(script: Script) -> list[Loop]:
     """Return the loops that train on all batches in each iteration, or count epochs by name."""
     named = {
         id(outer.node): outer
-        for batches in script.loops(Role.EVAL_BATCH)
+        for batches in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH)
         for outer in script.loops_around(batches.node)
         if not outer.is_batch and _counts_epochs(outer)
     }
@@ -118,10 +118,10 @@ def _ways(
     script: Script, node: cst.CSTNode, depth: int
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
     """Yield the loops that reach a node, with the calls in between."""
-    near = next(script.loops_around(node), None)
+    around = list(script.loops_around(node))
     function = script.function(node)
-    if near is not None:
-        yield near, ()
+    if around:
+        yield from ((loop, ()) for loop in around)
     elif function is not None and depth:
         for call in script.functions.callers(function):
             for loop, runs in _ways(script, call, depth - 1):

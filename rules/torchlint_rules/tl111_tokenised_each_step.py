@@ -64,10 +64,22 @@ def _depends_on(script: Script, call: cst.Call, region: cst.CSTNode) -> bool:
 
 
 def _is_network(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function belongs to a network that does not freeze itself."""
     owner = script.scopes.class_of(function)
-    return owner is not None and any(
+    if owner is None or _freezes_itself(script, owner):
+        return False
+    return any(
         base.startswith("torch.nn.") or base.rpartition(".")[2] == "Module"
         for base in script.functions.bases(owner)
+    )
+
+
+def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
+    """Return whether a class switches its own gradients off: the encoder of a prompt."""
+    return any(
+        script.code(line.targets[0].target).endswith(".requires_grad")
+        and script.value_of(line.value).equals(False)
+        for line in script.within(owner, cst.Assign)
     )
 
 

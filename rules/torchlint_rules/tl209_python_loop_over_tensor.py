@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Frequency, Rule, Script
 from torchlint_rules._elementloops import (
     element_reads,
+    element_tests,
     sole_line,
     written_by_element,
     written_by_row,
@@ -128,6 +129,14 @@ class PythonLoopOverTensor(Rule):
             message = (
                 f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
                 f"the whole of `{named}`, or read it once before with `{named}.tolist()`"
+            )
+            yield Finding(self.code, script.span(loop.iter), message)
+
+        for loop, test, tensor in element_tests(script):
+            named = script.code(tensor)
+            message = (
+                f"`{script.code(test)}` waits for the device in every pass of this loop: compare "
+                f"the whole of `{named}` and add up the result, once"
             )
             yield Finding(self.code, script.span(loop.iter), message)
 

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State
 from torchlint_rules._finiteguards import finite_guards
+from torchlint_rules._masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {
@@ -31,7 +32,6 @@ _WAITING: Final = frozenset(
 """Functions that sync for their first argument."""
 _PACK: Final = "torch.nn.utils.rnn.pack_padded_sequence"
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
-_MASKING: Final = frozenset("eq ne gt ge lt le bool isnan isfinite isinf logical_not".split())
 
 
 class DataDependentSync(Rule):
@@ -116,7 +116,7 @@ def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
         for element in item.slice:
             index = element.slice
             if isinstance(index, cst.Index):
-                if _is_mask(script, index.value) and _on_device(script, index.value):
+                if is_mask(script, index.value) and _on_device(script, index.value):
                     yield item, "multiply by the mask, or use torch.where"
                     break
             elif isinstance(index, cst.Slice):
@@ -129,36 +129,9 @@ def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
 def _may_select(script: Script, index: cst.BaseSlice) -> bool:
     """Return whether an index is a mask, or a range without literal bounds."""
     if isinstance(index, cst.Index):
-        return _is_mask(script, index.value)
+        return is_mask(script, index.value)
     bounds = (index.lower, index.upper) if isinstance(index, cst.Slice) else ()
     return any(not isinstance(each, (cst.Integer, type(None))) for each in bounds)
-
-
-def _is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = frozenset()) -> bool:
-    """Return whether a tensor certainly is boolean; `trail` are the bindings that led to it."""
-    if isinstance(node, cst.Comparison):
-        return True
-    if isinstance(node, cst.UnaryOperation):
-        return _is_mask(script, node.expression, trail)
-    if isinstance(node, cst.BinaryOperation):
-        bitwise = isinstance(node.operator, (cst.BitAnd, cst.BitOr))
-        return bitwise and _is_mask(script, node.left, trail)
-    if isinstance(node, cst.Call):
-        func = node.func
-        return isinstance(func, cst.Attribute) and func.attr.value in _MASKING
-    if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        return bool(bindings) and all(
-            id(binding) in trail
-            or (
-                binding.how is How.ASSIGN
-                and binding.value is not None
-                and not isinstance(binding.value, cst.Name)
-                and _is_mask(script, binding.value, trail | {id(binding)})
-            )
-            for binding in bindings
-        )
-    return False
 
 
 # -- calls --------------------------------------------------------------------------

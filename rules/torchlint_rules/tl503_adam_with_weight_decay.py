@@ -11,6 +11,8 @@ from torchlint.api import CallSite, Finding, Rule, Script, State, Value
 
 _DECAY: Final = "weight_decay"
 _POSITION: Final = 4
+_NO_MATTER: Final = 1e-5
+"""A decay up to here changes no weight noticeably, decoupled or not."""
 
 
 class AdamWithWeightDecay(Rule):
@@ -36,7 +38,7 @@ class AdamWithWeightDecay(Rule):
 def _decay(script: Script, site: CallSite) -> cst.BaseExpression | None:
     """Return the literal weight decay of an optimizer or of a parameter group."""
     found = site.argument(_DECAY, _POSITION)
-    if _is_positive(found):
+    if _matters(found):
         return found.node
     given = site.given("params", 0)
     groups = script.value_of(given.value).node if given is not None else None
@@ -45,11 +47,11 @@ def _decay(script: Script, site: CallSite) -> cst.BaseExpression | None:
     for element in groups.elements:
         if isinstance(element.value, (cst.Dict, cst.Call)):
             entry = script.values.entry(element.value, _DECAY)
-            if _is_positive(entry):
+            if _matters(entry):
                 return entry.node
     return None
 
 
-def _is_positive(value: Value) -> bool:
+def _matters(value: Value) -> bool:
     number = value.literal
-    return type(number) in (int, float) and number > 0
+    return type(number) in (int, float) and number > _NO_MATTER

@@ -7,7 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, Span
+from torchlint.api import Act, Edits, Finding, Fix, How, Kind, Rule, Script, Span
+from torchlint_rules._accumulators import clips_of_parts
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
@@ -35,8 +36,24 @@ class MisplacedClipping(Rule):
                 fix = Fix.exact("Write `clip_grad_norm_`", edits) if edits else None
                 yield Finding(self.code, script.span(call.func), message, fix)
             yield from self._one_by_one(script, call)
+        for call in clips_of_parts(script):
+            yield self._of_parts(script, call)
         yield from self._by_hand(script)
         yield from self._clamped(script)
+
+    def _of_parts(self, script: Script, call: cst.Call) -> Finding:
+        """Return the finding for a clipping of what Accelerate has not yet added up."""
+        test = f"if {script.code(cst.ensure_type(call.func, cst.Attribute).value)}.sync_gradients:"
+        message = (
+            f"`{script.code(call.func)}` clips with each micro-batch what is not yet added up: put "
+            f"it under `{test}`"
+        )
+        line, fix = script.statement(call), None
+        if isinstance(script.parent(call), cst.Expr) and script.rewrite.stands_alone(line):
+            edits = script.rewrite.wrap([line], test)
+            because = "gradients are clipped once, after they were added up"
+            fix = Fix.unsafe("Clip where the gradients are synchronized", edits, because=because)
+        return Finding(self.code, script.span(call), message, fix)
 
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""
@@ -75,8 +92,6 @@ class MisplacedClipping(Rule):
         for loop in script.loops():
             node = loop.node
             if not isinstance(node, cst.For) or not _adds_norms(script, node):
-                continue
-            if script.can_use_accelerator and script.frequency(node) is Frequency.EVERY_PASS:
                 continue
             better = "`torch.nn.utils.get_total_norm`"
             if not script.target.has((2, 6)):
@@ -224,7 +239,11 @@ def _renamed(script: Script, call: cst.Call) -> Edits | None:
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
     """Return whether a loop sums the norms of the gradients of its items."""
-    norms = [call for call in script.within(loop.body, cst.Call) if _is_norm(script, call, loop)]
+    norms = [
+        call
+        for call in script.within(loop.body, cst.Call)
+        if _is_norm(script, call, loop) and next(script.loops_around(call)).node is loop
+    ]
     if not norms:
         return False
     named = {

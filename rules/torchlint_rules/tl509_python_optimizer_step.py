@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script
-from torchlint_rules._movingaverages import Average, average_of
+from torchlint_rules._movingaverages import Average, average_of, scaled_and_added
 from torchlint_rules._weightdecay import can_decay
 
 _OPTIMIZERS: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
@@ -26,6 +26,8 @@ class PythonOptimizerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag loops over parameters, and optimizers with `foreach=False`."""
         yield from self._one_by_one(script)
+        for loop in script.all(cst.For):
+            yield from self._averages_in_parts(script, loop)
         for loop in _loops(script):
             names = frozenset(name.value for name in script.within(loop.target, cst.Name))
             for line in _lines(script, loop):
@@ -65,6 +67,19 @@ class PythonOptimizerStep(Rule):
                 fix = Fix.close("Drop `foreach=False`", edits, because=because)
                 fixed = fix if script.framework == "none" else None
                 yield Finding(self.code, script.span(call), message, fixed)
+
+    def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
+        names = frozenset(name.value for name in script.within(loop.target, cst.Name))
+        for line in _lines(script, loop) if names else ():
+            average = scaled_and_added(script, line, names)
+            if average is not None:
+                yield Finding(
+                    self.code,
+                    script.span(average.node),
+                    f"`{average.old}` is averaged tensor by tensor, with two kernels for each: "
+                    f"`torch._foreach_lerp_(old, new, {average.weight})` over lists of all "
+                    "tensors takes a few in all",
+                )
 
     def _average(self, script: Script, average: Average, loop: cst.For) -> Finding:
         written = f"{average.old}.lerp_({average.new}, {average.weight})"

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from checkouts import ROOT, Copy
 
+from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
+from torchlint.docs.lists import evidence_of, files, rules_of
 from torchlint.docs.picture import picture
-from torchlint.docs.lists import files
 from torchlint.docs.site import site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
@@ -130,6 +131,27 @@ def test_the_picture_of_the_readme_is_what_check_prints_now() -> None:
     assert "TL201 [sync-in-training-loop] high:" in text
     assert "Most worth: " in text
     assert "http" not in made.replace(SVG.strip("{}"), "")
+
+
+def test_the_chart_of_the_readme_has_a_bar_for_each_decided_measurement() -> None:
+    tree = Checkout(ROOT)
+    made = speed_chart(rules_of(tree), evidence_of(tree))
+    assert (ROOT / "docs" / "speed.svg").read_text(encoding="utf-8") == made
+    assert "(docs/speed.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "http" not in made.replace(SVG.strip("{}"), "")
+    drawn = ElementTree.fromstring(made)
+    names = {
+        str(text.text).split()[0]
+        for text in drawn.iter(f"{SVG}text")
+        if str(text.text).startswith("TL")
+    }
+    assert names == {
+        code
+        for code, written in evidence_of(tree).items()
+        if any(each["verdict"] in ("FASTER", "SAME", "SLOWER") for each in written)
+    }
+    widths = {rect.get("class"): float(rect.get("width") or 0) for rect in drawn.iter(f"{SVG}rect")}
+    assert widths["faster"] < widths["track"] < widths["slower"] <= 1.2 * widths["track"]
 
 
 def test_what_was_measured_is_on_the_page_and_in_explain(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_an_unsafe_fix_that_is_good_on_the_originals_batches_is_kept_and_written
 
 def test_a_quick_answer_begins_with_all_fixes_together(tmp_path: Path) -> None:
     write(tmp_path, AUGMENTED)
-    _, report = verify(tmp_path, "--select", "TL101", "--quick")
+    _, report = verify(tmp_path, "--select", "TL101", "--quick", "--rounds", "2")
     kinds = [variant["kind"] for variant in report["variants"]]
     assert kinds[0] == "all"
     assert set(kinds[1:]) <= {"rule"}

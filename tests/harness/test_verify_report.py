@@ -59,6 +59,7 @@ def test_json_has_the_fields_that_were_promised() -> None:
         "verdict": "FASTER",
         "decision": "keep",
         "speedup": {"ratio": 1.8, "low": 1.7, "high": 1.9},
+        "cpu_time": None,
         "numbers": "equal",
         "compared": {
             "method": "as-is",

@@ -1,21 +1,55 @@
-"""A progress bar on standard error for measurements that take minutes."""
+"""The progress of measurements that take minutes: a bar, and each result in a line."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torchlint.harness.stage import Notify, Stage
+import click
 
-__all__ = ["progress_bar"]
+from torchlint.harness.judging.verdict import Outcome
+from torchlint.harness.news import Ratios
+from torchlint.harness.stage import Notify, Stage
+from torchlint.report.escape import printable
+from torchlint.report.summary import plural
+from torchlint.report.verification import compared_text, title
+
+__all__ = ["News", "progress_bar"]
+
+
+class News:
+    """Prints what a verification knows, a line for each result."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def planned(self, variants: int, runs: int, seconds: float | None) -> None:
+        """Print what will be run, and for how long."""
+        time = "" if seconds is None else f", {_spoken(seconds)}"
+        self._say(
+            f"{plural(variants, 'variant')} to compare, about {runs} runs{time} "
+            "(Ctrl-C ends with what is known by then)"
+        )
+
+    def compared(self, outcome: Outcome) -> None:
+        """Print how the numbers of a variant compare."""
+        failed = outcome.comparison is None
+        text = outcome.doubts[0].message if failed else compared_text(outcome)
+        self._say(f"{title(outcome)}: {text}")
+
+    def timed(self, rounds: int, of: int, ratios: Ratios, left: float | None) -> None:
+        """Print the speed so far."""
+        found = ", ".join(f"{variant.name} {ratio:.2f}x" for variant, ratio in ratios)
+        rest = "" if left is None or rounds == of else f"; {_spoken(left)} left"
+        self._say(f"round {rounds} of {of}: {found or 'nothing timed'}{rest}")
 
 
 @contextmanager
-def progress_bar() -> Iterator[Notify | None]:
+def progress_bar() -> Iterator[tuple[Notify | None, News]]:
     """Show the current measurement and the remaining time, if standard error is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        yield None, News(lambda line: click.echo(printable(line), err=True))
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -35,13 +69,16 @@ def progress_bar() -> Iterator[Notify | None]:
                 completed=stage.done,
                 total=stage.total if stage.done else None,
                 description=stage.what,
-                left="" if stage.left is None else _spoken(stage.left),
+                left="" if stage.left is None else f"{_spoken(stage.left)} left",
             )
 
-        yield notify
+        def say(line: str) -> None:
+            bar.console.print(printable(line), markup=False, highlight=False, style="dim")
+
+        yield notify, News(say)
 
 
 def _spoken(seconds: float) -> str:
     if seconds < 60:
-        return f"about {max(1, round(seconds))} s left"
-    return f"about {round(seconds / 60)} min left"
+        return f"about {max(1, round(seconds))} s"
+    return f"about {round(seconds / 60)} min"

@@ -14,7 +14,7 @@ import click
 from torchlint.cli.failure import fail
 from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
-from torchlint.cli.scripts import refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.engine import WriteError
 
@@ -62,6 +62,7 @@ def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: 
     batch size is reported, never written.
     """
     refuse_notebook("tune", script)
+    refuse_module("tune", script)
     for module in ("torch", "psutil"):
         if find_spec(module) is None:
             raise click.ClickException(

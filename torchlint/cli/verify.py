@@ -20,7 +20,7 @@ from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
-from torchlint.cli.scripts import refuse_notebook
+from torchlint.cli.scripts import refuse_module, refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
@@ -33,9 +33,12 @@ from torchlint.report.verificationmarkdown import verification_markdown
 
 __all__ = ["verify"]
 
-_PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose", "quick")
+_PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose")
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """The defaults of --quick."""
+_QUICK_BUDGET: Final = 105.0
+_MOST_ROUNDS: Final = 12
+"""Rounds up to which a budget is used, where the machine is noisy."""
 
 
 @click.command()
@@ -78,7 +81,13 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 @click.option(
     "--quick",
     is_flag=True,
-    help="First answer within two minutes: all fixes together, then each one if time allows.",
+    help="First answer within two minutes: fewer steps, and a --budget of 105 seconds.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=10),
+    metavar="SECONDS",
+    help="Time for all runs: all fixes together, then each one, then more rounds if it is noisy.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that passed.")
 @click.option(
@@ -112,6 +121,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     unless `--no-unsafe-fixes` is given.
     """
     refuse_notebook("verify", script)
+    refuse_module("verify", script)
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException(
             f"verify runs the script, and {sys.executable} has no torch: "
@@ -119,10 +129,11 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         )
     if options["html"] is not None:
         require_page(options["html"], script)
-    if options["quick"] and options["nnodes"] > 1:
+    limited = options["quick"] or options["budget"]
+    if limited and options["nnodes"] > 1:
         raise click.UsageError(
-            "--quick measures what one host has time for, and others would decide otherwise: "
-            "run without it on several"
+            "a budget measures what one host has time for, and others would decide otherwise: "
+            "run without --quick and --budget on several"
         )
     against = compared_with(options, script)
     plan = Plan(
@@ -139,7 +150,10 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
     code = 0
     original = ORIGINAL if against is None else against.original
     try:
-        with progress_bar() as notify, Session(plan, notify, original) as session:
+        with (
+            progress_bar() as (notify, news),
+            Session(plan, notify, original, news) as session,
+        ):
             if against is None:
                 fixes, report = _measure(run, session, options)
             else:
@@ -190,10 +204,14 @@ def _append(file: Path, report: Report) -> bool:
 
 def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     settings = {name: options[name] for name in _PLAN}
+    default = click.core.ParameterSource.DEFAULT
+    given = {name for name in _QUICK if ctx.get_parameter_source(name) is not default}
     if options["quick"]:
-        default = click.core.ParameterSource.DEFAULT
-        given = {name for name in _QUICK if ctx.get_parameter_source(name) is not default}
         settings.update({name: value for name, value in _QUICK.items() if name not in given})
+    budget = options["budget"] or (_QUICK_BUDGET if options["quick"] else None)
+    if budget is not None:
+        settings["budget"] = budget
+        settings["most_rounds"] = 0 if "rounds" in given else _MOST_ROUNDS
     return settings
 
 
@@ -204,7 +222,7 @@ def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes
         fixes = Fixes(files, run.project, warn)
     report = session.measure(fixes.variants())
     codes = candidates(report)
-    wanted = options["apply"] or not options["quick"]
+    wanted = options["apply"] or not (options["quick"] or options["budget"])
     if codes and wanted and together(report, codes) is None:
         report = session.measure([fixes.kept(codes)])
     return fixes, report

@@ -1,4 +1,4 @@
-"""`python -m torchlint.docs` writes the lists of rules and the picture of the README.
+"""`python -m torchlint.docs` writes the lists of rules and the pictures of the README.
 
 `--check` reports stale ones.
 

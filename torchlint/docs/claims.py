@@ -10,6 +10,7 @@ from torchlint.rule import Rule
 
 __all__ = ["contradictions"]
 
+
 def contradictions(
     rules: Sequence[type[Rule]], evidence: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Iterator[str]:
@@ -31,9 +32,7 @@ def contradictions(
                 )
 
 
-def _decisive(
-    rule: type[Rule], found: Sequence[Measurement]
-) -> Sequence[Measurement]:
+def _decisive(rule: type[Rule], found: Sequence[Measurement]) -> Sequence[Measurement]:
     accelerators = [each for each in found if not each.on_cpu]
     if accelerators or rule.device == "accelerator":
         return accelerators

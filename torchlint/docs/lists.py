@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint.docs.articles import ARTICLES, BONUS, TIPS, tip_of
+from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
 from torchlint.measurement import EVIDENCE
@@ -30,6 +31,7 @@ def files(tree: Checkout) -> dict[Path, str]:
         tree.rules / EVIDENCE: json.dumps(evidence_of(tree), indent=2) + "\n",
         tree.docs / "rules" / "index.md": _text(_index(rules, "../../rules/torchlint_rules")),
         tree.docs / "check.svg": picture(tree),
+        tree.docs / "speed.svg": speed_chart(rules, evidence_of(tree)),
         tree.docs / "articles.md": _text(_articles(rules, "../rules/torchlint_rules")),
     }
 

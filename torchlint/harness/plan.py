@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -98,10 +99,17 @@ class Plan:
     verbose: bool = False
     timeline: bool = False
     """Whether to measure the phases of a step, in separate runs."""
-    quick: bool = False
-    """Whether to answer fast: all fixes together first, then each alone as time allows."""
+    budget: float = math.inf
+    """Seconds for all runs; under a limit all fixes come first, then each alone as time allows."""
+    most_rounds: int = 0
+    """The most rounds, where a budget has time for more than `rounds` and noise asks for them."""
     launcher: Launcher | None = None
     """How to launch runs of several processes."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a budget."""
+        return self.budget < math.inf
 
 
 @dataclass(frozen=True, slots=True)

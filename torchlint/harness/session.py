@@ -15,11 +15,13 @@ from torchlint.harness.judging.assessment import Evidence, assess, durations
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.statistics import Interval, noise_band
+from torchlint.harness.judging.statistics import Interval, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
+from torchlint.harness.judging.work import crowd, work_noise
+from torchlint.harness.news import Listener, Silence
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
 from torchlint.harness.runs import process, tree
-from torchlint.harness.runs.runner import QUICK, Runner
+from torchlint.harness.runs.runner import Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
 
@@ -30,13 +32,16 @@ _FEWEST: Final = 8
 _QUICK_STEPS: Final = 3
 """The least number of steps in a window, however slow they are."""
 _QUICK_SHARE: Final = 0.25
-"""The least duration of a quick window, as a share of the time that a run takes to start."""
+"""The least duration of a short window, as a share of the time that a run takes to start."""
 _QUICK_RUNS: Final = 14
 """Runs that one variant needs, including those that compare its numbers."""
 
+_SETTLED: Final = 0.1
+"""The width of the noise band at which more rounds would decide little."""
+
 _NO_TORCH: Final = "it never imports torch, so there is nothing to measure"
 _TOO_SLOW: Final = (
-    "a run takes too long for --quick to compare two within two minutes; run without --quick"
+    "a run takes too long to compare two within {:.0f} s; give it a longer --budget, or none"
 )
 _TRAINS_ELSEWHERE: Final = (
     "no torch optimizer took a step, but the script starts other processes; "
@@ -74,6 +79,15 @@ class _Trial:
     comparison: Comparison | None
 
     @property
+    def ratio(self) -> float | None:
+        """How many times faster it is so far, None where no run of both sides was timed."""
+        evidence = _whole_rounds(self.evidence)
+        if not evidence.rounds or evidence.broken is not None:
+            return None
+        before, after = durations(evidence.originals), durations(evidence.rounds)
+        return step_time(before) / step_time(after)
+
+    @property
     def sound(self) -> bool:
         """Whether to time it: it runs, and its numbers are not known to be wrong."""
         return self.comparison is not None and self.comparison.kept is not False
@@ -83,16 +97,24 @@ class Session:
     """The runs of one verification."""
 
     def __init__(
-        self, plan: Plan, notify: Notify | None = None, against: Variant = ORIGINAL
+        self,
+        plan: Plan,
+        notify: Notify | None = None,
+        against: Variant = ORIGINAL,
+        listener: Listener | None = None,
     ) -> None:
         self._plan = plan
         self._side = against
+        self._listener = listener or Silence()
         self._runner = Runner(plan, notify, against)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._original: Evidence | None = None
         self._window = (plan.warmup, plan.steps)
         self._rounds = plan.rounds
+        self._extra = 0
+        """Rounds beyond these, for which the budget had time."""
         self._trials: list[_Trial] = []
+        self._judged: list[Variant] = []
         self._outcomes: list[Outcome] = []
         self._unmeasured: list[str] = []
 
@@ -131,9 +153,13 @@ class Session:
             raise ScriptError(Failure("idle", _OTHER_DEVICE.format(wanted, first.device)))
         self._original = Evidence(first)
         self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
-        self._fit_window(first, time.monotonic() - began)
+        took = time.monotonic() - began
         self._runner.serve(first)
-        if self._plan.quick:
+        if self._runner.serving:
+            took -= min(first.importing, took / 2)
+            self._runner.schedule.restart("numbers", took)
+        self._fit_window(first, took)
+        if self._plan.limited:
             self._runner.compared = first.taken
         self._parity = Parity(
             lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
@@ -146,8 +172,8 @@ class Session:
     def measure(self, variants: Sequence[Variant]) -> Report:
         """Run every variant against the original, and report on these and on earlier ones.
 
-        A quick session begins with all fixes together, and goes on while there is time. Raises
-        `InterruptedSession` with what is known where a signal ends it.
+        Under a budget all fixes together come first, and others follow while there is time.
+        Raises `InterruptedSession` with what is known where a signal ends it.
         """
         if self._original is None:
             self.survey()
@@ -161,7 +187,8 @@ class Session:
         return self._report(self._original)
 
     def _measure_all(self, original: Evidence, variants: Sequence[Variant]) -> None:
-        if not self._plan.quick:
+        self._announce(len({frozenset(variant.texts.items()) for variant in variants}))
+        if not self._plan.limited:
             self._measure(original, variants)
             return
         for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
@@ -171,17 +198,41 @@ class Session:
                 self._unmeasured += variant.codes
                 continue
             self._measure(original, [variant])
+        self._settle(original)
+
+    def _announce(self, variants: int) -> None:
+        """Tell how many runs are planned and how long they will take."""
+        if variants and not self._judged:
+            self._expect(variants, numbers=variants)
+            schedule = self._runner.schedule
+            self._listener.planned(variants, schedule.ahead, schedule.left)
+
+    def _settle(self, original: Evidence) -> None:
+        """Repeat rounds while two runs of the original differ too much, and time allows.
+
+        How many there are does not depend on what is seen of a variant.
+        """
+        trials = [trial for trial in self._trials if trial.evidence.rounds]
+        trials = [trial for trial in trials if trial.evidence.broken is None]
+        runs = 3 * len(trials) + 1
+        while trials and self._all_rounds < self._plan.most_rounds and _is_noisy(original):
+            if not self._runner.schedule.fits(time=runs):
+                break
+            self._extra += 1
+            self._runner.schedule.expect(time=runs)
+            self._round(original, trials, self._all_rounds, self._plan.most_rounds)
+        self._assess(original)
+
+    @property
+    def _all_rounds(self) -> int:
+        return self._rounds + self._extra
 
     def _partial(self, original: Evidence, variants: Sequence[Variant]) -> Report:
         """Report what is known of the variants when the session is interrupted."""
+        self._assess(original)
         judged = [outcome.variant.texts for outcome in self._outcomes]
-        noise = _noise(original)
-        for trial in self._trials:
-            if trial.variant.texts not in judged:
-                evidence = _whole_rounds(trial.evidence)
-                originals = replace(original, rounds=evidence.originals)
-                outcome = assess(trial.variant, originals, evidence, trial.comparison, noise)
-                self._outcomes.append(_unfinished(outcome))
+        begun = [trial.variant for trial in self._trials if trial.variant.texts not in judged]
+        self._outcomes += map(_unfinished, self._judged_by_now(original, begun))
         known = {code for trial in self._trials for code in trial.variant.codes}
         missing = [code for variant in variants for code in variant.codes if code not in known]
         report = self._report(original)
@@ -191,8 +242,9 @@ class Session:
     def _measurable(self, trace: Trace) -> Trace:
         """Return the trace of an original that can be measured; raise `ScriptError` otherwise."""
         late = trace.failure is not None and trace.failure.kind == "timeout"
-        if self._plan.quick and self._plan.timeout > QUICK and late:
-            raise ScriptError(Failure("timeout", _TOO_SLOW))
+        too_slow = Failure("timeout", _TOO_SLOW.format(self._plan.budget))
+        if self._plan.limited and self._plan.timeout > self._plan.budget and late:
+            raise ScriptError(too_slow)
         if trace.failure is not None:
             raise ScriptError(trace.failure)
         if not trace.torch:
@@ -200,7 +252,7 @@ class Session:
         if not trace.taken and trace.processes:
             raise ScriptError(Failure("idle", _TRAINS_ELSEWHERE))
         if not self._runner.schedule.fits(numbers=1):
-            raise ScriptError(Failure("timeout", _TOO_SLOW))
+            raise ScriptError(too_slow)
         launcher = self._plan.launcher
         if launcher is not None and launcher.nnodes > 1 and not trace.joined:
             raise ScriptError(Failure("idle", _ONE_HOST))
@@ -219,19 +271,32 @@ class Session:
         for variant in distinct:
             trials.append(self._tried(variant))
             self._trials.append(trials[-1])
+            evidence, comparison = trials[-1].evidence, trials[-1].comparison
+            self._listener.compared(assess(variant, original, evidence, comparison, None))
         sound = [trial for trial in trials if trial.sound]
         self._expect(len(sound))
         if sound:
             self._time(original, sound)
             self._measure_syncs(original, sound)
-        noise = _noise(original)
+        self._judged += variants
+        self._outcomes += self._judged_by_now(original, variants)
+
+    def _assess(self, original: Evidence) -> None:
+        """Judge every variant that was measured by all of its runs."""
+        self._outcomes = self._judged_by_now(original, self._judged)
+
+    def _judged_by_now(self, original: Evidence, variants: Sequence[Variant]) -> list[Outcome]:
+        """Judge variants by the runs that are complete."""
+        noise, of_work = _noise(original), work_noise(original.rounds)
+        outcomes = []
         for variant in variants:
             trial = self._trial(variant)
             assert trial is not None
-            originals = replace(original, rounds=trial.evidence.originals)
-            self._outcomes.append(
-                assess(variant, originals, trial.evidence, trial.comparison, noise)
-            )
+            evidence = _whole_rounds(trial.evidence)
+            originals = replace(original, rounds=evidence.originals)
+            found = assess(variant, originals, evidence, trial.comparison, noise, of_work)
+            outcomes.append(found)
+        return outcomes
 
     def _trial(self, variant: Variant) -> _Trial | None:
         """Return what is known of a variant with these texts."""
@@ -265,13 +330,19 @@ class Session:
             return
         if not fits(time=self._timed_runs(len(sound))):
             self._rounds = 1
-        for _ in range(self._rounds):
-            originals = [self._timed(self._side)]
-            original.rounds.append(originals)
-            for trial in sound:
-                originals += self._time_between(originals[-1], trial)
+        for number in range(self._rounds):
+            self._round(original, sound, number + 1, self._rounds)
+
+    def _round(self, original: Evidence, sound: Sequence[_Trial], number: int, most: int) -> None:
+        """Time each variant between two runs of the original, and tell the result so far."""
+        originals = [self._timed(self._side)]
+        original.rounds.append(originals)
+        for trial in sound:
+            originals += self._time_between(originals[-1], trial)
         if original.broken is not None:
             raise ScriptError(original.broken)
+        ratios = [(trial.variant, ratio) for trial in sound if (ratio := trial.ratio) is not None]
+        self._listener.timed(number, most, ratios, self._runner.schedule.left)
 
     def _time_between(self, before: Trace, trial: _Trial) -> list[Trace]:
         """Time a variant twice after a run of the original, and return the original's next run.
@@ -324,10 +395,10 @@ class Session:
         if first.durations and not self._runner.whole:
             pace = median(first.durations)
             start = max(0.0, took - pace * first.taken)
-            if self._plan.quick:
-                self._window = _short_window(warmup, steps, start, pace)
+            if self._plan.limited:
+                self._window = _short_window(warmup, steps, start, pace, self._plan.budget)
             run = start + pace * sum(self._window)
-        if self._plan.quick and run > QUICK / _QUICK_RUNS:
+        if run > self._plan.budget / _QUICK_RUNS:
             self._rounds = 1
         self._runner.schedule.assume("time", run)
 
@@ -345,7 +416,7 @@ class Session:
             seed=plan.seed,
             steps=0 if self._runner.whole else steps,
             warmup=0 if self._runner.whole else warmup,
-            rounds=self._rounds,
+            rounds=self._all_rounds,
             noise=_noise(original),
             outcomes=tuple(self._outcomes),
             doubts=self._doubts(first, changed) if self._outcomes else (),
@@ -368,6 +439,10 @@ class Session:
             doubts.append(Doubt.not_measured(tuple(self._unmeasured)))
         if changed:
             doubts.append(Doubt.written(changed))
+        timed = [trace for trial in self._trials for trace in trial.evidence.timed]
+        busy = crowd(timed) if first.device == "cpu" else None
+        if busy is not None:
+            doubts.append(Doubt.busy_machine(*busy))
         return tuple(doubts)
 
 
@@ -385,11 +460,19 @@ def _unfinished(outcome: Outcome) -> Outcome:
     return replace(outcome, doubts=doubts)
 
 
-def _short_window(warmup: int, steps: int, start: float, pace: float) -> tuple[int, int]:
+def _short_window(
+    warmup: int, steps: int, start: float, pace: float, budget: float
+) -> tuple[int, int]:
     """Return a shorter warm-up and window where steps are slow compared with the start of a run."""
-    fitting = int(max(QUICK / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
+    fitting = int(max(budget / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
     warmup = max(1, min(warmup, fitting // 4))
     return warmup, max(_QUICK_STEPS, min(steps, fitting - warmup))
+
+
+def _is_noisy(original: Evidence) -> bool:
+    """Return whether the original's noise hides a difference that matters."""
+    noise = _noise(original)
+    return noise is None or noise.high - noise.low > _SETTLED
 
 
 def _noise(original: Evidence) -> Interval | None:

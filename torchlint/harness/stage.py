@@ -64,6 +64,11 @@ class Schedule:
         """Assume a duration for runs of a mode, until one was measured."""
         self._assumed[mode] = [seconds]
 
+    def restart(self, mode: Mode, seconds: float) -> None:
+        """Assume a duration for further runs of a mode, which start faster than earlier ones."""
+        self._took["first"] += self._took.pop(mode, [])
+        self.assume(mode, seconds)
+
     @contextmanager
     def run(self, mode: Mode, who: str) -> Iterator[None]:
         """Record one run, whose duration improves the estimate for later ones."""
@@ -87,6 +92,11 @@ class Schedule:
     def limit(self) -> float:
         """The time limit of a run in seconds: the time left, or a multiple of the longest run."""
         return max(self._end - time.monotonic(), HANGS * self._longest)
+
+    @property
+    def ahead(self) -> int:
+        """The number of runs that are planned."""
+        return self._ahead.total()
 
     @property
     def left(self) -> float | None:

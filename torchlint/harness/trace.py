@@ -72,6 +72,16 @@ class Trace:
     """Seconds of each step of the window, by the device's clock where it has one."""
     waited: float | None = None
     """Seconds of the window in which a loader kept the device waiting, None without a loader."""
+    work: tuple[float, ...] = ()
+    """Processor seconds of each step of the window, those of loader workers spread evenly."""
+    threads: int = 0
+    """Threads of torch's operators on the CPU."""
+    helpers: int = 0
+    """Other processes of the run at the end of the window."""
+    others: float | None = None
+    """Processors that other programs used during the window, None where that is unknown."""
+    free: float | None = None
+    """Processors that were idle during the window."""
     phases: tuple[Phase, ...] = ()
     """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()
@@ -84,6 +94,8 @@ class Trace:
     device_clock: bool = False
     """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
+    importing: float = 0.0
+    """Seconds until the script had imported torch, which runs of a fork server save."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """The devices of the network by name, with what their speed depends on."""
     host_memory: int = 0

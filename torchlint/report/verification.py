@@ -20,6 +20,7 @@ from torchlint.report.summary import plural
 
 __all__ = [
     "changed_files",
+    "compared_text",
     "conditions",
     "facts",
     "failure_line",
@@ -103,6 +104,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict.value,
         "decision": outcome.decision,
         "speedup": _speedup(outcome.speedup),
+        "cpu_time": _speedup(outcome.work),
         "numbers": comparison.word if comparison else "not-compared",
         "compared": {
             "method": comparison.method if comparison else None,
@@ -282,7 +284,8 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     """Return the measurements behind a verdict by name, empty for those that are missing."""
     return (
         ("speed", _speed(outcome)),
-        ("numbers", _numbers(outcome)),
+        ("processor time", _work(outcome)),
+        ("numbers", compared_text(outcome)),
         ("because", _because(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
         ("waiting for data", _shares(outcome.wait_share)),
@@ -341,6 +344,15 @@ def _speed(outcome: Outcome) -> str:
     return f"{gain.ratio:.2f}x ({gain.low:.2f}x to {gain.high:.2f}x){times}"
 
 
+def _work(outcome: Outcome) -> str:
+    """Return the ratio of processor times, where it decided."""
+    if outcome.work is None:
+        return ""
+    work = outcome.work
+    why = "which decides: wall time is too noisy"
+    return f"{work.ratio:.2f}x ({work.low:.2f}x to {work.high:.2f}x) in each step, {why}"
+
+
 def _unit(outcome: Outcome) -> str:
     """Return what was timed: a step, or the whole run of a script without steps."""
     runs = [run for runs in outcome.after.times for run in runs]
@@ -352,7 +364,8 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def _numbers(outcome: Outcome) -> str:
+def compared_text(outcome: Outcome) -> str:
+    """Return how the numbers of a variant compare with the original's."""
     comparison = outcome.comparison
     if comparison is None:
         return "not compared"

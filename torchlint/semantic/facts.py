@@ -27,7 +27,9 @@ from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.arguments import Trainings
+from torchlint.semantic.training.autocasting import Autocasting
 from torchlint.semantic.training.callextras import CallExtras
+from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes
 from torchlint.semantic.training.evaluations import Evaluations
@@ -45,6 +47,7 @@ from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.steps import Steps
+from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
 from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Waits
@@ -130,7 +133,10 @@ class Facts:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.autocasting = Autocasting(self.functions, self.values, self.precision, self.origins)
         self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
+        self.submodules = Submodules(self.functions, self.origins)
+        self.compiled = Compiled(self.functions, self.kinds, self.values, self.submodules)
         self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
         self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
         self.processes = Processes(self.functions, self.origins, self._calls)

@@ -18,7 +18,12 @@ class Cost:
     def cpu_seconds(self) -> float:
         """Return the CPU time of this process and of its workers, ended ones included."""
         own = self._own.cpu_times()
-        total = own.user + own.system + own.children_user + own.children_system
+        return float(own.user + own.system) + self.helpers_seconds()
+
+    def helpers_seconds(self) -> float:
+        """Return the CPU time of the workers, ended ones included."""
+        own = self._own.cpu_times()
+        total = own.children_user + own.children_system
         for child in self._workers():
             try:
                 times = child.cpu_times()
@@ -26,6 +31,10 @@ class Cost:
                 continue
             total += times.user + times.system
         return float(total)
+
+    def helpers(self) -> int:
+        """Return the number of workers."""
+        return sum(1 for _ in self._workers())
 
     def memory(self) -> int:
         """Return the memory of this process and of its workers, with shared memory counted once."""

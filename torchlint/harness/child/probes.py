@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -21,8 +22,10 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
+from torchlint.harness.child.cost import Cost
 from torchlint.harness.child.device import Device, Mark
 from torchlint.harness.child.identity import identity
+from torchlint.harness.child.load import Load
 from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
@@ -170,6 +173,12 @@ class Timer(Probe):
         self._waits: list[tuple[Mark, Mark]] = []
         self._asked: Mark = 0.0
         self._workers = 0
+        self._work: list[float] = []
+        self._helped = 0.0
+        self._helpers = 0
+        self._cost = Cost()
+        self._load = Load()
+        self._crowd: tuple[float, float] | None = None
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
@@ -181,10 +190,19 @@ class Timer(Probe):
             self.device.settle()
         if self.taken == self.task.warmup:
             self.device.forget_peak()
+            self._helped = -self._cost.helpers_seconds()
         self._marks.append(self.device.mark())
+        self._work.append(time.process_time())
         if full:
-            self._workers = _workers_memory()
+            self._look_around()
         return full
+
+    def _look_around(self) -> None:
+        """Note what other processes did during the window."""
+        self._crowd = self._load.since()
+        self._helped += self._cost.helpers_seconds()
+        self._helpers = self._cost.helpers()
+        self._workers = self._cost.workers_memory()
 
     def close(self) -> dict[str, Any]:
         """Return the window's times; it waited for data while the device had nothing to do."""
@@ -194,7 +212,18 @@ class Timer(Probe):
             "durations": self.device.spans(self._marks),
             "waited": sum(waited) if waited else None,
             "worker_memory": self._workers,
+            "work": self._works(),
+            "threads": torch.get_num_threads(),
+            "helpers": self._helpers,
+            "others": self._crowd[0] if self._crowd else None,
+            "free": self._crowd[1] if self._crowd else None,
         }
+
+    def _works(self) -> tuple[float, ...]:
+        """Return the processor time of each step, that of other processes spread evenly."""
+        steps = max(1, len(self._work) - 1)
+        pairs = itertools.pairwise(self._work)
+        return tuple(after - before + self._helped / steps for before, after in pairs)
 
     def _ask(self) -> None:
         self._asked = self.device.mark()
@@ -358,13 +387,6 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
             after()
 
     _BaseDataLoaderIter.__next__ = __next__
-
-
-def _workers_memory() -> int:
-    """Return the bytes of the processes that this one started."""
-    from torchlint.harness.child.cost import Cost
-
-    return Cost().workers_memory()
 
 
 def _has_compiled() -> bool:

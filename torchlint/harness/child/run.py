@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -57,6 +58,7 @@ class Run:
         self.variables = dict(os.environ)
         self.environment = False
         self.started = 0.0
+        self.importing = 0.0
 
     def prepare(self) -> None:
         """Make this process look like the interpreter that the user would run the script with."""
@@ -103,6 +105,7 @@ class Run:
             warnings=tuple(self.warnings),
             diverted=self.shadow.written(),
             processes=self.processes,
+            importing=self.importing,
             environment=self.environment,
             compiler="torch._dynamo" in sys.modules,
             ran=self.exercise.ran(),
@@ -110,7 +113,7 @@ class Run:
         if self.probe is not None:
             trace = replace(trace, **self.probe.common(), **self.probe.close())
         if not self.task.steps:
-            trace = replace(trace, durations=(seconds,), waited=None)
+            trace = replace(trace, durations=(seconds,), waited=None, work=_own_work())
         draft = self.task.trace.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(trace)), encoding="utf-8")
         draft.rename(self.task.trace)
@@ -118,6 +121,7 @@ class Run:
     def _attach(self) -> None:
         from torchlint.harness.child.attachment import attach
 
+        self.importing = max(0.0, time.perf_counter() - self.started) if self.started else 0.0
         self.environment = dict(os.environ) != self.variables
         self.probe = attach(self.task, self.shadow, lambda: self.write("full"))
 
@@ -199,6 +203,13 @@ def _place(error: BaseException, task: Task) -> tuple[str, int]:
         if path.startswith(root) and os.path.isfile(path) and "site-packages" not in path:
             return frame.filename, frame.lineno or 0
     return task.script, 0
+
+
+def _own_work() -> tuple[float, ...]:
+    """Return the processor time of this process, nothing where it had others to help."""
+    times = os.times()
+    helped = times.children_user + times.children_system or multiprocessing.active_children()
+    return () if helped else (times.user + times.system,)
 
 
 def _peak_memory() -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from torchlint.harness.judging.anatomy import usual_step
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.statistics import Interval, share, speedup, step_time
+from torchlint.harness.judging.statistics import Interval, Speedup, share, speedup, step_time
 from torchlint.harness.judging.verdict import (
     Change,
     Curves,
@@ -20,6 +20,7 @@ from torchlint.harness.judging.verdict import (
     judge_speed,
     speed_doubt,
 )
+from torchlint.harness.judging.work import judge_work, work_saved
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite, Trace
 
@@ -70,8 +71,10 @@ def assess(
     after: Evidence,
     comparison: Comparison | None,
     noise: Interval | None,
+    work_noise: Interval | None = None,
 ) -> Outcome:
     """Judge one variant by its runs and the original's; `comparison` is None if it failed."""
+    work: Speedup | None = None
     doubts = [] if comparison is None or comparison.doubt is None else [comparison.doubt]
     gain = None
     if after.numbers.joined and not before.numbers.joined:
@@ -95,6 +98,10 @@ def assess(
         gain = speedup(durations(before.rounds), durations(after.rounds))
         verdict = judge_speed(gain, noise)
         if verdict is Verdict.UNSURE:
+            work = work_saved(before.rounds, after.rounds)
+            verdict = judge_work(gain, work, work_noise)
+        if verdict is Verdict.UNSURE:
+            work = None
             doubts.append(speed_doubt(gain, noise))
         if verdict is Verdict.SLOWER and _is_for_accelerators(variant, before.numbers.device):
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
@@ -112,6 +119,7 @@ def assess(
         verdict=verdict,
         comparison=comparison,
         speedup=gain,
+        work=work,
         step_time=_change(before, after, _step_time),
         syncs=Change(_syncs_per_step(before.syncs), _syncs_per_step(after.syncs)),
         sync_sites=_saved(before.syncs, after.syncs),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["Doubt"]
+
+_LONGER: Final = "give it a longer --budget, or none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,15 @@ class Doubt:
             "noisy-machine",
             "too noisy to decide: two runs of the same script differ by "
             f"{low:.2f}x to {high:.2f}x; close other programs or raise --rounds",
+        )
+
+    @classmethod
+    def busy_machine(cls, others: float, free: float) -> Doubt:
+        """Report that other programs took the processors that the script needs."""
+        return cls(
+            "busy-machine",
+            f"other programs used {others:.1f} processors while the script was timed, and "
+            f"{free:.1f} were free; close them, or figures may be theirs",
         )
 
     @classmethod
@@ -71,24 +83,23 @@ class Doubt:
 
     @classmethod
     def numbers_open(cls, why: str) -> Doubt:
-        """Report that --quick had no time for the remaining comparison."""
+        """Report that there was no time for the remaining comparison."""
         return cls(
             "numbers-open",
-            f"losses not decided: {why}, and --quick ran out of time; run without it",
+            f"losses not decided: {why}, and time ran out; {_LONGER}",
         )
 
     @classmethod
     def not_timed(cls) -> Doubt:
-        """Report that --quick had no time to time the fix."""
-        return cls("not-timed", "--quick ran out of time after comparing losses; run without it")
+        """Report that there was no time to time the fix."""
+        return cls("not-timed", f"time ran out after comparing losses; {_LONGER}")
 
     @classmethod
     def timed_once(cls) -> Doubt:
         """Report that each side was timed once, which does not show the machine's noise."""
         return cls(
             "timed-once",
-            "--quick timed each version once, so machine noise is unknown; "
-            "run without --quick to decide",
+            f"each version was timed once, so machine noise is unknown; to decide, {_LONGER}",
         )
 
     @classmethod
@@ -117,11 +128,10 @@ class Doubt:
 
     @classmethod
     def not_measured(cls, codes: tuple[str, ...]) -> Doubt:
-        """Report which fixes --quick had no time to measure alone."""
+        """Report which fixes there was no time to measure alone."""
         return cls(
             "not-measured",
-            f"--quick ran out of time to measure these alone: {', '.join(codes)}; "
-            "run without it to measure each fix",
+            f"time ran out before these were measured alone: {', '.join(codes)}; {_LONGER}",
         )
 
     @classmethod

@@ -77,6 +77,8 @@ class Outcome:
     verdict: Verdict
     comparison: Comparison | None = None
     speedup: Speedup | None = None
+    work: Speedup | None = None
+    """The ratio of processor times, where it decided because the time on the wall could not."""
     step_time: Change = Change()
     syncs: Change = Change()
     sync_sites: tuple[SyncSite, ...] = ()

@@ -19,10 +19,7 @@ from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["QUICK", "Runner"]
-
-QUICK: Final = 105.0
-"""Seconds for all runs of a quick verification."""
+__all__ = ["Runner"]
 
 _COMPARED: Final = ("numbers", "nudged")
 """Modes that compare final parameters with those of the first run."""
@@ -31,7 +28,8 @@ _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which are stored on disk."""
 _PATIENCE: Final = 8.0
-"""Seconds after which the first run of a quick verification stops."""
+"""Seconds after which the first run stops where the budget is `_USUAL`; more allows more."""
+_USUAL: Final = 105.0
 _REFUSED: Final = "does not have a deterministic implementation"
 """Words of torch's error for an operator that has no deterministic kernel."""
 _SETTERS: Final = ("environ", "putenv")
@@ -46,7 +44,7 @@ class Runner:
         self.original = original
         self.script = plan.script.resolve()
         self.root = tree.project_root(self.script)
-        self.schedule = Schedule(notify, QUICK if plan.quick else math.inf)
+        self.schedule = Schedule(notify, plan.budget)
         self.leader: int | None = None
         self.whole = False
         """Whether runs go from start to end."""
@@ -90,6 +88,11 @@ class Runner:
         variables = process.environment(self.plan.device, Path(self._folder.name))
         self._server = ForkServer(modules, variables, self.plan.verbose)
 
+    @property
+    def serving(self) -> bool:
+        """Whether runs are forked from a process that has imported torch."""
+        return self._server is not None
+
     def start_alone(self) -> None:
         """Start every run in a fresh process from now on."""
         if self._server is not None:
@@ -126,7 +129,7 @@ class Runner:
             steps=steps,
             warmup=warmup,
             seed=self.plan.seed,
-            seconds=_PATIENCE if self.plan.quick and not self.compared else 0.0,
+            seconds=self._patience,
             texts=variant.texts,
             absent=variant.absent,
             leader=self.leader,
@@ -149,6 +152,13 @@ class Runner:
         wanted = [change for change in wanted if os.path.realpath(change[0]) in trace.modules]
         ran = {path: set(lines) for path, lines in trace.ran.items()}
         return replace(trace, idle=not_run(wanted, ran), changed=len(wanted))
+
+    @property
+    def _patience(self) -> float:
+        """The seconds after which a run for numbers stops, 0 where it need not."""
+        if self.compared or not self.plan.limited:
+            return 0.0
+        return _PATIENCE * max(1.0, self.plan.budget / _USUAL)
 
     def _steps(self, mode: Mode, window: tuple[int, int] | None) -> tuple[int, int]:
         """Return the warm-up and the steps of a run."""

@@ -456,10 +456,25 @@ class Functions:
 
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
         for call in self.own(node, cst.Call):
-            callee = self.callee(call)
-            if callee is not None and callee not in seen:
-                seen.add(callee)
-                yield callee
+            for callee in (self.callee(call), *self._handed_to(call)):
+                if callee is not None and callee not in seen:
+                    seen.add(callee)
+                    yield callee
+
+    def _handed_to(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
+        """Yield the functions of a call's own function that it gets to run (`timed(step)`)."""
+        if type(call.func) is not cst.Name:
+            return
+        for arg in call.args:
+            if type(arg.value) is cst.Name and arg.keyword is None:
+                found = self._definition_of_word(arg.value)
+                home = self.scopes.function(call)
+                if found is not None and home is not None and self.scopes.function(found) is home:
+                    yield found
+
+    def _definition_of_word(self, name: cst.Name) -> cst.FunctionDef | None:
+        found = self.definition(name) if name.value in self._function_names else None
+        return found if type(found) is cst.FunctionDef else None
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function of this file that a call runs: a function, method or `forward`."""

@@ -159,12 +159,28 @@ class Frequencies:
             return Frequency.RARE
         self._open.add(id(function))
         try:
-            found = {self.frequency(call) for call in self.functions.callers(function)}
+            calls = self.functions.callers(function) or self._handed_in_loop(function)
+            found = {self.frequency(call) for call in calls}
         finally:
             self._open.discard(id(function))
         if found != {Frequency.EVERY_PASS}:
             return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
         return self.below(node, function)
+
+    def _handed_in_loop(self, function: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls that get a function which each pass of a batch loop defines."""
+        if self.batch_loop(function) is None:
+            return []
+        mentions = self.functions.mentions(function.name.value)
+        args = [self.tree.parent(each) for each in mentions]
+        outer = [self.tree.parent(arg) for arg in args if isinstance(arg, cst.Arg)]
+        return [
+            call
+            for call in outer
+            if isinstance(call, cst.Call)
+            and not isinstance(call.func, cst.Attribute)
+            and self.scopes.function(call) is self.scopes.function(function)
+        ]
 
     def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
@@ -338,6 +354,13 @@ class Frequencies:
         bindings = self.scopes.reaching(node)
         if any(b.how is How.AUGMENTED and isinstance(b.value, cst.Integer) for b in bindings):
             return True
+        value = bindings[0].value if len(bindings) == 1 else None
+        if (
+            bindings[0:1]
+            and bindings[0].how is How.ASSIGN
+            and isinstance(value, cst.BinaryOperation)
+        ):
+            return self._counts(value)
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
         )

@@ -226,8 +226,19 @@ class Loops:
             # The backward pass is in an inner loop, or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
         if loader is not None or self.draws_batch(node) or self._measures(node):
-            return Role.EVAL_BATCH if self.runs_module(node.body) else Role.OTHER
+            measures = self.runs_module(node.body) and not self._runs_batch_loop(node)
+            return Role.EVAL_BATCH if measures else Role.OTHER
         return Role.OTHER
+
+    def _runs_batch_loop(self, node: LoopNode) -> bool:
+        """Return whether a pass runs its network only in batch loops of functions it calls."""
+        if self.runs_module_itself(node.body):
+            return False
+        return any(
+            self._loader(inner) is not None and self.runs_module(inner.body)
+            for body in self.functions.reached(node.body)[1:]
+            for inner in self.tree.within(body, cst.For)
+        )
 
     def _measures(self, node: LoopNode) -> bool:
         """Return whether a loop without a loader, in no loader loop, evaluates a network."""

@@ -155,10 +155,15 @@ class Accumulators:
         if parts is None:
             return None
         loop = self.frequencies.batch_loop(node)
-        if loop is None or self.frequencies.frequency(node) is not Frequency.EVERY_PASS:
+        if loop is None or not self._each_pass(node, loop):
             return None
         adding, target, values = parts
         return Accumulation(node, adding, target, values, loop)
+
+    def _each_pass(self, node: cst.CSTNode, loop: Loop) -> bool:
+        """Return whether one process at least runs a node in every pass."""
+        every = self.frequencies.frequency(node) is Frequency.EVERY_PASS
+        return every or self.frequencies.of_one_process(node, loop.node)
 
     def _of_call(self, node: cst.Call) -> Addition | None:
         func = node.func

@@ -24,7 +24,7 @@ Runs = Sequence[cst.Call]
 
 _PURE: Final = re.compile(
     r"torch\.utils\.data\.(?!random_split)[A-Z]\w*|torchvision\.(?:datasets|transforms)\.[\w.]+|"
-    r"torch\.(?:Generator|device|cuda\.is_available|cuda\.device_count)|os\.cpu_count|"
+    r"torch\.(?:Generator|device|cuda\.is_available|cuda\.device_count)|(?:os|multiprocessing)\.cpu_count|"
     r"os\.path\.join|pathlib\.Path|builtins\.(?:len|int|str|float|bool|min|max|range|dict|set)"
 )
 _CHANGING: Final = frozenset(
@@ -113,6 +113,10 @@ class _Passes:
             return Invariance.REMADE
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             return self._parameter(binding.node)
+        inner = binding.node if binding.node is not self.loop else None
+        if binding.how is How.LOOP and type(inner) is cst.For and not binding.path:
+            # a loop in each pass over the same things: `for split in ("train", "valid")`
+            return min(Invariance.REMADE, self.of(inner.iter))
         if binding.how is How.ASSIGN and binding.value is not None:
             if binding.name in self._written:
                 return Invariance.CHANGING

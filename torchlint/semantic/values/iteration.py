@@ -76,7 +76,9 @@ class Iteration:
     def _bare(
         self, value: cst.BaseExpression, path: Path, depth: int
     ) -> tuple[cst.BaseExpression | None, Path]:
-        """Look through `iterator.next()`."""
+        """Look through `iterator.next()`; `itertools.count()` counts without an argument."""
+        if isinstance(value, cst.Call) and self.names.name(value.func) in _COUNTERS:
+            return None, (COUNTER,)
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
             if value.func.attr.value in ("next", "__next__", "__iter__"):
                 return self.source(value.func.value, path, depth + 1)

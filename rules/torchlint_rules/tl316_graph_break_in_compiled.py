@@ -1,0 +1,63 @@
+"""TL316: code that the compiler cannot put into one graph, inside what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import Finding, Frame, Impact, Note, Rule, Script
+from torchlint_rules._graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_breaks
+
+
+class GraphBreakInCompiled(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every construct that ends the graph of compiled code."""
+        if not script.compiled.all:
+            return
+        for found in graph_breaks(script):
+            frames = [
+                frame
+                for frame in script.compiled.frames_of(found.node)
+                if not script.compiled.option(frame.compilation, "fullgraph").equals(True)
+            ]
+            if frames:
+                yield self._finding(script, found, frames[0])
+
+    def _finding(self, script: Script, found: GraphBreak, frame: Frame) -> Finding:
+        construct = CONSTRUCTS[found.construct]
+        lost = _lost(script, found, frame)
+        impact: Impact = "high" if lost is not None else "medium"
+        cost = "ends the compiled graph here"
+        if lost is not None:
+            cost = f"keeps the compiler from compiling any of `{lost}`"
+        message = (
+            f"`{script.brief(found.node)}` {cost} (torch: {NAMES[construct.name]}, "
+            f"{construct.name}): {construct.cure}"
+        )
+        return Finding(
+            self.code,
+            script.span(found.node),
+            message,
+            None,
+            _notes(script, frame),
+            impact=impact,
+        )
+
+
+def _lost(script: Script, found: GraphBreak, frame: Frame) -> str | None:
+    """Return the name of the function that is not compiled because of a break."""
+    function = script.compiled.unbroken(found.node) or frame.skipped
+    if found.skips:
+        function = frame.function
+    if function is None:
+        return None
+    owner = script.scopes.class_of(function)
+    name = function.name.value
+    return name if owner is None else f"{owner.name.value}.{name}"
+
+
+def _notes(script: Script, frame: Frame) -> tuple[Note, ...]:
+    """Return a note about where the code is compiled."""
+    node: cst.CSTNode = frame.compilation.node
+    return (Note(script.span(node), "it is compiled here"),)

@@ -1,0 +1,50 @@
+"""Rounds within a budget, and what a verification tells while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness.scripts import PLAIN, write
+
+from torchlint.cli.progressbar import News
+from torchlint.finding import Safety
+from torchlint.harness.judging.verdict import Verdict
+from torchlint.harness.plan import Plan, Variant
+from torchlint.harness.session import Session
+
+
+def variants(script: Path) -> list[Variant]:
+    text = script.read_text(encoding="utf-8")
+    same, other = text + "# the same\n", text.replace("lr=0.1", "lr=0.2")
+    return [
+        Variant("rule", ("TL901",), Safety.EXACT, {str(script): same}),
+        Variant("rule", ("TL902",), Safety.EXACT, {str(script): other}),
+        Variant("all", ("TL901",), Safety.EXACT, {str(script): same}),
+    ]
+
+
+@pytest.mark.parametrize(("most", "rounds"), [(4, 4), (0, 2)])
+def test_a_budget_goes_on_while_the_original_is_noisy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, rounds: int
+) -> None:
+    monkeypatch.setattr("torchlint.harness.session._is_noisy", lambda original: True)
+    script = write(tmp_path, PLAIN)
+    said: list[str] = []
+    plan = Plan(*(script, (), 8, 2, 2), device="cpu", budget=600.0, timeout=60.0, most_rounds=most)
+    with Session(plan, listener=News(said.append)) as session:
+        report = session.measure(variants(script))
+    whole, alone, other = report.outcomes
+    assert report.rounds == rounds
+    assert [len(outcome.after.times) for outcome in report.outcomes] == [rounds, rounds, 0]
+    assert (whole.variant.kind, alone.variant.kind) == ("all", "rule")
+    assert other.verdict is Verdict.DIFFERENT
+    estimate, *told = said
+    assert estimate.startswith("2 variants to compare, about ")
+    assert "Ctrl-C ends with what is known by then" in estimate
+    assert told[0].startswith("all fixes (TL901): equal bit for bit (10 losses")
+    assert told[1].startswith("round 1 of 2: all fixes ")
+    assert told[2].startswith("round 2 of 2: all fixes ")
+    assert told[3].startswith("TL902: not bit for bit equal, as its class `exact` promises")
+    more = [line.partition(": all fixes")[0] for line in told[4:]]
+    assert more == [f"round {number} of {most}" for number in range(3, rounds + 1)]

@@ -1,0 +1,180 @@
+"""What TL316 says breaks a graph does so in the installed torch, under the name it states."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from typing import Final, NamedTuple
+
+import pytest
+
+from torchlint_rules._graphbreaks import CONSTRUCTS, NAMES
+
+SAMPLES: Final = {
+    "builtins.print": "print(x.shape)",
+    "builtins.open": "open(os.devnull).close()",
+    "logging.debug": "logging.debug('a')",
+    "logging.info": "logging.info('a')",
+    "logging.warning": "logging.warning('a')",
+    "logger": "logger.info('a')",
+    "sys.stdout.write": "sys.stdout.write('')",
+    "warnings.warn": "warnings.warn('a')",
+    "time.time": "y = time.time()",
+    "time.perf_counter": "y = time.perf_counter()",
+    "time.monotonic": "y = time.monotonic()",
+    "time.sleep": "time.sleep(0)",
+    "gc.collect": "gc.collect()",
+    "torch.save": "torch.save(x, os.devnull)",
+    "torch.manual_seed": "torch.manual_seed(0)",
+    "torch.cuda.memory_allocated": "y = torch.cuda.memory_allocated()",
+    "os.path.exists": "y = os.path.exists('a')",
+    "random.random": "y = random.random()",
+    "random.choice": "y = random.choice([1, 2])",
+    "random.shuffle": "y = [1, 2]; random.shuffle(y)",
+    "random.sample": "y = random.sample([1, 2], 1)",
+    "numpy.random.permutation": "y = np.random.permutation(3)",
+    "torch.nn.utils.rnn.pack_padded_sequence": (
+        "y = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4] * 4))"
+    ),
+    "torch.autograd.grad": "y = torch.autograd.grad(w.sum(), [w])",
+    "torch.allclose": "y = torch.allclose(x, x)",
+    "torch.equal": "y = torch.equal(x, x)",
+    "torch.nn.functional.one_hot": "y = torch.nn.functional.one_hot(i)",
+    "copy.deepcopy": "y = copy.deepcopy(x)",
+    "backward": "w.sum().backward()",
+    "to_sparse": "y = x.to_sparse()",
+    "recurrent": "y = rnn(x)",
+    "branch": "x = x + 1 if x.sum() > 0 else x",
+    "item": "y = x.sum().item()",
+    "tolist": "y = x.tolist()",
+    "builtins.float": "y = float(x.sum())",
+    "builtins.int": "y = int(x.sum())",
+    "math": "y = math.sqrt(x.sum())",
+    "builtins.str": "y = str(x)",
+    "builtins.repr": "y = repr(x)",
+    "builtins.range": "y = list(range(i[0]))",
+    "mask": "y = x[m]",
+    "nonzero": "y = m.nonzero()",
+    "argwhere": "y = torch.argwhere(m)",
+    "masked_select": "y = x.masked_select(m)",
+    "unique": "y = i.unique()",
+    "unique_consecutive": "y = i.unique_consecutive()",
+    "torch.bincount": "y = torch.bincount(i, minlength=9)",
+    "torch.where": "y = torch.where(m)",
+}
+
+HANDLED: Final = {
+    "an assert": "assert torch.isfinite(x).all(), 'text'",
+    "a shape": "x = x * math.sqrt(x.shape[0]) if x.shape[0] > 2 else x",
+    "an array": "y = np.sqrt(3.0), x.detach().numpy()",
+    "a formatted tensor": "y = f'{x.sum():.3f}'",
+    "a masked number": "x[m] = 0.0",
+    "a choice": "y = torch.where(m, x, -x)",
+    "classes of one_hot": "y = torch.nn.functional.one_hot(i, 9)",
+    "the larger of two tensors": "y = max(x.sum(), x.mean())",
+    "a uniform number": "y = random.uniform(0, 1)",
+    "code kept out": "y = 0 if torch.compiler.is_compiling() else print(x)",
+    "a branch not taken": "y = print(x) if x.shape[0] > 9 else 0",
+}
+"""What torch puts into its graph, so that nothing must be said."""
+
+GIVEN_UP: Final = {
+    "in a loop": "for _ in range(2):\n    x = x.sin()\n    print(end='')",
+    "in a try": "try:\n    x = x.sin()\n    print(end='')\nexcept ValueError:\n    x = x.cos()",
+    "a recurrent layer": "y = rnn(x)",
+    "in a function that a loop runs": "for _ in range(2):\n    x = shown(x)",
+}
+"""What keeps torch from compiling any of a function; `shown` alone makes two graphs."""
+
+SCRIPT: Final = """
+import copy, gc, json, logging, math, os, random, sys, time, warnings
+import numpy as np
+import torch
+logger, rnn = logging.getLogger("a"), torch.nn.LSTM(4, 4)
+logger.setLevel(logging.ERROR)
+warnings.simplefilter("ignore")
+def shown(x):
+    x = x.sin()
+    print(end="")
+    return x.cos()
+for key, code in json.load(open(sys.argv[1])).items():
+    body = "x = x + 1\\n" + code + "\\nreturn x * 2"
+    space = dict(globals())
+    exec("def f(x, m, i, w):\\n" + "\\n".join("    " + line for line in body.split("\\n")), space)
+    made = []
+    def backend(graph, inputs):
+        made.append(graph)
+        return graph.forward
+    torch.compiler.reset()
+    x = torch.ones(4, 4)
+    print("@@", key, file=sys.stderr, flush=True)
+    torch.compile(space["f"], backend=backend)(
+        x, x > 0, torch.arange(1, 5), torch.ones(4, requires_grad=True)
+    )
+    print("@=", len(made), file=sys.stderr, flush=True)
+"""
+
+
+class Ran(NamedTuple):
+    """How many graphs a function became, and what torch said of it."""
+
+    graphs: int
+    log: str
+
+
+@cache
+def _ran(directory: str) -> dict[str, Ran]:
+    """Compile every sample in one process that says where graphs break."""
+    import json
+    from pathlib import Path
+
+    samples, script = Path(directory) / "samples.json", Path(directory) / "compile.py"
+    samples.write_text(json.dumps({**SAMPLES, **HANDLED, **GIVEN_UP}), encoding="utf-8")
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script), str(samples)],
+        env={**os.environ, "TORCH_LOGS": "graph_breaks", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = {}
+    for part in done.stderr.split("@@ ")[1:]:
+        key, _, rest = part.partition("\n")
+        log, _, graphs = rest.rpartition("@= ")
+        found[key] = Ran(int(graphs.split()[0]), log)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    return _ran(str(tmp_path_factory.mktemp("graphs")))
+
+
+def test_every_construct_has_a_sample() -> None:
+    assert set(SAMPLES) == set(CONSTRUCTS)
+    assert {construct.name for construct in CONSTRUCTS.values()} == set(NAMES)
+
+
+@pytest.mark.parametrize("key", CONSTRUCTS)
+def test_a_construct_breaks_the_graph_under_this_name(key: str, ran: dict[str, Ran]) -> None:
+    number = CONSTRUCTS[key].name
+    assert ran[key].graphs == (0 if key == "recurrent" else 2)
+    assert f"/{number.lower()}.html" in ran[key].log
+    assert NAMES[number] in ran[key].log
+
+
+@pytest.mark.parametrize("key", HANDLED)
+def test_what_is_not_reported_stays_in_one_graph(key: str, ran: dict[str, Ran]) -> None:
+    assert ran[key] == Ran(1, "")
+
+
+@pytest.mark.parametrize("key", GIVEN_UP)
+def test_a_break_in_a_loop_or_a_try_costs_the_whole_function(key: str, ran: dict[str, Ran]) -> None:
+    own = 2 if "shown" in GIVEN_UP[key] else 0
+    assert ran[key].graphs == own
+    assert "falling back to eager" in ran[key].log

@@ -1,0 +1,71 @@
+"""Speed by processor time, which a busy machine disturbs less than the time on the wall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+from typing import Final
+
+from torchlint.harness.judging.statistics import Interval, Speedup, noise_band, speedup
+from torchlint.harness.judging.verdict import Verdict
+from torchlint.harness.trace import Trace
+
+__all__ = ["crowd", "judge_work", "work_noise", "work_saved"]
+
+Runs = list[list[Trace]]
+
+_MATTERS: Final = 0.05
+"""The difference that the interval must exclude before processor time decides."""
+_CROWDED: Final = 0.5
+"""The share of a processor that others must use, and that must not be free, to disturb a run."""
+
+
+def work_saved(before: Runs, after: Runs) -> Speedup | None:
+    """Return the ratio of processor time per step, None where the two cannot be compared.
+
+    Both sides must run on the CPU alone, with the same number of threads and of workers.
+    """
+    traces = [trace for rounds in (before, after) for runs in rounds for trace in runs]
+    alike = len({(trace.threads, trace.helpers) for trace in traces}) == 1
+    if not alike or not _have_work(before, after):
+        return None
+    return speedup(_works(before), _works(after))
+
+
+def work_noise(original: Runs) -> Interval | None:
+    """Return the noise of the original's processor time, None where it was not measured."""
+    paired = [runs for runs in original if len(runs) > 1]
+    if not paired or not _have_work(paired):
+        return None
+    return noise_band(_works(paired))
+
+
+def judge_work(wall: Speedup, work: Speedup | None, noise: Interval | None) -> Verdict:
+    """Return the verdict by processor time, UNSURE where the time on the wall contradicts it."""
+    if work is None or noise is None:
+        return Verdict.UNSURE
+    if work.low > max(1 + _MATTERS, noise.high) and wall.ratio > 1:
+        return Verdict.FASTER
+    if work.high < min(1 / (1 + _MATTERS), noise.low) and wall.ratio < 1:
+        return Verdict.SLOWER
+    return Verdict.UNSURE
+
+
+def crowd(traces: Iterable[Trace]) -> tuple[float, float] | None:
+    """Return the processors that others used and that were free, where others disturbed a run."""
+    seen = [trace for trace in traces if trace.others is not None and trace.free is not None]
+    others = median([trace.others or 0.0 for trace in seen] or [0.0])
+    free = median([trace.free or 0.0 for trace in seen] or [0.0])
+    return (others, free) if others > _CROWDED and free < _CROWDED else None
+
+
+def _have_work(*sides: Runs) -> bool:
+    """Return whether every run is alone on the CPU, and has the work of as many steps."""
+    traces = [trace for side in sides for runs in side for trace in runs]
+    alone = all(trace.device == "cpu" and not trace.joined for trace in traces)
+    counts = {len(trace.work) if sum(trace.work) > 0 else 0 for trace in traces}
+    return alone and len(counts) == 1 and counts != {0}
+
+
+def _works(rounds: Runs) -> list[list[tuple[float, ...]]]:
+    return [[trace.work for trace in runs] for runs in rounds]

@@ -1,0 +1,161 @@
+"""Submodules: the classes of the networks that an expression can be, through containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.values.origins import Origins
+
+__all__ = ["Submodules"]
+
+_CONTAINERS: Final = frozenset({
+    "torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "builtins.list",
+    "builtins.tuple", "builtins.dict", "builtins.zip", "builtins.enumerate", "builtins.reversed",
+    "collections.OrderedDict",
+})  # fmt: skip
+_MEMBERS: Final = frozenset("values items __iter__".split())
+_PARTS: Final = frozenset("children named_children modules named_modules".split())
+_HANDED_ON: Final = (*WRAPPERS, "copy.copy", "copy.deepcopy")
+_BOUND: Final = (How.ASSIGN, How.DECLARED, How.LOOP, How.UNPACKED)
+
+
+class Submodules:
+    """Follows networks to their classes: through names, lists of blocks, loops and wrappers.
+
+    Every member of a container counts, whichever one is asked for.
+    """
+
+    def __init__(self, functions: Functions, origins: Origins) -> None:
+        self.functions = functions
+        self.origins = origins
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self.classes = Memo["cst.BaseExpression", "tuple[cst.ClassDef, ...]"](
+            (), functions.names.trail, self._classes
+        ).answer
+        """Return the classes in view of which an expression, or its members, are instances."""
+
+    def _classes(self, node: cst.BaseExpression) -> tuple[cst.ClassDef, ...]:
+        known = self.functions.instance_of(node)
+        if known is not None:
+            return (known,)
+        found: dict[cst.ClassDef, None] = {}
+        seen: set[int] = set()
+        edge = [node]
+        while edge:
+            each = edge.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            owner = self.functions.instance_of(each)
+            if owner is not None:
+                found[owner] = None
+            else:
+                edge += self._onward(each)
+        return tuple(found)
+
+    def _onward(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """Yield the expressions that a value, or one of its members, can come from."""
+        if isinstance(node, cst.Name):
+            yield from self._bound(node, self.scopes.reaching(node))
+        elif isinstance(node, cst.Attribute):
+            bindings = self.functions.attribute(node)
+            yield from self._bound(node, bindings)
+            if not bindings:
+                yield from self._kept(node)
+                yield from self._entries(node)
+        elif isinstance(node, cst.Subscript):
+            yield node.value
+        elif isinstance(node, cst.IfExp):
+            yield node.body
+            yield node.orelse
+        elif isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
+            yield from (each.value for each in node.elements)
+        elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+            yield node.elt
+        elif isinstance(node, cst.DictComp):
+            yield node.value
+        elif isinstance(node, cst.Call):
+            yield from self._called(node)
+
+    def _bound(
+        self, node: cst.Name | cst.Attribute, bindings: tuple[Binding, ...]
+    ) -> Iterator[cst.BaseExpression]:
+        yield from self._values(each for each in bindings if each.how in _BOUND)
+        for binding in bindings:
+            if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+                yield from self.functions.given(binding.node)
+        yield from self.origins.additions(node)
+
+    def _kept(self, node: cst.Attribute) -> Iterator[cst.BaseExpression]:
+        """Yield what the classes of a network keep under an attribute."""
+        for owner in self.classes(node.value):
+            for line in self.functions.lineage(owner):
+                bindings = self.scopes.scope_at(line).bindings.get(f"self.{node.attr.value}", ())
+                yield from self._values(bindings)
+
+    def _values(self, bindings: Iterable[Binding]) -> Iterator[cst.BaseExpression]:
+        """Yield the values that attributes are set to, and what is added to these later."""
+        for binding in bindings:
+            if binding.value is not None:
+                yield binding.value
+            if isinstance(binding.node, cst.Assign):
+                for target in binding.node.targets:
+                    if isinstance(target.target, cst.Attribute):
+                        yield from self.origins.additions(target.target)
+
+    def _entries(self, node: cst.Attribute) -> Iterator[cst.BaseExpression]:
+        """Yield the entries of a `ModuleDict` that are read as attributes (`self.parts.head`)."""
+        for made in self.origins.of(node.value).values:
+            if not isinstance(made, cst.Call):
+                continue
+            if self.names.name(made.func) != "torch.nn.ModuleDict" or not made.args:
+                continue
+            entries = made.args[0].value
+            if isinstance(entries, cst.Call):
+                for arg in entries.args:
+                    if arg.keyword is not None and arg.keyword.value == node.attr.value:
+                        yield arg.value
+            elif isinstance(entries, cst.Dict):
+                for element in entries.elements:
+                    key = element.key if isinstance(element, cst.DictElement) else None
+                    if isinstance(key, cst.SimpleString) and key.evaluated_value == node.attr.value:
+                        yield element.value
+
+    def _called(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
+        name, func = self.names.name(call.func), call.func
+        if name in _CONTAINERS:
+            yield from (arg.value for arg in call.args)
+        elif name in _HANDED_ON:
+            yield from (arg.value for arg in call.args[:1])
+        elif name is not None and name.startswith("torch.") and "wrap" in name and call.args:
+            yield call.args[0].value
+        elif isinstance(definition := self.functions.definition(func), cst.FunctionDef):
+            yield from self.functions.returns(definition)
+        elif isinstance(func, cst.Attribute):
+            method = func.attr.value
+            if method in SAME or method in _MEMBERS:
+                yield func.value
+            elif method in _PARTS:
+                yield from self._parts(func.value)
+            elif method in PREPARING:
+                yield from (arg.value for arg in call.args)
+
+    def _parts(self, network: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """Yield the networks that a network, or each member of a container, keeps."""
+        classes = self.classes(network)
+        if not classes:
+            yield network
+        for owner in classes:
+            for line in self.functions.lineage(owner):
+                for name, bindings in self.scopes.scope_at(line).bindings.items():
+                    if name.startswith("self."):
+                        yield from self._values(bindings)
