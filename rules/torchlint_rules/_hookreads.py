@@ -13,6 +13,8 @@ __all__ = ["hook_reads"]
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_AVERAGES: Final = ("ignite.metrics.RunningAverage", "ignite.handlers.ProgressBar")
+_EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _KEEPS: Final = frozenset({"append", "extend"})
 
 
@@ -49,7 +51,7 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
         return False
     if script.frequency(read.node) is not Frequency.EVERY_PASS:
         return False
-    return script.is_logged(read.node) or _is_kept(script, read)
+    return script.is_logged(read.node) or _is_kept(script, read) or _is_output(script, read)
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -74,6 +76,18 @@ def _is_kept(script: Script, read: Reading) -> bool:
         isinstance(call, cst.Call)
         and isinstance(call.func, cst.Attribute)
         and call.func.attr.value in _KEEPS
+    )
+
+
+def _is_output(script: Script, read: Reading) -> bool:
+    """Return whether an engine of Ignite gets a number that no handler reads each time."""
+    if script.owner(read.node) != "ignite" or not isinstance(script.parent(read.node), cst.Return):
+        return False
+    if any(True for _ in script.calls(*_AVERAGES)):
+        return False
+    return not any(
+        isinstance(script.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
+        for each in script.functions.attributes("ITERATION_COMPLETED")
     )
 
 

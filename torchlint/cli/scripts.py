@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,17 @@ import click
 from torchlint.engine.programs import Programs
 from torchlint.notebook import is_notebook
 
-__all__ = ["refuse_module", "refuse_notebook"]
+__all__ = ["refuse_module", "refuse_notebook", "refuse_system"]
 
 _MOST_NAMED: Final = 3
+
+
+def refuse_system(command: str) -> None:
+    """Raise an error on a system where no groups of processes can be started and ended."""
+    if not hasattr(os, "fork"):
+        raise click.ClickException(
+            f"{command} runs scripts on Linux and macOS only; `check`, `fix` and `audit` work here"
+        )
 
 
 def refuse_notebook(command: str, script: Path) -> None:
