@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, How, Kind, Rule, Script, State
+from torchlint.api import Binding, CallSite, Finding, Fix, How, Kind, Rule, Script, State
 
 _FUNCTION: Final = "torch.nn.functional.scaled_dot_product_attention"
 _NEEDED: Final = (2, 5)
@@ -16,12 +16,16 @@ _STEPS: Final = 6
 
 
 class _Repeat(NamedTuple):
-    """A repetition: how often, along which axis of four, of what, and the expression that does."""
+    """A repetition: how often, along which axis of four, of what, and the expression that does.
+
+    `always` is False for one under an `if`, which leaves equal heads as they are.
+    """
 
     times: str
     axis: int
     source: cst.BaseExpression
     node: cst.Call
+    always: bool = True
 
 
 class RepeatedKeyValueHeads(Rule):
@@ -42,7 +46,7 @@ class RepeatedKeyValueHeads(Rule):
                 f"keys and values are stored `{key.times}` times: `enable_gqa=True` attends to "
                 "each head as often without a copy"
             )
-            fix = _fix(script, site, key, value)
+            fix = _fix(script, site, key, value) if key.always and value.always else None
             yield Finding(self.code, script.span(key.node), message, fix)
 
 
@@ -52,6 +56,8 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
     for _ in range(_STEPS):
         if isinstance(node, cst.Name):
             bindings = script.scopes.reaching(node)
+            if len(bindings) == 2:
+                return _under_a_condition(script, node, bindings)
             made = bindings[0] if len(bindings) == 1 else None
             if made is None or made.how is not How.ASSIGN or made.value is None:
                 return None
@@ -74,6 +80,21 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
         else:
             return None
     return None
+
+
+def _under_a_condition(
+    script: Script, node: cst.Name, bindings: tuple[Binding, ...]
+) -> _Repeat | None:
+    """Return the repetition in `if groups > 1: k = repeat(k, groups)`."""
+    before, made = sorted(bindings, key=lambda each: each.at)
+    if made.how is not How.ASSIGN or not isinstance(made.value, cst.Call):
+        return None
+    found = _of_call(script, made.value)
+    if found is None or found.axis not in _HEADS or not isinstance(found.source, cst.Name):
+        return None
+    uses = list(script.scopes.uses(made, script.home(node)))
+    same = script.scopes.reaching(found.source) == (before,)
+    return found._replace(always=False) if same and uses == [node] else None
 
 
 def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
