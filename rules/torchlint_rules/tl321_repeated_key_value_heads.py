@@ -109,14 +109,14 @@ def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
             return None
         if script.kind(times.value) is Kind.TENSOR:
             return None
-        return _Repeat(script.code(times.value), dim.literal, whole, call)
+        return _Repeat(script.argument(times.value), dim.literal, whole, call)
     function = script.functions.callee(call)
     if function is None or len(call.args) != 2 or any(arg.keyword for arg in call.args):
         return None
     axis = script.answer(_repeated_axis, function, None)
     if axis is None:
         return None
-    return _Repeat(script.code(call.args[1].value), axis, call.args[0].value, call)
+    return _Repeat(script.argument(call.args[1].value), axis, call.args[0].value, call)
 
 
 def _last_word(script: Script, call: cst.Call) -> str:
@@ -141,7 +141,7 @@ def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:
         return None
     axes = set()
     for value in script.functions.returns(function):
-        if script.code(value) == names[0]:
+        if script.argument(value) == names[0]:
             continue
         axes.add(_joined_axis(script, value, names[0], names[1]))
     return axes.pop() if len(axes) == 1 else None
@@ -157,9 +157,9 @@ def _joined_axis(script: Script, node: cst.BaseExpression, x: str, times: str) -
     expanded = _method(inner, "expand")
     if expanded is None or not isinstance(expanded[0], cst.Subscript):
         return None
-    cut, sizes = expanded[0], [script.code(each) for each in expanded[1]]
+    cut, sizes = expanded[0], [script.argument(each) for each in expanded[1]]
     parts = [script.code(each.slice) for each in cut.slice]
-    if script.code(cut.value) != x or parts.count("None") != 1 or len(sizes) != 5:
+    if script.argument(cut.value) != x or parts.count("None") != 1 or len(sizes) != 5:
         return None
     new = parts.index("None")
     fits = len(parts) == len(sizes) or new == len(parts) - 1
@@ -167,7 +167,7 @@ def _joined_axis(script: Script, node: cst.BaseExpression, x: str, times: str) -
         return None
     heads = sizes[new - 1]
     wanted = [*sizes[: new - 1], {f"{heads} * {times}", f"{times} * {heads}"}, *sizes[new + 1 :]]
-    shape = [script.code(each) for each in joined[1]]
+    shape = [script.argument(each) for each in joined[1]]
     same = len(shape) == len(wanted) and all(
         one in two if isinstance(two, set) else one == two
         for one, two in zip(shape, wanted, strict=True)
@@ -192,6 +192,8 @@ def _fix(script: Script, site: CallSite, key: _Repeat, value: _Repeat) -> Fix | 
     parts = [script.rewrite.with_keyword(site.node, "enable_gqa", "True")]
     for each in (key, value):
         line = script.statement(each.node)
+        if "#" in script.code(line):
+            return None
         assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
         named = assign.targets[0].target if isinstance(assign, cst.Assign) else None
         again = named is not None and script.code(named) == script.code(each.source)

@@ -52,9 +52,15 @@ def _runs_again(script: Script, loop: Loop) -> bool:
     for outer in script.loops_around(loop.node):
         if outer.role is Role.EPOCH:
             drawn = outer.node.iter if isinstance(outer.node, cst.For) else None
-            return drawn is None or script.code(drawn) != "range(1)"
+            return not isinstance(drawn, cst.Call) or not _is_once(script, drawn)
     function = script.function(loop.node)
     return function is not None and script.is_repeated(function)
+
+
+def _is_once(script: Script, drawn: cst.Call) -> bool:
+    """Return whether a loop is over `range(1)`."""
+    once = len(drawn.args) == 1 and script.value_of(drawn.args[0].value).equals(1)
+    return once and script.name(drawn.func) == "builtins.range"
 
 
 def _in_every_pass(script: Script, call: cst.Call, loop: Loop) -> bool:
