@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
-.PHONY: demo test lint docs pictures dist clean
+.PHONY: demo test lint docs pictures vsix dist gpu-bundle gpu-proof clean
 
 demo: $(VENV)/demo.stamp
 	@set -e; \
@@ -45,6 +45,10 @@ docs: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs --site
 	@$(BIN)/zensical build --strict
 
+# The extension for VS Code, as editors/vscode/torchlint.vsix; needs Node 20 and npm.
+vsix:
+	@cd editors/vscode; npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; npm run --silent package
+
 # What is committed, from a clone of it: nothing else can get into a release.
 dist: $(VENV)/test.stamp
 	@set -e; \
@@ -57,6 +61,25 @@ dist: $(VENV)/test.stamp
 	cd "$$folder/torchlint"; \
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) "$$python" -m hatchling build -d "$$dist" > /dev/null; \
 	cd "$$dist"; sha256sum torchlint-*
+
+# Everything for `make gpu-proof` on a machine without a network, for Python 3.12 on Linux.
+WHEELS := --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64
+
+gpu-bundle:
+	@set -e; \
+	folder=$$(mktemp -d); \
+	trap 'rm -rf "$$folder"' EXIT; \
+	mkdir -p dist; \
+	git archive --prefix=torchlint/ HEAD | tar -x -C "$$folder"; \
+	$(PYTHON) -m pip download --quiet $(WHEELS) -d "$$folder/torchlint/dist/wheels" numpy psutil; \
+	tar -czf dist/gpu-proof.tar.gz -C "$$folder" torchlint; \
+	ls -lh dist/gpu-proof.tar.gz
+
+# On the machine with the GPU, whose Python has torch: nothing is installed into it.
+gpu-proof:
+	@$(PYTHON) -c 'import numpy, psutil' 2> /dev/null || $(PYTHON) -m pip install --quiet --no-index --find-links dist/wheels --target build/gpu numpy psutil
+	@PYTHONPATH="$$PWD:$$PWD/build/gpu" $(PYTHON) benchmarks/gpu_proof.py
+	@PYTHONPATH="$$PWD:$$PWD/build/gpu" $(PYTHON) benchmarks/evidence.py --device cuda
 
 clean:
 	rm -rf $(VENV) dist build

@@ -214,6 +214,57 @@ class LitApart(lightning.LightningModule):
     def training_step(self, batch, index):
         return self.net(batch).mean()
 """,
+    "a loop of Accelerate": """
+from accelerate import Accelerator
+
+def shared_apart(net, opt, loader):
+    accelerator = Accelerator(gradient_accumulation_steps=4)
+    net, opt, loader = accelerator.prepare(net, opt, loader)
+    for batch in loader:
+        with accelerator.accumulate(net):
+            accelerator.backward(net(batch).mean())
+            opt.step()
+            opt.zero_grad()
+""",
+    "a loop of Fabric": """
+from lightning import Fabric
+
+def woven_apart(net, opt, loader):
+    fabric = Fabric(precision="bf16-mixed")
+    net, opt = fabric.setup(net, opt)
+    for index, batch in enumerate(fabric.setup_dataloaders(loader)):
+        with fabric.no_backward_sync(net, enabled=index % 2 == 0):
+            fabric.backward(net(batch).mean())
+        opt.step()
+        opt.zero_grad()
+""",
+    "a trainer of Lightning": """
+import lightning
+
+def fitted_apart(net, loader):
+    trainer = lightning.Trainer(precision="16-mixed", gradient_clip_val=1.0)
+    trainer.fit(net, loader)
+""",
+    "an engine of Ignite": """
+from ignite.engine import Engine
+
+def turned_apart(net, opt, loader):
+    def turn(engine, batch):
+        loss = net(batch).mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+    Engine(turn).run(loader)
+""",
+    "rows that a tokenizer makes": """
+from datasets import load_dataset
+
+def worded_apart(tokenize):
+    rows = load_dataset("words").map(tokenize)
+    rows.set_transform(tokenize)
+    return rows
+""",
     "apex": """
 from apex import amp
 

@@ -240,7 +240,7 @@ import trackers
 
 
 def train(model, loader, criterion, optimizer, device, args):
-    tracker = trackers.make(args)
+    tracker = trackers.make(args, networks.tokenizer)
     model = networks.widen(model)
     for x, y in loader:
         x = x.to(device)
@@ -355,6 +355,62 @@ def get_batch():
     return data[start : start + 8]
 """
 
+PRETRAINING: Final = """\
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.attention.flex_attention import flex_attention
+from torch.optim.swa_utils import AveragedModel
+from torchao.float8 import convert_to_float8_training
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(512, 512)
+
+    def forward(self, x, mask):
+        return self.out(flex_attention(x, x, x, block_mask=mask))
+
+
+def main(loader, mask):
+    net = convert_to_float8_training(Block().cuda())
+    averaged = AveragedModel(net)
+    fully_shard(net)
+    net = torch.compile(net, mode="max-autotune")
+    optimizer = torch.optim.Muon(net.parameters(), lr=2e-3)
+    for step, x in enumerate(loader):
+        loss = net(x, mask).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        averaged.update_parameters(net)
+        if step % 1000 == 0:
+            dcp.async_save(net.state_dict(), checkpoint_id=step)
+"""
+
+FINE_TUNING: Final = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+from texts import raw, tokenize
+
+args = TrainingArguments(
+    "out",
+    bf16=True,
+    optim="adamw_torch_fused",
+    dataloader_num_workers=4,
+    dataloader_persistent_workers=True,
+    gradient_checkpointing=True,
+    warmup_steps=100,
+    eval_strategy="epoch",
+    per_device_train_batch_size=32,
+)
+model = AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="sdpa")
+rows = raw.map(tokenize, batched=True)
+Trainer(model, args, train_dataset=rows["train"], eval_dataset=rows["test"]).train()
+"""
+
 SMALL: Final = {
     "everything tuned": TUNED,
     "everything plain": PLAIN,
@@ -367,4 +423,6 @@ SMALL: Final = {
     "processes are spawned": SPAWNED,
     "batches by hand": BATCHES_BY_HAND,
     "evaluation as the caller wants it": EVALUATED_ELSEWHERE,
+    "pre-training of a large model": PRETRAINING,
+    "a Trainer fine-tunes": FINE_TUNING,
 }

@@ -10,13 +10,54 @@ import libcst as cst
 from torchlint.api import Frequency, How, Kind, Role, Script
 from torchlint_rules._elements import elementwise, is_surely_tensor, walk
 
-__all__ = ["element_reads", "sole_line", "written_by_element", "written_by_row"]
+__all__ = ["element_reads", "element_tests", "sole_line", "written_by_element", "written_by_row"]
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
 
 
 # -- reads ------------------------------------------------------------------------
+
+
+def element_tests(
+    script: Script,
+) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
+    """Yield the loops that branch on elements of a tensor, with the comparison and the tensor."""
+    said: set[int] = set()
+    for branch in script.all(cst.If):
+        test = branch.test
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            continue
+        for side in (test.left, test.comparisons[0].comparator):
+            found = _element_of(script, side) if isinstance(side, cst.Subscript) else None
+            if found is None or id(found[0]) in said or script.kind(found[1]) not in _TENSORS:
+                continue
+            loop, tensor = found
+            if not _is_range(script, loop) or script.kind(side) not in _TENSORS:
+                continue
+            if not script.on_host(tensor) and script.each_step(test) and _counts(script, branch):
+                said.add(id(loop))
+                yield loop, test, tensor
+
+
+def _is_range(script: Script, loop: cst.For) -> bool:
+    return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
+
+
+def _counts(script: Script, branch: cst.If) -> bool:
+    """Return whether a branch only adds to numbers, or appends to lists."""
+    lines = branch.body.body
+    small = [
+        one for line in lines if isinstance(line, cst.SimpleStatementLine) for one in line.body
+    ]
+    return (
+        bool(small)
+        and len(small) == len(lines)
+        and all(
+            isinstance(one, cst.AugAssign) and isinstance(one.operator, cst.AddAssign)
+            for one in small
+        )
+    )
 
 
 def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseExpression]]:

@@ -13,6 +13,8 @@ __all__ = ["hook_reads"]
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_AVERAGES: Final = ("ignite.metrics.RunningAverage", "ignite.handlers.ProgressBar")
+_EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _KEEPS: Final = frozenset({"append", "extend"})
 
 
@@ -45,11 +47,25 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
     if script.function(read.node) is not function or script.on_host(read.tensor):
         return False
-    if read.form is not Form.NUMBER or script.kind(read.tensor) is not Kind.LOSS:
+    if read.form is not Form.NUMBER or not _is_loss(script, read.tensor):
         return False
     if script.frequency(read.node) is not Frequency.EVERY_PASS:
         return False
-    return script.is_logged(read.node) or _is_kept(script, read)
+    return script.is_logged(read.node) or _is_kept(script, read) or _is_output(script, read)
+
+
+def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor is a loss: of a criterion, or of what a network returns."""
+    if script.kind(tensor) is Kind.LOSS:
+        return True
+    found = (
+        [each.value for each in script.scopes.reaching(tensor)]
+        if isinstance(tensor, cst.Name)
+        else [tensor]
+    )
+    return bool(found) and all(
+        isinstance(value, cst.Attribute) and value.attr.value == "loss" for value in found
+    )
 
 
 def _is_kept(script: Script, read: Reading) -> bool:
@@ -60,6 +76,18 @@ def _is_kept(script: Script, read: Reading) -> bool:
         isinstance(call, cst.Call)
         and isinstance(call.func, cst.Attribute)
         and call.func.attr.value in _KEEPS
+    )
+
+
+def _is_output(script: Script, read: Reading) -> bool:
+    """Return whether an engine of Ignite gets a number that no handler reads each time."""
+    if script.owner(read.node) != "ignite" or not isinstance(script.parent(read.node), cst.Return):
+        return False
+    if any(True for _ in script.calls(*_AVERAGES)):
+        return False
+    return not any(
+        isinstance(script.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
+        for each in script.functions.attributes("ITERATION_COMPLETED")
     )
 
 
@@ -86,4 +114,5 @@ def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:
     if site.has_splat or site.given(_DRAWS) is not None:
         return None
     edits = script.rewrite.replace(read.node, script.code(read.tensor))
-    return Fix.exact("Log the tensor itself", edits)
+    because = "a loss in float64 is averaged with all its digits, its number in float32"
+    return Fix.close("Log the tensor itself", edits, because=because)

@@ -85,7 +85,8 @@ def _names_cuda(script: Script) -> bool:
 def _can_pin(script: Script, site: CallSite) -> bool:
     """Return whether torch can pin the loader's batches: host tensors in plain containers."""
     dataset = site.given("dataset", 0)
-    if dataset is None or Trait.ON_DEVICE in script.datasets.traits(dataset.value):
+    traits = script.datasets.traits(dataset.value) if dataset is not None else None
+    if traits is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
         return False
     makers = _collate(script, site)
     if makers is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from torchlint.api import Finding, Rate, Role, Rule, Script
 from torchlint_rules._hookreads import hook_reads
+from torchlint_rules._storednumbers import stored_numbers
 from torchlint_rules._syncs import syncs
 
 
@@ -13,4 +14,5 @@ class SyncInTrainingLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag each training batch's reads that only add to a sum, a list or a meter."""
         yield from syncs(script, self.code, Role.TRAIN_BATCH)
+        yield from stored_numbers(script, self.code, Role.TRAIN_BATCH)
         yield from hook_reads(script, self.code, Rate.STEP)

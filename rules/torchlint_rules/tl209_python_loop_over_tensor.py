@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Frequency, Rule, Script
 from torchlint_rules._elementloops import (
     element_reads,
+    element_tests,
     sole_line,
     written_by_element,
     written_by_row,
@@ -28,6 +29,7 @@ _LAYERS: Final = frozenset(
 _WHOLE: Final = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 _CELLS: Final = {f"{name}Cell": name for name in _WHOLE}
 _PIECES: Final = ("split", "chunk", "unbind")
+_SHORT: Final = 16
 _BECAUSE: Final = "adds up in another order"
 
 
@@ -59,6 +61,8 @@ class PythonLoopOverTensor(Rule):
             return
         given = call.args[0].value
         if not is_surely_tensor(script, given) or script.frequency(call) is Frequency.RARE:
+            return
+        if _is_short(script, given):
             return
         word = _REDUCTIONS[script.name(call.func) or ""]
         text = f"{_atom(script, given)}.{word}"
@@ -128,6 +132,14 @@ class PythonLoopOverTensor(Rule):
             message = (
                 f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
                 f"the whole of `{named}`, or read it once before with `{named}.tolist()`"
+            )
+            yield Finding(self.code, script.span(loop.iter), message)
+
+        for loop, test, tensor in element_tests(script):
+            named = script.code(tensor)
+            message = (
+                f"`{script.code(test)}` waits for the device in every pass of this loop: compare "
+                f"the whole of `{named}` and add up the result, once"
             )
             yield Finding(self.code, script.span(loop.iter), message)
 
@@ -243,6 +255,16 @@ def _is_known(script: Script, iterated: cst.BaseExpression) -> bool:
     name = script.name(iterated.func)
     method = iterated.func.attr.value if isinstance(iterated.func, cst.Attribute) else ""
     return name == "builtins.range" or method in _PIECES
+
+
+def _is_short(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a tensor is made with a handful of elements."""
+    value = script.value_of(node).node
+    if not isinstance(value, cst.Call) or not (script.name(value.func) or "").startswith("torch."):
+        return False
+    sizes = [arg.value for arg in value.args if isinstance(arg.value, (cst.Tuple, cst.List))]
+    counts = [script.value_of(each.value).literal for each in sizes[0].elements] if sizes else []
+    return len(counts) == 1 and type(counts[0]) is int and counts[0] <= _SHORT
 
 
 def _steps_through(script: Script, loop: cst.For, call: cst.Call) -> bool:

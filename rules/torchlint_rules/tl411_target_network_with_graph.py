@@ -6,41 +6,54 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Ancestry, Finding, Fix, Rule, Script
+from torchlint.api import Ancestry, Finding, Fix, Grad, Rule, Script
 from torchlint_rules._nograd import without_graph, wrapped
 
 
 class TargetNetworkWithGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every call of a network that no optimizer holds, if it records for the loss."""
-        found = {
-            call: (network, backward)
-            for backward in script.lineage.backward_passes()
-            for call, network in script.lineage.of(backward.func).calls
-            if _records_for_nothing(script, call, network, backward)
-        }
-        for call, (network, backward) in found.items():
-            named = script.brief(network)
-            message = (
-                f"no optimizer holds `{named}`, yet its call records a graph, and the backward "
-                "pass computes gradients for it: put the call under `torch.no_grad()`"
-            )
-            yield Finding(self.code, script.span(call), message, _fix(script, call, backward))
+        """Flag every call of a network that no optimizer holds, if it records in each step."""
+        passes = list(script.lineage.backward_passes())
+        sent = {call for each in passes for call, _ in script.lineage.of(each.func).calls}
+        told: set[cst.Call] = set()
+        for backward in passes:
+            for call, network in script.lineage.of(backward.func, recorded=False).calls:
+                if call in told or not _records_for_nothing(script, call, network, backward):
+                    continue
+                inputs = script.lineage.of_arguments(call)
+                if call in sent and _may_carry_gradients(script, inputs, backward):
+                    continue
+                told.add(call)
+                fix = _fix(script, call, backward)
+                message = _message(script, network, call in sent)
+                yield Finding(self.code, script.span(call), message, fix)
+
+
+def _message(script: Script, network: cst.BaseExpression, sent: bool) -> str:
+    cost = (
+        "the backward pass computes gradients for it"
+        if sent
+        else "keeps its activations although its output is detached"
+    )
+    return (
+        f"no optimizer holds `{script.brief(network)}`, yet its call records a graph, and "
+        f"{cost}: put the call under `torch.no_grad()`"
+    )
 
 
 def _records_for_nothing(
     script: Script, call: cst.Call, network: cst.BaseExpression, backward: cst.Call
 ) -> bool:
     """Return whether a call records the graph of a network that never learns."""
+    if script.grad(call) is not Grad.ON:
+        return False
     unheld = script.networks.unheld(network)
     if unheld is None or unheld.frozen is not False or not unheld.learns:
         return False
     if not (unheld.in_sight or unheld.copied):
         return False
     behind = script.lineage.of(backward.func).calls
-    if all(script.networks.unheld(each) is not None for _, each in behind):
-        return False
-    return not _may_carry_gradients(script, script.lineage.of_arguments(call), backward)
+    return any(script.networks.unheld(each) is None for _, each in behind)
 
 
 def _may_carry_gradients(script: Script, inputs: Ancestry, backward: cst.Call) -> bool:

@@ -25,6 +25,14 @@ _OTHER_TENSORS: Final = (
     "torch.distributed._tensor",
     "torch.distributed._composable",
     "torch.distributed.fsdp.fully_shard",
+    "accelerate.parallelism_config",
+    *(
+        f"accelerate.{name}"
+        for name in (
+            "FullyShardedDataParallelPlugin utils.FullyShardedDataParallelPlugin "
+            "utils.ParallelismConfig utils.MegatronLMPlugin utils.MegatronLMDummyScheduler"
+        ).split()
+    ),
 )
 """Imports after which parameters may be tensors that fused kernels do not support."""
 _SHARDED: Final = ("torch.distributed.fsdp", "torch.distributed._fsdp", "fairscale", "apex")

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Duty, Edits, Finding, Fix, GradientAccumulation, Rule, Script
+from torchlint_rules._accumulators import Divided, divided_twice
 from torchlint_rules._lossdivision import is_averaged
 
 _PARTS: Final = re.compile(r"accum|micro", re.IGNORECASE)
@@ -31,6 +32,22 @@ class UnnormalisedAccumulation(Rule):
             if len(losses) != len(sent) or is_averaged(script, window, size, losses):
                 continue
             yield self._finding(script, window, size, losses)
+        for each in divided_twice(script):
+            yield self._twice(script, each)
+
+    def _twice(self, script: Script, twice: Divided) -> Finding:
+        size = script.code(twice.size)
+        shown = size if isinstance(twice.size, cst.Integer) else f"`{size}`"
+        message = (
+            f"{twice.framework} divides the loss by {shown} already: a second division makes the "
+            f"gradients {shown} times too small; leave it out"
+        )
+        fix = None
+        if twice.only_here and isinstance(twice.division, cst.BinaryOperation):
+            edits = script.rewrite.replace(twice.division, script.code(twice.division.left))
+            because = f"gradients become larger by {shown}"
+            fix = Fix.unsafe("Leave the division to the framework", edits, because=because)
+        return Finding(self.code, script.span(twice.division), message, fix)
 
     def _finding(
         self,

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Act, Edits, Finding, Fix, How, Kind, Rule, Script, Span
+from torchlint_rules._accumulators import clips_of_parts
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
@@ -35,8 +36,24 @@ class MisplacedClipping(Rule):
                 fix = Fix.exact("Write `clip_grad_norm_`", edits) if edits else None
                 yield Finding(self.code, script.span(call.func), message, fix)
             yield from self._one_by_one(script, call)
+        for call in clips_of_parts(script):
+            yield self._of_parts(script, call)
         yield from self._by_hand(script)
         yield from self._clamped(script)
+
+    def _of_parts(self, script: Script, call: cst.Call) -> Finding:
+        """Return the finding for a clipping of what Accelerate has not yet added up."""
+        test = f"if {script.code(cst.ensure_type(call.func, cst.Attribute).value)}.sync_gradients:"
+        message = (
+            f"`{script.code(call.func)}` clips with each micro-batch what is not yet added up: put "
+            f"it under `{test}`"
+        )
+        line, fix = script.statement(call), None
+        if isinstance(script.parent(call), cst.Expr) and script.rewrite.stands_alone(line):
+            edits = script.rewrite.wrap([line], test)
+            because = "gradients are clipped once, after they were added up"
+            fix = Fix.unsafe("Clip where the gradients are synchronized", edits, because=because)
+        return Finding(self.code, script.span(call), message, fix)
 
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""

@@ -15,6 +15,7 @@ from torchlint.api import (
     Script,
     Span,
 )
+from torchlint_rules._evaluatingflags import Flagged, flagged_evaluations
 from torchlint_rules._metricforwards import inspections, metrics
 from torchlint_rules._nograd import ENTRIES, evaluation_fix, without_graph, wrapped
 
@@ -43,10 +44,32 @@ class EvaluationWithGradients(Rule):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
+        for each in flagged_evaluations(script):
+            yield self._by_flag(script, each)
         for call in metrics(script):
             yield self._aside(script, call, "a metric only")
         for call in inspections(script):
             yield self._aside(script, call, "a look at its output only")
+
+    def _by_flag(self, script: Script, found: Flagged) -> Finding:
+        asked = script.code(found.test)
+        if found.function is None or not isinstance(found.place, cst.Call):
+            message = (
+                f"passes without `{asked}` evaluate with gradients on: autograd keeps every "
+                f"activation for a backward pass that never comes; put the forward pass under "
+                f"`torch.set_grad_enabled({asked})`"
+            )
+            assert isinstance(found.place, (cst.For, cst.While))
+            head = found.place.iter if isinstance(found.place, cst.For) else found.place.test
+            place = Span(script.span(found.place).start, script.span(head).end)
+        else:
+            message = (
+                f"this call of `{found.function.name.value}` evaluates, because `{asked}` does not "
+                "hold, with gradients on: autograd keeps every activation for a backward pass "
+                "that never comes; call it under `torch.no_grad()`"
+            )
+            place = script.span(found.place)
+        return Finding(self.code, place, message)
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
         message = (

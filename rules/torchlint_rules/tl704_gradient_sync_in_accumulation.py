@@ -8,11 +8,16 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Grad, GradientAccumulation, Rule, Script, Wrapped
+from torchlint_rules._accumulators import accumulates_under
 
 _MANAGED: Final = frozenset(
     "no_sync require_backward_grad_sync set_requires_gradient_sync has_no_sync".split()
 )
 _READING: Final = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "unscale_")
+_CURES: Final = {
+    "accelerate": "with {}.accumulate(model):",
+    "fabric": "with {}.no_backward_sync(model, enabled=accumulating):",
+}
 _TITLE: Final = "Average the gradients in the last pass of each window only"
 _BECAUSE: Final = "gradients are averaged once, after they were summed up, and round otherwise"
 _HANDED: Final = "code out of sight gets the network before the step and might read its gradients"
@@ -22,6 +27,7 @@ _WORDS: Final = ("sync", "sync_now", "sync_gradients")
 class GradientSyncInAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop that accumulates gradients of a wrapped network."""
+        yield from self._of_frameworks(script)
         if not script.processes.has_wraps or _is_managed(script):
             return
         for window in script.gradient_accumulations():
@@ -33,6 +39,23 @@ class GradientSyncInAccumulation(Rule):
                 edits = _edits(script, window, networks)
                 fix = _fix(script, window, edits) if edits else None
                 yield Finding(self.code, script.span(call), _message(script, window, networks), fix)
+
+    def _of_frameworks(self, script: Script) -> Iterator[Finding]:
+        """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
+        for window in script.gradient_accumulations():
+            call = window.backwards[-1]
+            cure = _CURES.get(script.owner(window.loop.node))
+            if cure is None or not isinstance(call.func, cst.Attribute) or not call.args:
+                continue
+            if _is_managed(script) or accumulates_under(script, script.owner(window.loop.node)):
+                continue
+            owner = script.code(call.func.value)
+            message = (
+                f"`{owner}.backward` averages the gradients over all processes in every pass, but "
+                "only the sum of several is stepped with: put the pass under "
+                f"`{cure.format(owner)}`"
+            )
+            yield Finding(self.code, script.span(call), message, impact="medium")
 
 
 def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:

@@ -31,6 +31,15 @@ class CheckpointEveryStep(Rule):
                 )
                 notes = script.repetition.notes_on_callers(call)
                 yield Finding(self.code, script.span(call), message, None, notes)
+        for site in script.calls("copy.deepcopy"):
+            copied = _copied(script, site.node)
+            if copied and _each_step(script, site.node, _DEPTH):
+                message = (
+                    f"every training step copies {copied}, tensor by tensor: copy it when it is "
+                    "to be kept"
+                )
+                notes = script.repetition.notes_on_callers(site.node)
+                yield Finding(self.code, script.span(site.node), message, None, notes)
         for place, option, steps in (*_arguments(script), *_callbacks(script)):
             told = "every step" if steps == 1 else f"every {steps} steps"
             message = (
@@ -39,6 +48,19 @@ class CheckpointEveryStep(Rule):
                 "steps"
             )
             yield Finding(self.code, script.span(place), message)
+
+
+def _copied(script: Script, call: cst.Call) -> str:
+    """Return the user's name for the state of a network that a call copies, empty for others."""
+    given = call.args[0].value if len(call.args) == 1 else None
+    func = given.func if isinstance(given, cst.Call) else None
+    if not isinstance(func, cst.Attribute) or func.attr.value != "state_dict":
+        return ""
+    return (
+        f"the state of `{script.code(func.value)}`"
+        if script.kind(func.value) is Kind.MODULE
+        else ""
+    )
 
 
 def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:

@@ -41,7 +41,14 @@ NEVER: Final = {
         "profilers off",
         "`detach()`, not `.data`",
     },
-    Status.MISSING: {"inputs normalized"},
+    Status.MISSING: {
+        "inputs normalized",
+        "CUDA graphs",
+        "float8 matrix products",
+        "parameters and optimizer state sharded",
+        "checkpoints written while training goes on",
+        "averaged weights",
+    },
     Status.IN_USE: set[str](),
 }
 """The techniques that cannot have a state, whatever the script."""

@@ -25,6 +25,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
 SLOW = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
 FAST = "import torch\n"
+RUNNER = {"runner.temp": "/temp", "runner.os": "Linux", "github.sha": "0a1b"}
 BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 PYTHON = """\
 #!/bin/sh
@@ -84,6 +85,7 @@ class Runner:
                 "GITHUB_OUTPUT": str(output),
                 "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
                 "GITHUB_ACTION_PATH": str(ROOT),
+                "GITHUB_WORKSPACE": str(self.folder / "project"),
                 **{key: self._filled(value) for key, value in step.get("env", {}).items()},
             },
             stdout=subprocess.PIPE,
@@ -100,6 +102,8 @@ class Runner:
         return re.sub(r"\$\{\{ (.+?) \}\}", lambda match: self._value(match[1]), value)
 
     def _value(self, expression: str) -> str:
+        if expression in RUNNER:
+            return RUNNER[expression]
         kind, _, rest = expression.partition(".")
         if kind == "inputs":
             return self.inputs[rest]
@@ -143,7 +147,7 @@ def test_the_action_is_valid() -> None:
 
 def test_other_actions_are_pinned_to_a_commit() -> None:
     used = [step["uses"] for step in STEPS if "uses" in step]
-    assert len(used) == 2
+    assert len(used) == 3
     for each in used:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)
 
@@ -157,13 +161,46 @@ def test_findings_become_annotations_and_fail_the_job(project: Path) -> None:
     code, runner = _run(project)
     assert code == 1
     assert "::error title=torchlint (TL801),file=slow.py,line=3," in runner.printed
-    assert [step["uses"] for step in runner.used] == ["actions/setup-python"]
+    assert [step["uses"] for step in runner.used] == ["actions/setup-python", "actions/cache"]
 
 
 def test_the_summary_of_the_job_shows_the_findings(project: Path) -> None:
     _run(project)
     summary = project.parent / "temp" / "summary.md"
     assert summary.read_text().startswith("### torchlint: 1 finding in 1 file (1 high)\n")
+
+
+def test_packages_and_results_are_kept_where_they_are_written(project: Path) -> None:
+    _, runner = _run(project)
+    kept = runner.used[1]
+    assert kept["path"] == "/temp/torchlint-kept"
+    assert kept["key"].startswith(kept["restore-keys"])
+    assert kept["key"].endswith("-0a1b")
+    assert any((project.parent / "temp/torchlint-kept/results").iterdir())
+    assert not (project / ".torchlint_cache").exists()
+
+
+def test_nothing_is_kept_if_it_is_not_wanted(project: Path) -> None:
+    _, runner = _run(project, cache="false")
+    assert [step["uses"] for step in runner.used] == ["actions/setup-python"]
+
+
+def test_torchlint_runs_in_the_working_directory(project: Path) -> None:
+    inner = project / "an inner one"
+    inner.mkdir()
+    (inner / "train.py").write_text(SLOW)
+    (inner / "torchlint.toml").write_text('exclude = ["slow.py"]\n')
+    code, runner = _run(project, **{"working-directory": inner.name})
+    assert code == 1
+    assert runner.printed.count("::error") == 1
+    assert "file=an inner one/train.py,line=3," in runner.printed
+    assert "an inner one/train.py" in (project.parent / "temp" / "summary.md").read_text()
+
+
+def test_a_working_directory_that_is_not_there_fails_in_one_line(project: Path) -> None:
+    code, runner = _run(project, **{"working-directory": "nowhere"})
+    assert code == 2
+    assert "::error::there is no folder `nowhere`" in runner.printed
 
 
 def test_no_summary_is_written_if_it_is_not_wanted(project: Path) -> None:
@@ -194,7 +231,7 @@ def test_sarif_is_written_and_uploaded_and_the_job_fails(project: Path) -> None:
 def test_sarif_may_stay_where_it_is(project: Path) -> None:
     code, runner = _run(project, format="sarif", upload="false", args="--exit-zero .")
     assert code == 0
-    assert len(runner.used) == 1
+    assert [step["uses"] for step in runner.used] == ["actions/setup-python", "actions/cache"]
     assert Path(runner.outputs["check"]["sarif-file"]).is_file()
 
 
@@ -215,7 +252,7 @@ def test_arguments_are_words_of_a_shell_and_no_more(
     given, runner = _run(project, args=arguments)
     assert given == code, runner.printed
     assert not (project / "made").exists()
-    assert len(runner.used) == 1
+    assert len(runner.used) == 2
     if "unfinished" in arguments:
         assert runner.printed == "::error::the input `args` cannot be read: No closing quotation\n"
 

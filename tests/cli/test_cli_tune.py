@@ -141,7 +141,7 @@ def test_a_folder_of_no_script_is_refused(quick: Shell, tmp_path: Path) -> None:
     ("arguments", "line"),
     [
         (("--nproc-per-node", "2"), "options for several processes need --launcher torchrun"),
-        (("--launcher", "torchrun"), "--launcher torchrun needs --nproc-per-node N"),
+        (("--launcher", "torchrun"), "--launcher needs --nproc-per-node N"),
         (
             ("--launcher", "torchrun", "--nproc-per-node", "2", "--nnodes", "2"),
             "several hosts need --rdzv-endpoint HOST:PORT",
@@ -151,7 +151,7 @@ def test_a_folder_of_no_script_is_refused(quick: Shell, tmp_path: Path) -> None:
                 *("--launcher", "torchrun", "--nproc-per-node", "2", "--nnodes", "2"),
                 *("--rdzv-endpoint", "localhost:1", "--quick"),
             ),
-            "run without it on several",
+            "run without --quick and --budget on several",
         ),
     ],
 )

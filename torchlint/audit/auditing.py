@@ -11,8 +11,14 @@ from torchlint import suppress
 from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.line import Line
 from torchlint.audit.row import Row, Status
-from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, missing, not_applicable
+from torchlint.audit.survey import ProgramFacts, Survey
+from torchlint.audit.technique import (
+    Answer,
+    Technique,
+    cannot_tell,
+    elsewhere,
+    not_applicable,
+)
 from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.engine.failures import internal_error
@@ -34,43 +40,62 @@ _GOES_ON: Final = "the audit went on"
 _OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
 
 
+_UNKNOWN: Final = ProgramFacts()
+
+
 @dataclass(frozen=True)
 class Audit:
-    """The checklist of one file.
+    """The checklist of one file, or of a program with all its modules.
 
     `errors` has one line each and means that the run failed; `warnings` name what could not be
-    finished in this file.
+    finished.
     """
 
     path: str
+    """The file, or that that starts the program."""
     rows: tuple[Row, ...]
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    """The other files of the program."""
+    facts: ProgramFacts = _UNKNOWN
 
 
-def audit(source: Source, registry: Registry, settings: Settings, link: Link = alone) -> Audit:
+def audit(
+    source: Source,
+    registry: Registry,
+    settings: Settings,
+    link: Link = alone,
+    facts: ProgramFacts | None = None,
+) -> Audit:
     """Answer every technique; raises `UnparsableError` for a text that does not parse.
 
-    `link` returns the definitions of other modules that the script is judged with.
+    `link` returns the definitions of other modules that the script is judged with, `facts` is
+    what is known of the program if another file starts it.
 
     All rules run, including those that are off by default or ignored: a technique whose rules
     are ignored or silenced by a comment is not applicable.
     """
-    look = _FileAudit(source, registry, settings, link(source, settings))
+    look = _FileAudit(source, registry, settings, link(source, settings), facts)
     rows = tuple(
         look.row(family, technique)
         for family, techniques in look.families.items()
         for technique in techniques
     )
     errors, warnings = (*look.errors, *look.result.errors), (*look.warnings, *look.result.warnings)
-    return Audit(source.path, rows, errors, warnings)
+    return Audit(source.path, rows, errors, warnings, facts=look.survey.facts)
 
 
 class _FileAudit:
     """The audit of one file in progress."""
 
     def __init__(
-        self, source: Source, registry: Registry, settings: Settings, linked: Linked
+        self,
+        source: Source,
+        registry: Registry,
+        settings: Settings,
+        linked: Linked,
+        facts: ProgramFacts | None,
     ) -> None:
         self.source = source
         self.linked = linked
@@ -79,7 +104,8 @@ class _FileAudit:
         self.errors: list[str] = []
         self.warnings: list[str] = []
         target = Target(settings.target_torch, settings.target_device)
-        self.survey = Survey(parse_script(source, target, syntax_tree(source), linked.view))
+        script = parse_script(source, target, syntax_tree(source), linked.view)
+        self.survey = Survey(script, facts)
         self.heads = {head.code: head for head in registry.rules}
         self.families = {**FAMILIES, OTHERS: tuple(self._others())}
         self.result = self._checked()
@@ -108,11 +134,12 @@ class _FileAudit:
             technique.articles,
             answer.status,
             answer.line.row if answer.line else None,
-            answer.why + (f", {path}:{answer.line.row}" if answer.line and path else ""),
+            answer.why,
             tuple(dict.fromkeys(each.code for each in active)),
             self._gain(technique, active) if answer.status is Status.MISSING else "",
             answer.line.cell if answer.line else None,
             path,
+            answer.basis,
         )
 
     def _gain(self, technique: Technique, active: Sequence[Finding]) -> str:
@@ -152,7 +179,8 @@ class _FileAudit:
             why = self.heads[first.code].load().summary
             rows = sorted({self._line(each) for each in active[1:]} - {self._line(first)})
             off = "" if first.code in self._selected else f"; `check` has {first.code} off"
-            return missing(self._line(first), why + _also(rows) + off)
+            line = self._line(first)
+            return Answer(Status.MISSING, why + _also(rows) + off, line)
         if not found:
             return None
         first = found[0]
@@ -207,7 +235,7 @@ class _FileAudit:
 
 
 def _only_its_rule(survey: Survey) -> Answer:
-    return cannot_tell("only its rule checks for it, and found nothing")
+    return elsewhere("only its rule checks for it, and found nothing")
 
 
 def _also(rows: list[Line]) -> str:

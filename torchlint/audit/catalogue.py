@@ -9,6 +9,7 @@ from torchlint.audit.checkpoints import CHECKPOINTS
 from torchlint.audit.device import DEVICE
 from torchlint.audit.distributed import DISTRIBUTED
 from torchlint.audit.evaluation import EVALUATION
+from torchlint.audit.largemodels import LARGE_MODELS
 from torchlint.audit.leftovers import LEFTOVERS
 from torchlint.audit.management import MANAGEMENT
 from torchlint.audit.network import NETWORK
@@ -24,6 +25,7 @@ FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
     "host and device": DEVICE,
     "precision and kernels": PRECISION,
     "model and memory": NETWORK,
+    "large models": LARGE_MODELS,
     "optimization step": OPTIMIZATION,
     "evaluation": EVALUATION,
     "distributed": DISTRIBUTED,

@@ -45,7 +45,7 @@ def _saves_nothing(survey: Survey) -> Answer | None:
     saver = survey.calling(r"save_(?!image|fig|plot|path|dir)\w+|\w+_save|saver")
     if saver is not None:
         return cannot_tell(f"what {survey.quoted(saver)} saves, and how often")
-    return not_applicable("nothing is saved in this file")
+    return not_applicable("nothing is saved here")
 
 
 def _states(survey: Survey) -> Answer | None:

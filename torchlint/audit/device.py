@@ -90,7 +90,7 @@ def _made_on_host(survey: Survey) -> Answer:
 
 
 def _nothing_joined(survey: Survey) -> Answer:
-    return not_applicable("nothing is concatenated in this file")
+    return not_applicable("nothing is concatenated here")
 
 
 def _moves_nothing(survey: Survey) -> Answer | None:
@@ -105,7 +105,7 @@ def _batches_moved(survey: Survey) -> Answer | None:
         for call in survey.script.within(loop.node.body, cst.Call):
             if loop.is_batch and survey.script.moves.move(call) is not None:
                 return None
-    return not_applicable("no loop in this file copies a batch to a device")
+    return not_applicable("no loop here copies a batch to a device")
 
 
 DEVICE: Final = (

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.questions import accelerated, calls, mentions, owned, trained, unknown, whole
+from torchlint.audit.questions import (
+    accelerated,
+    calls,
+    mentions,
+    owned,
+    trained,
+    unknown,
+    unseen,
+    whole,
+)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 from torchlint.semantic.values.values import State
@@ -23,7 +32,7 @@ _WRAPS: Final = (
 def _one_process(survey: Survey) -> Answer | None:
     if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
         return None
-    return whole(survey) or _PERHAPS(survey) or not_applicable("this file trains in one process")
+    return whole(survey) or _PERHAPS(survey) or not_applicable("this trains in one process")
 
 
 def _spawned(survey: Survey) -> Answer | None:
@@ -40,7 +49,7 @@ def _sampler(survey: Survey) -> Answer | None:
 def _no_windows(survey: Survey) -> Answer | None:
     if any(True for _ in survey.script.gradient_accumulations()):
         return None
-    return not_applicable("no gradients are accumulated in this file")
+    return not_applicable("no gradients are accumulated here")
 
 
 def _synchronized_last(survey: Survey) -> Answer | None:
@@ -51,7 +60,7 @@ def _synchronized_last(survey: Survey) -> Answer | None:
 def _used_alone(survey: Survey) -> Answer | None:
     calls_of = survey.script.processes.wraps()
     if not calls_of:
-        return not_applicable("no DistributedDataParallel in this file")
+        return not_applicable("no DistributedDataParallel here")
     wrap = calls_of[0]
     asked = survey.script.call(wrap).argument("find_unused_parameters")
     if asked.state is State.ABSENT or survey.is_off(asked):
@@ -66,7 +75,7 @@ def _collectives(survey: Survey) -> Answer | None:
         r"torch\.distributed\.(?:all_reduce|reduce|all_gather\w*|gather\w*|barrier|broadcast\w*)"
     )
     if call is None:
-        return not_applicable("this file calls no collective")
+        return not_applicable("no collective is called here")
     if survey.script.each_step(call):
         place = f"{survey.quoted(call)} on line {survey.line(call)}"
         return cannot_tell(f"whether each step needs {place}")
@@ -84,7 +93,7 @@ DISTRIBUTED: Final = (
         ("S0", "S1", "S2", "S3.10"),
         (calls(_WRAPS), owned, accelerated, trained,
          _PERHAPS,
-         unknown("how many GPUs there are: this file uses one")),
+         unseen("how many GPUs there are: one is used here")),
         ("TL701",),
         "cited, without a figure: DataParallel copies the network again in every step",
     ),
@@ -92,7 +101,7 @@ DISTRIBUTED: Final = (
         "torchrun starts the processes",
         ("S1",),
         (_reads_rank, owned, _one_process, _spawned,
-         unknown("how the processes of this file are started")),
+         unseen("how the processes are started")),
         ("TL703",),
     ),
     Technique(

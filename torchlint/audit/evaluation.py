@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.questions import calls, evaluated, looped, unknown
+from torchlint.audit.questions import calls, evaluated, looped, trainer_option, unknown
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 from torchlint.semantic.values.gradient import Grad
@@ -61,5 +61,13 @@ EVALUATION: Final = (
          unknown("whether autograd uses a tensor from here later")),
         ("TL603",),
         "measured x0.98 to x1.06 on two CPU cores",
+    ),
+    Technique(
+        "evaluation not in every step",
+        ("S2",),
+        (trainer_option("eval_strategy|evaluation_strategy|val_check_interval|eval_steps"),
+         evaluated, unknown("how often this file evaluates")),
+        ("TL612",),
+        "measured x2.9 for an evaluation in each of 20 steps against one on two CPU cores",
     ),
 )  # fmt: skip

@@ -25,7 +25,7 @@ def _asked_for(survey: Survey) -> Answer | None:
 def _on_demand(survey: Survey) -> Answer | None:
     call = survey.called(_PROFILERS)
     if call is None:
-        return not_applicable("nothing is profiled in this file")
+        return not_applicable("nothing is profiled here")
     return in_use(survey.line(call), f"{survey.quoted(call)} runs for a while, or on demand")
 
 

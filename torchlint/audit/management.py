@@ -72,7 +72,7 @@ def _own_logger(survey: Survey) -> Answer | None:
 def _no_epochs(survey: Survey) -> Answer | None:
     if survey.script.loops(Role.EPOCH):
         return None
-    return not_applicable("no loop over epochs in this file")
+    return not_applicable("no loop over epochs here")
 
 
 MANAGEMENT: Final = (

@@ -11,14 +11,23 @@ from torchlint.audit.questions import (
     accelerated,
     calls,
     in_use_at_loader,
+    keyword,
     loader_option,
     loading,
     owned,
+    trainer_option,
     unknown,
     words,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.audit.technique import (
+    Answer,
+    Technique,
+    cannot_tell,
+    elsewhere,
+    in_use,
+    not_applicable,
+)
 from torchlint.semantic.data.datasets import Trait
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State
@@ -98,7 +107,7 @@ def _in_memory(survey: Survey) -> Answer | None:
 def _reads_items(survey: Survey) -> Answer | None:
     if survey.script.items():
         return None
-    return cannot_tell("no dataset is defined in this file")
+    return elsewhere("no dataset is defined here")
 
 
 def _items_on_host(survey: Survey) -> Answer | None:
@@ -126,17 +135,17 @@ def _nothing_repeated(survey: Survey) -> Answer | None:
 def _arrays(survey: Survey) -> Answer | None:
     if survey.script.imports("numpy", "pandas", "cv2", "PIL"):
         return None
-    return not_applicable("this file has no NumPy arrays")
+    return not_applicable("there are no NumPy arrays here")
 
 
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
         return cannot_tell("whether the images are normalized where they are prepared")
     if survey.script.items():
-        return not_applicable("no images are read in this file")
+        return not_applicable("no images are read here")
     if survey.called(r"torch\.nn\.Embedding"):
         return not_applicable("the network reads indices, not measurements")
-    return cannot_tell("the data is prepared outside of this file")
+    return elsewhere("the data is prepared elsewhere")
 
 
 def _shared_memory(survey: Survey) -> Answer | None:
@@ -161,7 +170,13 @@ def _listed(survey: Survey) -> Answer:
             ):
                 place = f"{survey.quoted(call)} on line {survey.line(call)}"
                 return cannot_tell(f"whether the list for {place} holds arrays")
-    return not_applicable("no tensor is made from a list in this file")
+    return not_applicable("no tensor is made from a list here")
+
+
+def _no_texts(survey: Survey) -> Answer | None:
+    if survey.word(r"\w*tokeniz\w*"):
+        return None
+    return not_applicable("no text is tokenized in this file")
 
 
 def _divided_by_deviation(survey: Survey) -> Answer | None:
@@ -177,7 +192,8 @@ PIPELINE: Final = (
     Technique(
         "workers load batches",
         ("S0", "S1", "S2", "S3.2"),
-        (loader_option("num_workers", 5), loading, _gains_nothing,
+        (loader_option("num_workers", 5), trainer_option("dataloader_num_workers"), loading,
+         _gains_nothing,
          unknown("whether reading an item costs enough to pay for workers")),
         ("TL101",),
         "measured x1.6 with two workers on two CPU cores; x3.2 with four where items wait for"
@@ -194,8 +210,9 @@ PIPELINE: Final = (
     Technique(
         "persistent workers, prefetched batches",
         ("S0",),
-        (loader_option("persistent_workers"), loader_option("prefetch_factor"), loading,
-         _no_workers, _one_pass, unknown("whether the same workers could serve every epoch")),
+        (loader_option("persistent_workers"), loader_option("prefetch_factor"),
+         trainer_option("dataloader_persistent_workers"), loading, _no_workers, _one_pass,
+         unknown("whether the same workers could serve every epoch")),
         ("TL103",),
         "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
     ),
@@ -239,6 +256,13 @@ PIPELINE: Final = (
         (calls(r"numpy\.memmap|joblib\.Memory"),
          _keeps_items, _reads_items, _nothing_repeated),
         ("TL109",),
+    ),
+    Technique(
+        "texts tokenized once, many at a time",
+        ("S1",),
+        (keyword("batched"), _no_texts, unknown("where and how often the texts are tokenized")),
+        ("TL111", "TL114"),
+        "measured x1.9 for `map` over texts in batches on two CPU cores",
     ),
     Technique(
         "inputs normalized",

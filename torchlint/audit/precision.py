@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.audit.questions import (
     accelerated,
+    argument,
     calls,
     layered,
     looped,
@@ -16,6 +17,7 @@ from torchlint.audit.questions import (
     trained,
     trainer_option,
     unknown,
+    unseen,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
@@ -35,14 +37,14 @@ def _wide(survey: Survey) -> Answer | None:
 
 def _other_low(survey: Survey) -> Answer | None:
     if survey.script.precision.mentions_low_precision:
-        return cannot_tell("whether this file trains in the low precision that it mentions")
+        return cannot_tell("whether this trains in the low precision that it mentions")
     return None
 
 
 def _no_autocast(survey: Survey) -> Answer | None:
     if survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler"):
         return None
-    return not_applicable("no autocast and no scaler of torch's own in this file")
+    return not_applicable("no autocast and no scaler of torch's own here")
 
 
 def _autocast_in_order(survey: Survey) -> Answer | None:
@@ -127,7 +129,7 @@ def _aligned(survey: Survey) -> Answer | None:
     ]
     large = [(call, size) for call, size in sizes if size >= 64]
     if not large:
-        return cannot_tell("the sizes of the layers are not literals of this file")
+        return cannot_tell("the sizes of the layers are not literals here")
     call, size = large[0]
     if all(each % 8 == 0 for _, each in large):
         return in_use(survey.line(call), f"{size} and the like are multiples of 8")
@@ -142,7 +144,7 @@ PRECISION: Final = (
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
          accelerated, owned, _wide, _other_low, trained,
          unknown("whether this training keeps its accuracy in low precision")),
-        ("TL301",),
+        ("TL301", "TL319"),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
         " to x3 on GPUs",
     ),
@@ -150,12 +152,12 @@ PRECISION: Final = (
         "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
         (_no_autocast, _autocast_in_order),
-        ("TL302", "TL303", "TL314"),
+        ("TL302", "TL303", "TL314", "TL320"),
     ),
     Technique(
         "cuDNN's autotuner",
         ("S3.6",),
-        (_tuned, accelerated, looped, layered(_CONVOLUTIONS, "no convolution in this file"),
+        (_tuned, accelerated, looped, layered(_CONVOLUTIONS, "no convolution here"),
          _deterministic, trained, unknown("whether every batch has the same shape")),
         ("TL305",),
         "cited: 27 % more steps a second for one convolution",
@@ -172,7 +174,7 @@ PRECISION: Final = (
         "channels-last memory format",
         ("S2",),
         (_channels_last, accelerated, looped,
-         layered(_CONVOLUTIONS, "no convolution in this file"),
+         layered(_CONVOLUTIONS, "no convolution here"),
          unknown("whether every layer keeps this layout")),
         ("TL307",),
         "measured x1.10 to x1.23 for four convolutions on two CPU cores; cited: 22 % for a"
@@ -190,8 +192,10 @@ PRECISION: Final = (
         "fused attention",
         ("S2", "S3.bonus"),
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
-               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)"),
-         layered(_ATTENTION, "no attention in this file"),
+               r"torch\.nn\.(?:Transformer\w*|MultiheadAttention)|xformers\.ops\.\w+|"
+               r"torch\.nn\.attention\.(?:flex_attention|varlen)\.\w+"),
+         argument("sdpa|flex_attention|flash_attention\\w*|kernels\\S*", "attn_implementation"),
+         layered(_ATTENTION, "no attention here"),
          unknown("whether this attention is what the fused kernel computes")),
         ("TL310", "TL315", "TL331"),
         "measured x1.8 to x1.95 for a causal step, x0.7 to x0.8 for one without a mask, on two CPU"
@@ -201,14 +205,14 @@ PRECISION: Final = (
         "torch's own pointwise functions",
         ("S3.bonus",),
         (_pointwise, layered("forward", "no network is written here"),
-         unknown("no activation of torch's own is used in this file")),
+         unseen("no activation of torch's own is used here")),
         ("TL311",),
         "measured x13.7 to x16.6 for GELU, forward and backward, on a CPU",
     ),
     Technique(
         "layer sizes that suit tensor cores",
         ("S2",),
-        (accelerated, layered("Linear|Conv[123]d|Embedding", "no layer is made in this file"),
+        (accelerated, layered("Linear|Conv[123]d|Embedding", "no layer is made here"),
          _aligned),
         ("TL312",),
         "measured x1.1 for a product of bfloat16 matrices on a CPU",

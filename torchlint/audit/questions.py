@@ -8,11 +8,21 @@ from typing import Final
 import libcst as cst
 
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Ask, cannot_tell, in_use, missing, not_applicable
+from torchlint.audit.technique import (
+    Answer,
+    Ask,
+    cannot_tell,
+    clean,
+    elsewhere,
+    in_use,
+    missing,
+    not_applicable,
+)
 from torchlint.semantic.values.values import State
 
 __all__ = [
     "accelerated",
+    "argument",
     "calls",
     "evaluated",
     "in_use_at_loader",
@@ -31,12 +41,17 @@ __all__ = [
     "trained",
     "trainer_option",
     "unknown",
+    "unseen",
     "whole",
     "words",
 ]
 
-_TRAINERS: Final = re.compile(r"(?:Trainer|Fabric|Accelerator|TrainingArguments|\.fit|\.train)$")
-_LEFT_ALONE: Final = (32, "32", "32-true", "no", 1)
+_TRAINERS: Final = re.compile(
+    r"(?:Trainer|Fabric|Accelerator|TrainingArguments|(?:SFT|DPO|GRPO|KTO|Reward|RLOO)Config|\.fit|"
+    r"\.train)$"
+)
+_LEFT_ALONE: Final = ("no", 1)
+_FULL: Final = (32, "32", "32-true")
 _WITHOUT_LOOP: Final = frozenset({"accelerate", "deepspeed"})
 """The frameworks that leave the loop to the script and change what it calls."""
 
@@ -103,7 +118,22 @@ def trainer_option(pattern: str) -> Ask:
                 value = survey.script.value_of(arg.value)
                 if _TRAINERS.search(survey.script.code(call.func)) is None:
                     continue
-                if not survey.is_off(value) and not any(map(value.equals, _LEFT_ALONE)):
+                alone = _LEFT_ALONE + _FULL * ("precision" in arg.keyword.value)
+                if not survey.is_off(value) and not any(map(value.equals, alone)):
+                    return in_use(survey.line(arg.value), survey.quoted(arg))
+        return None
+
+    return ask
+
+
+def argument(pattern: str, *names: str) -> Ask:
+    """Answer *in use* where a keyword argument of one of these names has a matching text."""
+
+    def ask(survey: Survey) -> Answer | None:
+        for arg in survey.script.all(cst.Arg):
+            if arg.keyword is not None and arg.keyword.value in names:
+                given = survey.script.value_of(arg.value).literal
+                if isinstance(given, str) and re.fullmatch(pattern, given):
                     return in_use(survey.line(arg.value), survey.quoted(arg))
         return None
 
@@ -123,6 +153,11 @@ def mentions(pattern: str, what: str) -> Ask:
 def unknown(why: str) -> Ask:
     """Answer *cannot tell*."""
     return lambda survey: cannot_tell(why)
+
+
+def unseen(why: str) -> Ask:
+    """Answer *cannot tell*: what the technique is about is not in the file."""
+    return lambda survey: elsewhere(why)
 
 
 def owned(survey: Survey) -> Answer | None:
@@ -146,15 +181,15 @@ def trained(survey: Survey) -> Answer | None:
     if survey.framework is not None:
         return owned(survey)
     if survey.script.evaluations():
-        return not_applicable("this file evaluates and does not train")
-    return cannot_tell("there is no training loop in this file")
+        return not_applicable("this evaluates and does not train")
+    return elsewhere("there is no training loop here")
 
 
 def whole(survey: Survey) -> Answer | None:
     """Go on where the file is a program; else answer that the rest is not visible."""
-    if survey.is_program:
+    if survey.facts.is_program:
         return None
-    return cannot_tell("the rest of the program is not in this file")
+    return elsewhere("the rest of the program is not here")
 
 
 def evaluated(survey: Survey) -> Answer | None:
@@ -164,35 +199,37 @@ def evaluated(survey: Survey) -> Answer | None:
     call = survey.calling(r"(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?")
     if call is not None and call.args:
         return cannot_tell(f"what {survey.quoted(call)} evaluates, and how")
-    return not_applicable("this file does not evaluate")
+    return not_applicable("nothing is evaluated here")
 
 
 def accelerated(survey: Survey) -> Answer | None:
     """Answer *not applicable* where no run can use an accelerator."""
-    if survey.script.can_use_accelerator:
+    if survey.can_use_accelerator:
         return None
     if survey.script.target.device == "cpu":
         return not_applicable("the target device is the CPU")
-    return not_applicable("nothing in this file runs on a GPU")
+    return not_applicable("nothing here runs on a GPU")
 
 
 def loading(survey: Survey) -> Answer | None:
     """Go on where the file makes a loader; else answer why not."""
     if survey.loaders:
         return None
+    if survey.script.framework == "transformers":
+        return not_applicable(f"{survey.framework} makes the loaders")
     if survey.word("get_batch|next_batch|make_batch"):
         return not_applicable("batches are made by a function, not by a DataLoader")
-    return cannot_tell("no DataLoader is made in this file")
+    return elsewhere("no DataLoader is made here")
 
 
 def shown(survey: Survey) -> Answer | None:
     """Go on where the file defines a network; else answer that it does not."""
-    return None if survey.has_layers else cannot_tell("the network is not in this file")
+    return None if survey.has_layers else elsewhere("the network is not here")
 
 
 def optimized(survey: Survey) -> Answer | None:
     """Go on where the file makes an optimizer; else answer that it does not."""
-    return None if survey.optimizers else cannot_tell("no optimizer is made in this file")
+    return None if survey.optimizers else elsewhere("no optimizer is made here")
 
 
 def in_use_at_training(why: str) -> Ask:
@@ -200,7 +237,7 @@ def in_use_at_training(why: str) -> Ask:
 
     def ask(survey: Survey) -> Answer | None:
         loop = survey.training
-        return in_use(survey.line(loop), why) if loop else None
+        return clean(survey.line(loop), why) if loop else None
 
     return ask
 
@@ -209,7 +246,7 @@ def in_use_at_loader(why: str) -> Ask:
     """Answer *in use* at the first loader, given that no rule found anything."""
 
     def ask(survey: Survey) -> Answer | None:
-        return in_use(survey.line(survey.loaders[0].node), why) if survey.loaders else None
+        return clean(survey.line(survey.loaders[0].node), why) if survey.loaders else None
 
     return ask
 

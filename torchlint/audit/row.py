@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Row", "Status"]
+__all__ = ["Basis", "Row", "Status"]
 
 
 class Status(Enum):
@@ -15,6 +15,14 @@ class Status(Enum):
     MISSING = "missing"
     NOT_APPLICABLE = "not applicable"
     CANNOT_TELL = "cannot tell"
+
+
+class Basis(Enum):
+    """What the state of a technique rests on."""
+
+    CODE = "code that shows it"
+    NO_FINDING = "that nothing was found against it, or for it"
+    ELSEWHERE = "nothing: what it is about is not in the file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +44,20 @@ class Row:
     """The notebook cell in which the line is counted."""
     path: str = ""
     """The file of the line, if it is not the audited one."""
+    basis: Basis = Basis.CODE
 
     @property
     def place(self) -> str:
         """The place to look at: `4`, or `3:4` for the fourth line of cell 3."""
-        if self.line is None or self.path:
+        return "" if self.path else self._line
+
+    @property
+    def elsewhere(self) -> str:
+        """The place to look at if it is in another file: `model.py:4`."""
+        return f"{self.path}:{self._line}" if self.path else ""
+
+    @property
+    def _line(self) -> str:
+        if self.line is None:
             return ""
         return f"{self.line}" if self.cell is None else f"{self.cell}:{self.line}"

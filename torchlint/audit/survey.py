@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
@@ -15,7 +15,7 @@ from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State, Value
 
-__all__ = ["Survey"]
+__all__ = ["ProgramFacts", "Survey"]
 
 _FRAMEWORKS: Final = {
     "lightning": "Lightning",
@@ -32,11 +32,23 @@ _LAYERS: Final = (
 _LONGEST: Final = 48
 
 
-class Survey:
-    """A script with the facts that several techniques need."""
+class ProgramFacts(NamedTuple):
+    """What the file that starts a program tells about all of it."""
 
-    def __init__(self, script: Script) -> None:
+    is_program: bool = False
+    """Whether the file runs by itself: it guards its start, or trains when imported."""
+    can_use_accelerator: bool = False
+
+
+class Survey:
+    """A script with the facts that several techniques need.
+
+    `facts` is what is known of the program if another file starts it.
+    """
+
+    def __init__(self, script: Script, facts: ProgramFacts | None = None) -> None:
         self.script = script
+        self._facts = facts
 
     # -- places ---------------------------------------------------------------
 
@@ -95,8 +107,16 @@ class Survey:
         return self.called(_LAYERS) is not None
 
     @cached_property
-    def is_program(self) -> bool:
-        """Whether the file runs by itself: it guards its start, or trains when imported."""
+    def facts(self) -> ProgramFacts:
+        """What is known of the whole program."""
+        return self._facts or ProgramFacts(self._is_program(), self.script.can_use_accelerator)
+
+    @property
+    def can_use_accelerator(self) -> bool:
+        """Whether a run of the program can use an accelerator, as far as it is known."""
+        return self.script.can_use_accelerator or self.facts.can_use_accelerator
+
+    def _is_program(self) -> bool:
         guard = self.script.guard
         if guard.guards():
             return True

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from torchlint.audit.line import Line
-from torchlint.audit.row import Status
+from torchlint.audit.row import Basis, Status
 from torchlint.audit.survey import Survey
 
-__all__ = ["Answer", "Ask", "Technique", "cannot_tell", "in_use", "missing", "not_applicable"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Technique",
+    "cannot_tell",
+    "clean",
+    "elsewhere",
+    "in_use",
+    "missing",
+    "not_applicable",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,7 @@ class Answer:
     status: Status
     why: str
     line: Line | None = None
+    basis: Basis = Basis.CODE
 
 
 Ask = Callable[[Survey], Answer | None]
@@ -31,9 +42,14 @@ def in_use(line: Line, why: str) -> Answer:
     return Answer(Status.IN_USE, why, line)
 
 
+def clean(line: Line, why: str) -> Answer:
+    """Return that the technique is in use because no rule found the contrary."""
+    return Answer(Status.IN_USE, why, line, Basis.NO_FINDING)
+
+
 def missing(line: Line, why: str) -> Answer:
     """Return that the technique is missing at a line."""
-    return Answer(Status.MISSING, why, line)
+    return Answer(Status.MISSING, why, line, Basis.NO_FINDING)
 
 
 def not_applicable(why: str) -> Answer:
@@ -46,7 +62,12 @@ def cannot_tell(why: str) -> Answer:
     return Answer(Status.CANNOT_TELL, why)
 
 
-_NOTHING: Final = cannot_tell("nothing in this file shows it")
+def elsewhere(why: str) -> Answer:
+    """Return that what the technique is about is not in the file."""
+    return Answer(Status.CANNOT_TELL, why, basis=Basis.ELSEWHERE)
+
+
+_NOTHING: Final = elsewhere("nothing here shows it")
 
 
 @dataclass(frozen=True)

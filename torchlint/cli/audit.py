@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError
 
 if TYPE_CHECKING:
-    from torchlint.audit import Audit
+    from torchlint.audit import Audit, ProgramFacts
+    from torchlint.engine.programs import Link
     from torchlint.report.paint import Paint
 
 __all__ = ["audit"]
@@ -33,11 +35,11 @@ __all__ = ["audit"]
 
 @click.command()
 @click.argument(
-    "scripts",
+    "paths",
     nargs=-1,
     required=True,
-    metavar="SCRIPT...",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PATH...",
+    type=click.Path(exists=True, path_type=Path),
 )
 @click.option(
     "--output-format",
@@ -51,13 +53,14 @@ __all__ = ["audit"]
 @file_timeout_option
 @color_option
 @click.pass_context
-def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> None:
+def audit(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """List every known technique as in use, missing, not applicable or cannot tell.
 
-    SCRIPT is a Python file or a notebook; each script gets its own table.
+    PATH is a script or a notebook, or a folder with scripts that train; each program, a script with
+    the modules of the project that it imports, gets its own table.
     """
     run = Run({**options, "quiet": False})
-    audits = [done for script in scripts if (done := _limited(run, script)) is not None]
+    audits = list(filter(None, (_program(run, each) for each in _scripts(run, paths))))
     if audits:
         paint = paint_for(options["color"], sys.stdout)
         text = _rendered(audits, options["output_format"], paint)
@@ -65,34 +68,64 @@ def audit(ctx: click.Context, /, scripts: tuple[Path, ...], **options: Any) -> N
     ctx.exit(2 if run.failed else 0)
 
 
-def _limited(run: Run, script: Path) -> Audit | None:
+def _scripts(run: Run, paths: tuple[Path, ...]) -> Iterator[Path]:
+    """Yield the scripts that were given, and those in folders that train; report empty folders."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        starts = run.programs.starts(str(path))
+        yield from map(Path, starts)
+        if not starts:
+            run.report_errors([f"{path}: no script here trains: name one"])
+
+
+def _program(run: Run, script: Path) -> Audit | None:
+    """Audit a script and the modules that it imports; None if the script cannot be audited."""
+    from torchlint.audit import of_program
+
+    with refused():
+        program = run.programs.started(str(script), run.project.settings(script))
+    own = _limited(run, script, program.link)
+    if own is None:
+        return None
+    others = (_limited(run, Path(each), program.link, own.facts) for each in program.others)
+    done = of_program([own, *filter(None, others)])
+    run.report_problems(done)
+    return done
+
+
+def _limited(run: Run, file: Path, link: Link, facts: ProgramFacts | None = None) -> Audit | None:
     """Audit one file; report a timeout and return None."""
     limit = run.settings.file_timeout
     return within(
-        limit, str(script), lambda: _audited(run, script), lambda said: run.report_errors([said])
+        limit,
+        str(file),
+        lambda: _audited(run, file, link, facts),
+        lambda said: run.report_errors([said]),
     )
 
 
-def _audited(run: Run, script: Path) -> Audit | None:
+def _audited(run: Run, file: Path, link: Link, facts: ProgramFacts | None) -> Audit | None:
     """Read and audit one file; report a file that cannot be read or parsed, and return None."""
     try:
-        source = read_source(script.read_bytes(), str(script))
+        source = read_source(file.read_bytes(), str(file))
     except OSError as error:
-        run.report_errors([f"{script}: cannot be read: {error.strerror}"])
+        run.report_errors([f"{file}: cannot be read: {error.strerror}"])
     except SourceError as error:
-        run.report_errors([f"{script}:{error.position.row}: cannot be parsed: {error.message}"])
+        run.report_errors([f"{file}:{error.position.row}: cannot be parsed: {error.message}"])
     else:
-        return _of_source(run, source)
+        return _of_source(run, source, link, facts)
     return None
 
 
-def _of_source(run: Run, source: Source) -> Audit | None:
+def _of_source(run: Run, source: Source, link: Link, facts: ProgramFacts | None) -> Audit | None:
     from torchlint.audit import audit
 
     def audited() -> Audit | None:
         try:
             settings = run.project.settings(Path(source.path))
-            return audit(source, run.registry, settings, run.programs.link)
+            return audit(source, run.registry, settings, link, facts)
         except UnparsableError as error:
             at = source.offset(error.position)
             place = f"{source.path}:{source.part(Span(at, at)).place}"
@@ -100,10 +133,7 @@ def _of_source(run: Run, source: Source) -> Audit | None:
             return None
 
     with refused():
-        done = guarded(source.path, audited, lambda said: run.report_errors([said]))
-    if done is not None:
-        run.report_problems(done)
-    return done
+        return guarded(source.path, audited, lambda said: run.report_errors([said]))
 
 
 def _rendered(audits: list[Audit], form: str, paint: Paint) -> str:

@@ -39,7 +39,7 @@ def launch_options(command: Command) -> Command:
         [
             click.option(
                 "--launcher",
-                type=click.Choice(["torchrun"]),
+                type=click.Choice(["torchrun", "accelerate"]),
                 help="Launch the script as several processes; the slowest rank counts.",
             ),
             click.option(
@@ -78,7 +78,10 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def launcher(options: Mapping[str, Any]) -> Launcher | None:
-    """Return the launcher that the options ask for, None for a single process."""
+    """Return the launcher that the options ask for, None for a single process.
+
+    An `Accelerator` joins the processes of torchrun as it does those of `accelerate launch`.
+    """
     count, nodes, endpoint = (
         options[name] for name in ("nproc_per_node", "nnodes", "rdzv_endpoint")
     )
@@ -87,7 +90,7 @@ def launcher(options: Mapping[str, Any]) -> Launcher | None:
             raise click.UsageError("options for several processes need --launcher torchrun")
         return None
     if count is None:
-        raise click.UsageError("--launcher torchrun needs --nproc-per-node N")
+        raise click.UsageError("--launcher needs --nproc-per-node N")
     if nodes > 1 and not endpoint:
         raise click.UsageError("several hosts need --rdzv-endpoint HOST:PORT")
     return Launcher(count, nodes, endpoint)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from torchlint.cli.commandline import Started, started, started_arguments
 from torchlint.cli.failure import fail
 from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
-from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.engine import WriteError
 
@@ -29,8 +29,7 @@ _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
 
 
 @click.command()
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1)
+@started_arguments
 @click.option("--apply", is_flag=True, help="Write the best values into the source.")
 @click.option(
     "--budget",
@@ -54,24 +53,26 @@ _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
 @click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
 @click.pass_context
-def tune(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
+def tune(ctx: click.Context, /, script: str | None, args: tuple[str, ...], **options: Any) -> None:
     """Find the fastest settings of the DataLoader that SCRIPT trains from.
 
     ARGS, after `--`, are passed to the script. The script is run repeatedly with different numbers
     of workers, prefetch factors, pinned memory and batch sizes, in turns with the original. The
     batch size is reported, never written.
     """
-    refuse_notebook("tune", script)
+    start = started("tune", script, args, options["module"])
+    if start.launcher is not None:
+        raise click.UsageError("tune runs one process: give it the script without its launcher")
     for module in ("torch", "psutil"):
         if find_spec(module) is None:
             raise click.ClickException(
                 f"tune runs the script, and {sys.executable} has no {module}: "
                 "`pip install 'torchlint[verify]'` brings it"
             )
-    ctx.exit(_tune(script, args, options))
+    ctx.exit(_tune(start, options))
 
 
-def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> int:
+def _tune(start: Started, options: Mapping[str, Any]) -> int:
     from torchlint.cli.loadersettings import find_call
     from torchlint.harness.session import ScriptError
     from torchlint.harness.tuning.runs import Runs, TuningPlan
@@ -79,7 +80,9 @@ def _tune(script: Path, args: tuple[str, ...], options: Mapping[str, Any]) -> in
     from torchlint.report.tuning import tuning_json, tuning_text
     from torchlint.report.verification import failure_line
 
-    plan = TuningPlan(script, args, **{name: options[name] for name in _PLAN})
+    script = start.script
+    settings = {name: options[name] for name in _PLAN}
+    plan = TuningPlan(script, start.args, module=start.module, **settings)
     end_on_sigterm()
     try:
         with _progress() as notify, Runs(plan, notify) as runs:

@@ -14,13 +14,13 @@ from typing import Any, Final
 import click
 
 from torchlint.cli.against import Against, against_options, compared_with
+from torchlint.cli.commandline import started, started_arguments
 from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
-from torchlint.cli.scripts import refuse_notebook
 from torchlint.cli.terminal import paint_for
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
@@ -42,8 +42,7 @@ _MOST_ROUNDS: Final = 12
 
 
 @click.command()
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1)
+@started_arguments
 @configuration_options
 @click.option(
     "--steps",
@@ -114,32 +113,38 @@ _MOST_ROUNDS: Final = 12
 @click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
 @click.pass_context
-def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options: Any) -> None:
+def verify(
+    ctx: click.Context, /, script: str | None, args: tuple[str, ...], **options: Any
+) -> None:
     """Run SCRIPT original and fixed, in turns, and compare speed and numbers.
 
-    ARGS, after `--`, are passed to the script. Fixes that may change results are measured, too,
-    unless `--no-unsafe-fixes` is given.
+    ARGS, after `--`, are passed to the script. A whole command line works, too: `torchlint verify
+    -- torchrun --nproc-per-node 2 train.py`, or one of python or `accelerate launch`. Fixes that
+    may change results are measured, too, unless `--no-unsafe-fixes` is given.
     """
-    refuse_notebook("verify", script)
+    start = started("verify", script, args, options["module"])
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException(
             f"verify runs the script, and {sys.executable} has no torch: "
             "`pip install 'torchlint[verify]'` brings it"
         )
     if options["html"] is not None:
-        require_page(options["html"], script)
+        require_page(options["html"], start.script)
     limited = options["quick"] or options["budget"]
     if limited and options["nnodes"] > 1:
         raise click.UsageError(
             "a budget measures what one host has time for, and others would decide otherwise: "
             "run without --quick and --budget on several"
         )
-    against = compared_with(options, script)
+    against = compared_with(options, start.script)
+    if start.precision:
+        os.environ["ACCELERATE_MIXED_PRECISION"] = start.precision
     plan = Plan(
-        script=script,
-        args=args,
+        script=start.script,
+        args=start.args,
+        module=start.module,
         timeline=options["html"] is not None,
-        launcher=launcher(options),
+        launcher=launcher(options) or start.launcher,
         **_settings(ctx, options),
     )
     unsafe = options["unsafe_fixes"] is not False
@@ -161,7 +166,7 @@ def verify(ctx: click.Context, /, script: Path, args: tuple[str, ...], **options
         report, code = stop.report, 128 + stop.signal
     except ScriptError as error:
         where = "" if against is None else f"{against.revision.name}: "
-        fail(f"{where}{failure_line(str(script), error.failure)}")
+        fail(f"{where}{failure_line(str(start.script), error.failure)}")
         ctx.exit(2)
     if against is not None:
         tolerated = options["fail_slower"] or 0.0

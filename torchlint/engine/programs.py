@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.util import source_hash
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from torchlint import __version__
 from torchlint.config import Settings
 from torchlint.engine.failures import internal_error
+from torchlint.engine.ownpart import as_given
 from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.store import keep, read_kept
 from torchlint.program.folder import project_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from torchlint.program.index import Index
     from torchlint.program.outline import Outline
 
-__all__ = ["STDIN", "Link", "Linked", "Programs", "alone"]
+__all__ = ["STDIN", "Link", "Linked", "Programs", "Started", "alone"]
 
 STDIN: Final = "-"
 """The path of a text that is no file."""
@@ -75,6 +76,13 @@ def alone(source: Source, settings: Settings) -> Linked:
     return Linked(source.path, lambda: ALONE)
 
 
+class Started(NamedTuple):
+    """A program: the other files that its first one reaches, and what each is judged with."""
+
+    others: tuple[str, ...]
+    link: Link
+
+
 class Programs:
     """The indexes of the projects of a run, each made on first use.
 
@@ -93,6 +101,31 @@ class Programs:
         if not settings.program or source.path == STDIN:
             return alone(source, settings)
         return Linked(source.path, lambda: self.index(source.path).view(Path(source.path), source))
+
+    def started(self, path: str, settings: Settings) -> Started:
+        """Return the program that a file starts."""
+        index = self.index(path)
+        names = index.program(Path(path)) if settings.program else ()
+        if not names:
+            return Started((), self.link)
+        view = index.views_within(names)
+        return Started(
+            tuple(as_given(each, names[0], path) for each in names[1:]),
+            lambda source, _: Linked(source.path, lambda: view(Path(source.path))),
+        )
+
+    def started_by(self, path: str) -> tuple[str, ...]:
+        """Return the files that start a program with a file in it, none for one that starts."""
+        index = self.index(path)
+        own = index.name(Path(path)) or ""
+        return tuple(as_given(each, own, path) for each in index.started_by(Path(path)))
+
+    def starts(self, folder: str) -> tuple[str, ...]:
+        """Return the files below a folder that start a program which trains."""
+        beside = os.path.join(folder, STDIN)  # noqa: PTH118
+        index = self.index(beside)
+        own = index.name(Path(beside)) or ""
+        return tuple(as_given(each, own, beside) for each in index.starts(Path(folder)))
 
     def index(self, path: str) -> Index:
         """Return the index of the project that a file belongs to."""

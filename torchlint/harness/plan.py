@@ -105,6 +105,8 @@ class Plan:
     """The most rounds, where a budget has time for more than `rounds` and noise asks for them."""
     launcher: Launcher | None = None
     """How to launch runs of several processes."""
+    module: str = ""
+    """The script's name as a module, where it is started as `python -m` does."""
 
     @property
     def limited(self) -> bool:
@@ -138,6 +140,8 @@ class Task:
     """A file of final parameters: written if missing, else compared with."""
     recording: str = ""
     """A folder of initial weights and batches: written by `record`, read by `replay`."""
+    module: str = ""
+    """The script's name where it is run as a module, from the working directory."""
     shift: int = 0
     """The offset added to every seed that the script sets."""
 

@@ -274,6 +274,16 @@ class Graph(ABC):
 
     # -- modules that import each other -------------------------------------------
 
+    def reached(self, path: str) -> Iterator[str]:
+        """Yield the modules that a module reaches by imports, the nearest first, without tests."""
+        seen = {path}
+        edge = [path]
+        while edge:
+            following = sorted({each for at in edge for each in self.edges(at)} - seen)
+            edge = [each for each in following if not is_test(each)]
+            seen.update(edge)
+            yield from edge
+
     def edges(self, path: str) -> frozenset[str]:
         """Return the modules from which a module imports, at any place."""
         found = self._edges.get(path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ _SCRIPT: Final = re.compile(r"=\s*[\"']([\w.]+)\s*:\s*[\w.]+[\"']")
 
 _MOST_SOURCES: Final = 200
 """How many texts are held for excerpts."""
+_MOST_MODULES: Final = 200
+"""How many modules of a program are looked at."""
 
 
 class Index:
@@ -166,6 +169,47 @@ class Index:
         if source is not None and not (is_known and source.text == self._source(name).text):
             return select(self._with(name, source), name, self._lines)
         return select(self._graph(), name, self._lines) if is_known else ALONE
+
+    def program(self, path: Path) -> tuple[str, ...]:
+        """Return the modules of the program that a file starts, the nearest to it first."""
+        name = self.name(path)
+        if name is None or self.left_out or self._is_foreign(name) or name not in self._walk.files:
+            return ()
+        graph = self._graph()
+        found = (each for each in graph.reached(name) if graph.outline(each) is not None)
+        return (name, *islice(found, _MOST_MODULES))
+
+    def views_within(self, program: Iterable[str]) -> Callable[[Path], View]:
+        """Return a function that finds the view of a file among the modules of a program."""
+        outlines = {each: self._outline(each) for each in program}
+        graph = WholeGraph(self._imports, outlines, self._scripts)
+        return lambda path: select(graph, self.name(path) or "", self._lines)
+
+    def started_by(self, path: Path) -> tuple[str, ...]:
+        """Return the modules that start a program with a file in it, none for one that starts."""
+        name = self.name(path)
+        if name is None or self.left_out or name not in self._walk.files:
+            return ()
+        graph = self._graph()
+        if graph.is_start(name) or graph.outline(name) is None:
+            return ()
+        starts = self.starts(self.root)
+        return tuple(each for each in starts if name in self._whole_graph().reached(each))
+
+    def starts(self, folder: Path) -> tuple[str, ...]:
+        """Return the modules in a folder that are run as the main module, and train."""
+        if self.left_out:
+            return ()
+        self.build()
+        graph = self._whole_graph()
+        below = folder.resolve()
+        return tuple(
+            path
+            for path in sorted(self._walk.files)
+            if below in (self.root / path).parents
+            and graph.is_start(path)
+            and graph.trains_below(path)
+        )
 
     def _is_foreign(self, name: str) -> bool:
         head, slash, _ = name.removeprefix("src/").partition("/")

@@ -23,14 +23,19 @@ _NARROW, _USUAL, _BROAD = 60, 100, 120
 
 
 def checklist(audit: Audit, paint: Paint) -> str:
-    """Return the checklist of one script, grouped by family, and what to do next."""
+    """Return the checklist of one program, grouped by family, and what to do next."""
     width = min(max(paint.width or _USUAL, _NARROW), _BROAD)
-    lines = [paint.path(printable(audit.path))]
+    lines = [paint.path(printable(audit.path)) + _with_modules(audit)]
     for family, rows in groupby(audit.rows, key=lambda row: row.family):
         lines += ["", paint.strong(family)]
         lines += [line for row in rows for line in _lines(row, paint, width)]
     last = textwrap.wrap(_next(audit), width, break_on_hyphens=False, break_long_words=False)
     return "\n".join([*lines, "", paint.strong(_counted(audit)), *last]) + "\n"
+
+
+def _with_modules(audit: Audit) -> str:
+    """Return how many other files of the program were looked at."""
+    return f" and {plural(len(audit.modules), 'module')} that it uses" if audit.modules else ""
 
 
 def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
@@ -41,7 +46,8 @@ def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
         Status.NOT_APPLICABLE: str,
     }
     state = styled[row.status](row.status.value) + " " * (14 - len(row.status.value))
-    text = printable(f"{row.technique}: {row.why}{_aside(row)}")
+    place = f", {row.elsewhere}" if row.elsewhere else ""
+    text = printable(f"{row.technique}: {row.why}{place}{_aside(row)}")
     first, *rest = textwrap.wrap(text, width - _LEFT, break_on_hyphens=False)
     named = paint.strong(row.technique)
     shown = first.replace(row.technique, named, 1) if first.startswith(row.technique) else first
@@ -85,6 +91,7 @@ def _object(audit: Audit) -> dict[str, Any]:
     return {
         "version": _VERSION,
         "script": audit.path,
+        "modules": list(audit.modules),
         "rows": [
             {
                 "family": row.family,
@@ -105,12 +112,13 @@ def _object(audit: Audit) -> dict[str, Any]:
 
 def checklist_markdown(audit: Audit) -> str:
     """Return a table per family."""
-    lines = [f"# {_cell(audit.path)}"]
+    lines = [f"# {_cell(audit.path)}{_with_modules(audit)}"]
     for family, rows in groupby(audit.rows, key=lambda row: row.family):
         lines += ["", f"## {family}", "", "| technique | state | line | why | rules | gain |"]
         lines.append("|---|---|---|---|---|---|")
         lines += [
-            f"| {row.technique} | {row.status.value} | {row.place} | {_cell(row.why)} "
+            f"| {row.technique} | {row.status.value} "
+            f"| {_cell(row.place or row.elsewhere)} | {_cell(row.why)} "
             f"| {', '.join(row.rules)} | {row.gain} |"
             for row in rows
         ]

@@ -27,6 +27,7 @@ from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.arguments import Trainings
+from torchlint.semantic.training.autocasting import Autocasting
 from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.determinism import Determinism
@@ -132,6 +133,7 @@ class Facts:
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
         self.origins = Origins(self.functions, self.values, self.iteration)
+        self.autocasting = Autocasting(self.functions, self.values, self.precision, self.origins)
         self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
         self.submodules = Submodules(self.functions, self.origins)
         self.compiled = Compiled(self.functions, self.kinds, self.values, self.submodules)

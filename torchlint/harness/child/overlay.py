@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import spec_from_file_location
+from importlib.util import find_spec, spec_from_file_location
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -41,14 +41,20 @@ class Overlay:
         if added or self._absent:
             sys.meta_path.insert(sys.meta_path.index(PathFinder), _OtherFiles(added, self._absent))
 
-    def run(self, path: str, name: str) -> ModuleType:
-        """Run the script at `path` as the main module, called `name`."""
+    def run(self, path: str, name: str, started_as: str = "") -> ModuleType:
+        """Run the script at `path` as the main module, called `name`.
+
+        With its name as a module it is run as `python -m` does, after its packages.
+        """
+        spec = find_spec(started_as) if started_as else None
         code = self.compile(path)
         if code is None:
             with open(path, "rb") as file:
                 code = compile(file.read(), path, "exec", dont_inherit=True)
         module = ModuleType(name)
         module.__file__ = path
+        if spec is not None:
+            module.__spec__, module.__loader__, module.__package__ = spec, spec.loader, spec.parent
         module.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = sys.modules[name] = module
         exec(code, module.__dict__)

@@ -7,12 +7,12 @@ import multiprocessing
 import os
 import random
 import re
-import resource
 import sys
 import sysconfig
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -25,6 +25,9 @@ from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
 from torchlint.harness.child.writers import divert_loggers
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Failure, Trace
+
+with suppress(ModuleNotFoundError):
+    import resource  # not on Windows, where `verify --help` still works
 
 if TYPE_CHECKING:
     from torchlint.harness.child.probes import Probe
@@ -64,7 +67,8 @@ class Run:
         """Make this process look like the interpreter that the user would run the script with."""
         sys.argv = [self.task.script, *self.task.args]
         if not getattr(sys.flags, "safe_path", False):
-            sys.path.insert(0, os.path.dirname(self.task.script))
+            folder = os.getcwd() if self.task.module else os.path.dirname(self.task.script)
+            sys.path.insert(0, folder)
         self.overlay.install()
         pass_to_spawned(self.setup, self._own_process)
         seed = self.task.seed + self.task.shift
@@ -81,7 +85,7 @@ class Run:
         """Run the script until it ends, fails, or enough was seen."""
         self.started = time.perf_counter()
         try:
-            self.overlay.run(self.task.script, "__main__")
+            self.overlay.run(self.task.script, "__main__", self.task.module)
         except SystemExit as end:
             self.write("ended", _exit_failure(end))
         except BaseException as error:

@@ -135,6 +135,7 @@ class Runner:
             leader=self.leader,
             reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
             recording=str(self._recording),
+            module=self.plan.module,
             shift=shift,
             lenient=self._lenient,
             watched=_lines(wanted),

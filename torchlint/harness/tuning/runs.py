@@ -55,6 +55,8 @@ class TuningPlan:
     device: str = "auto"
     timeout: float = 600.0
     verbose: bool = False
+    module: str = ""
+    """The script's name as a module, where it is started as `python -m` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class Runs:
             seed=plan.seed,
             texts=texts,
             leader=surveyed.trace.leader if surveyed else self._leader,
+            module=plan.module,
         )
         limit = HANGS * max(self._walls) if self._walls else math.inf
         started = time.monotonic()

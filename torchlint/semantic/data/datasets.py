@@ -45,6 +45,8 @@ class Trait(Enum):
     """Cannot be pickled."""
     FEW = auto()
     """So few items that starting workers costs more than they save."""
+    SAME = auto()
+    """All items hold the same values, but for their index."""
 
 
 Traits = Mapping[Trait, str]
@@ -241,6 +243,8 @@ class Datasets:
             found.append(self._of_stream(stream))
         elif read is not None and not any(found) and self.work.only_indexes(read, self._on_disk):
             found.append({Trait.IN_MEMORY: owner.name.value})
+            if self.work.is_made_of_names(read):
+                found.append({Trait.SAME: owner.name.value})
         if self._few(owner):
             found.append({Trait.FEW: f"{owner.name.value}.__len__"})
         joined: dict[Trait, str] = {}

@@ -214,10 +214,10 @@ class ItemWork:
             for node in indexed
         )
         if not indexed:
-            return self._is_made_of_names(read)
+            return self.is_made_of_names(read)
         return not frames and not any(works(node) for node in indexed)
 
-    def _is_made_of_names(self, read: cst.FunctionDef) -> bool:
+    def is_made_of_names(self, read: cst.FunctionDef) -> bool:
         """Return whether an item holds only the index and what the object was given."""
         local = self.scopes.scope_at(read).bindings
         return next(self.functions.own(read, cst.Call), None) is None and all(

@@ -25,6 +25,7 @@ _KEEPING: Final = frozenset(
     ).split()
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
+_TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
 _TRANSFORMS: Final = ("set_transform", "with_transform")
 
 
@@ -114,10 +115,20 @@ class TokenRows:
         if isinstance(function, cst.FunctionDef):
             bodies += self.functions.reached(function)
         return any(
-            word.startswith("tokeniz")
+            self._is_tokenizer(inner.func)
             for body in bodies
             for inner in self.functions.own(body, cst.Call)
-            for word in words(dotted(inner.func).rpartition(".")[2])
+        )
+
+    def _is_tokenizer(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a tokenizer, by what made it or by its name."""
+        if any(word.startswith("tokeniz") for word in words(dotted(node).rpartition(".")[2])):
+            return True
+        made = self._values(node) or []
+        return any(
+            isinstance(value, cst.Call)
+            and _TOKENIZER.fullmatch(self.names.name(value.func) or "") is not None
+            for value in made
         )
 
     def _transformed(self, trace: _Trace) -> bool:

@@ -216,8 +216,9 @@ class Ownership:
                     return framework
         if isinstance(node, cst.Name):
             made = (binding.value for binding in self.scopes.reaching(node))
-            calls = (each for each in made if isinstance(each, cst.Call))
-            if any(self.names.name(each.func) == "deepspeed.initialize" for each in calls):
-                return "deepspeed"
+            calls = [self.names.name(each.func) for each in made if isinstance(each, cst.Call)]
+            for pattern, framework in _OBJECTS:
+                if any(pattern.fullmatch(name or "") for name in calls):
+                    return framework
         word = node.attr if isinstance(node, cst.Attribute) else node
         return _WORDS.get(word.value) if given and isinstance(word, cst.Name) else None

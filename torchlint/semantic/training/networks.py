@@ -558,17 +558,22 @@ class Networks:
         if not isinstance(root, cst.Call):
             return False
         name = self.names.name(root.func) or ""
-        if _LAYERS.fullmatch(name) or _MODELS.fullmatch(name):
+        if _is_layer(name):
             return True
         if name == "torch.nn.Sequential":
             inside = (each for each in self.tree.within(root, cst.Call) if each is not root)
             return any(map(self._has_layers, inside))
         owner = self.functions.instance_of(root)
         return owner is not None and any(
-            _LAYERS.fullmatch(self.names.name(made.func) or "")
+            _is_layer(self.names.name(made.func) or "")
             for each in self.functions.lineage(owner)
             for made in self.tree.within(each, cst.Call)
         )
+
+
+def _is_layer(name: str) -> bool:
+    """Return whether a name is that of a layer with parameters, or of a library's network."""
+    return _LAYERS.fullmatch(name) is not None or _MODELS.fullmatch(name) is not None
 
 
 def _owner(freeze: Freeze) -> cst.BaseExpression:

@@ -166,7 +166,29 @@ class Devices:
             value = self.values.value_of(node)
             if value.state is State.KNOWN and value.node is not None and value.node is not node:
                 return self._may_be_accelerator(value.node)
-        return self.kinds.kind(node) is Kind.DEVICE or self._configured(node)
+        if self.kinds.kind(node) is Kind.DEVICE or self._configured(node):
+            return True
+        return isinstance(node, cst.Name) and self._takes_several(node)
+
+    def _takes_several(self, node: cst.Name) -> bool:
+        """Return whether a function moves several of its tensors to a parameter of its own.
+
+        Only devices suit inputs and labels alike.
+        """
+        bindings = self.scopes.reaching(node)
+        if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Param):
+            return False
+        param, home = bindings[0].node, self.scopes.function(node)
+        if home is None or param.annotation is not None or self.functions.given(param):
+            return False
+        moved: set[str] = set()
+        for call in self.functions.own(home.body, cst.Call):
+            func, args = call.func, call.args
+            if type(func) is cst.Attribute and func.attr.value == "to" and len(args) == 1:
+                to = args[0].value
+                if isinstance(to, cst.Name) and self.scopes.reaching(to) == bindings:
+                    moved.add(dotted(func.value))
+        return len(moved - {""}) > 1
 
     def _is_made_of(self, value: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
         """Return whether a value depends on an attribute, so that it had another value before."""

@@ -23,6 +23,7 @@ from torchlint.semantic.values.kind import (
     method_result,
 )
 from torchlint.semantic.values.losses import Losses
+from torchlint.semantic.values.placing import is_plain_object, places_a_network
 
 __all__ = ["Kinds"]
 
@@ -370,6 +371,8 @@ class Kinds:
                 return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
                 return _UNKNOWN
+            if found is _MODULE and is_plain_object(self.functions, binding.value):
+                return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
                 return _UNKNOWN
         return found
@@ -438,7 +441,7 @@ class Kinds:
             if isinstance(owner, cst.ClassDef) and first and first[0] is parameter:
                 module = derived(self.functions.bases(owner)) in (_MODULE, Kind.CRITERION)
                 return _TENSOR if module else _UNKNOWN
-        return _UNKNOWN
+        return Kind.DEVICE if places_a_network(self.functions, parameter) else _UNKNOWN
 
     def _kind_of_loop_target(self, binding: Binding) -> Kind:
         assert binding.value is not None

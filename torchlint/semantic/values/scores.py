@@ -18,6 +18,7 @@ _PADDING: Final = -1e4
 _SHAPED: Final = frozenset(
     "view reshape unsqueeze bool to cuda byte type expand repeat contiguous float long int".split()
 )
+_NUMBERS: Final = frozenset("byte float long int".split())
 _BOUNDED: Final = ("tril", "triu")
 
 
@@ -121,6 +122,102 @@ class Scores:
             if node.func.attr.value == "logical_not":
                 node, keeps = node.func.value, not keeps
         return self._triangle(node, 0) == ("tril" if keeps else "triu")
+
+    def is_causal(self, mask: cst.BaseExpression) -> bool:
+        """Return whether an `attn_mask`, of booleans or added to the scores, is exactly causal."""
+        made, boolean = self._peeled(mask)
+        if made is None:
+            return False
+        name = self.names.name(made.func) if isinstance(made, cst.Call) else None
+        if name is not None and name.endswith(".generate_square_subsequent_mask"):
+            return not boolean
+        if boolean or self._is_boolean(made):
+            return self.leaves_past(ScoreMask(made, None, True, None))
+        return self._hides_later(made)
+
+    def _peeled(self, mask: cst.BaseExpression) -> tuple[cst.BaseExpression | None, bool]:
+        """Return what a mask is made of below crops, shapes and moves, and if it becomes boolean.
+
+        None if it becomes a number.
+        """
+        boolean = False
+        for _ in range(8):
+            if isinstance(mask, cst.Subscript) and self._keeps_square(mask):
+                mask = mask.value
+            elif isinstance(mask, (cst.Name, cst.Attribute)):
+                made = self._made(mask)
+                if made is None or made is mask:
+                    break
+                mask = made
+            elif isinstance(mask, cst.Call) and isinstance(mask.func, cst.Attribute):
+                method = mask.func.attr.value
+                if self.names.name(mask.func) is not None or method not in _SHAPED:
+                    break
+                dtypes = {self.names.name(arg.value) or "" for arg in mask.args}
+                dtypes = {each for each in dtypes if each.startswith("torch.")}
+                if method in _NUMBERS or dtypes - {"torch.bool"}:
+                    return None, False
+                boolean = boolean or method == "bool" or bool(dtypes)
+                mask = mask.func.value
+            else:
+                break
+        return mask, boolean
+
+    def _is_boolean(self, node: cst.BaseExpression) -> bool:
+        """Return whether a matrix holds booleans, as far as its making shows."""
+        if isinstance(node, cst.Comparison):
+            return True
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+            made, boolean = self._peeled(node.expression)
+            return boolean or (made is not None and self._is_boolean(made))
+        if not isinstance(node, cst.Call):
+            return False
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "logical_not":
+            return True
+        given = self.values.argument_node(node, "dtype", None)
+        if given is not None:
+            return self.names.name(given.value) == "torch.bool"
+        bounded = self._bounded_matrix(node)
+        made, boolean = self._peeled(bounded) if bounded is not None else (None, False)
+        return boolean or (made is not None and self._is_boolean(made))
+
+    def _bounded_matrix(self, node: cst.Call) -> cst.BaseExpression | None:
+        """Return the matrix of which `tril` or `triu` keeps a triangle."""
+        if self.names.name(node.func) in ("torch.tril", "torch.triu"):
+            return node.args[0].value if node.args else None
+        if isinstance(node.func, cst.Attribute) and self.names.name(node.func) is None:
+            return node.func.value if node.func.attr.value in _BOUNDED else None
+        return None
+
+    def _hides_later(self, node: cst.BaseExpression) -> bool:
+        """Return whether a matrix is the lowest number above its diagonal and 0 elsewhere."""
+        matrix = self._bounded_matrix(node) if isinstance(node, cst.Call) else None
+        if matrix is None or not isinstance(node, cst.Call):
+            return False
+        name = self.names.name(node.func)
+        if name is None and isinstance(node.func, cst.Attribute):
+            name = node.func.attr.value
+        given = self.values.argument(node, "diagonal", 1 if name == "torch.triu" else 0)
+        if name not in ("triu", "torch.triu") or given.literal != 1:
+            return False
+        made, boolean = self._peeled(matrix)
+        if boolean or made is None:
+            return False
+        if isinstance(made, cst.BinaryOperation) and isinstance(made.operator, cst.Multiply):
+            return self._square_of_ones(made.left) and self._is_lowest(made.right)
+        if not isinstance(made, cst.Call) or self.names.name(made.func) != "torch.full":
+            return False
+        size = self.values.argument_node(made, "size", 0)
+        fill = self.values.argument_node(made, "fill_value", 1)
+        if size is None or fill is None or not isinstance(size.value, (cst.Tuple, cst.List)):
+            return False
+        texts = [self.tree.code(each.value) for each in size.value.elements]
+        square = len(texts) >= 2 and texts[-1] == texts[-2] and set(texts[:-2]) <= {"1"}
+        return square and self._is_lowest(fill.value)
+
+    def _is_lowest(self, node: cst.BaseExpression) -> bool:
+        found = self._number(node)
+        return found is not None and found <= -1e9
 
     def _triangle(self, node: cst.BaseExpression, depth: int) -> str:
         """Return which triangle of ones a matrix is: `tril`, or `triu` without its diagonal."""

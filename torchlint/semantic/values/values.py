@@ -273,14 +273,17 @@ class Values:
         return {path: list(lines.values()) for path, lines in found.items()}
 
     def _assigned_entry(self, line: cst.Assign, path: str, key: str) -> Value | None:
-        """Read `node["key"] = value`."""
+        """Read `node["key"] = value`, which may set any entry if the key is not known."""
         target = line.targets[0].target
         if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
             return None
         index = target.slice[0].slice
-        if isinstance(index, cst.Index) and self.value_of(index.value).equals(key):
+        if not isinstance(index, cst.Index):
+            return None
+        named = self.value_of(index.value)
+        if named.equals(key):
             return self.value_of(line.value)
-        return None
+        return None if named.is_literal else _UNKNOWN
 
     def _entry_of_change(self, call: cst.Call, path: str, key: str) -> Value | None:
         """Return the entry set by `node.update(...)`; UNKNOWN after other calls with it."""

@@ -1,0 +1,129 @@
+"""Batch loops that train or evaluate, as a flag says, and record a graph either way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Act, Grad, How, Loop, Role, Script
+
+__all__ = ["Flagged", "flagged_evaluations"]
+
+_MODES: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
+
+
+class Flagged(NamedTuple):
+    """An evaluation that a flag chooses: where it starts, and the test that is false in it."""
+
+    place: cst.CSTNode
+    test: cst.BaseExpression
+    function: cst.FunctionDef | None
+
+
+def flagged_evaluations(script: Script) -> Iterator[Flagged]:
+    """Yield the evaluations by loops that go backward only where a test of a flag holds."""
+    for loop in script.loops(Role.TRAIN_BATCH):
+        branch = _backward_branch(script, loop)
+        if branch is None or _sets_mode(script, loop) or not _runs_outside(script, loop, branch):
+            continue
+        flag = _flag(branch.test)
+        bindings = script.scopes.reaching(flag) if flag is not None else ()
+        if len(bindings) != 1 or flag is None:
+            continue
+        if bindings[0].how is How.LOOP and isinstance(branch.test, cst.Comparison):
+            around = [outer.node for outer in script.loops_around(loop.node)]
+            if bindings[0].node in around and _compares_text(branch.test):
+                yield Flagged(loop.node, branch.test, None)
+        elif isinstance(bindings[0].node, cst.Param):
+            function = script.function(loop.node)
+            if function is not None:
+                yield from _calls(script, function, flag, branch.test)
+
+
+def _backward_branch(script: Script, loop: Loop) -> cst.If | None:
+    """Return the one `if` of a loop in whose body all its backward passes stand."""
+    found: set[cst.If] = set()
+    acts = [each for each in script.updates.within(loop.node.body) if each.act is Act.BACKWARD]
+    for act in acts:
+        branches = [
+            outer
+            for outer in script.tree.ancestors(act.at)
+            if isinstance(outer, cst.If)
+            and script.tree.inside(outer, loop.node.body)
+            and script.tree.inside(act.at, outer.body)
+            and _flag(outer.test) is not None
+        ]
+        if not branches:
+            return None
+        found.add(branches[-1])
+    return found.pop() if len(found) == 1 else None
+
+
+def _flag(test: cst.BaseExpression) -> cst.Name | None:
+    """Return the name that a test like `train`, `optimizer is not None`, `x == "train"` asks."""
+    if isinstance(test, cst.Name):
+        return test
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return None
+    asked = test.comparisons[0]
+    if not isinstance(test.left, cst.Name):
+        return None
+    nothing = isinstance(asked.comparator, cst.Name) and asked.comparator.value == "None"
+    if isinstance(asked.operator, cst.IsNot) and nothing:
+        return test.left
+    return test.left if _compares_text(test) else None
+
+
+def _compares_text(test: cst.Comparison) -> bool:
+    asked = test.comparisons[0]
+    return isinstance(asked.operator, cst.Equal) and isinstance(asked.comparator, cst.SimpleString)
+
+
+def _sets_mode(script: Script, loop: Loop) -> bool:
+    """Return whether the code around a loop chooses itself when to record."""
+    home = script.function(loop.node) or script.tree.module
+    return any(script.tree.inside(site.node, home) for site in script.calls(*_MODES)) or any(
+        mark in script.code(decorator)
+        for decorator in getattr(home, "decorators", ())
+        for mark in ("grad", "inference")
+    )
+
+
+def _runs_outside(script: Script, loop: Loop, branch: cst.If) -> bool:
+    """Return whether a loop runs a network, whatever its flag says."""
+    return any(
+        script.module_call(call) is not None
+        for call in script.within(loop.node.body, cst.Call)
+        if not script.tree.inside(call, branch)
+    )
+
+
+def _calls(
+    script: Script, function: cst.FunctionDef, flag: cst.Name, test: cst.BaseExpression
+) -> Iterator[Flagged]:
+    """Yield the calls of a function that only evaluate, and record a graph."""
+    default = next(
+        (each.default for each in function.params.params if each.name.value == flag.value), None
+    )
+    for call in script.functions.callers(function):
+        splat = any(arg.star for arg in call.args)
+        given = script.functions.passed(call, function, flag.value) or default
+        if given is None or splat or not _is_off(script, given, test):
+            continue
+        within = script.tree.ancestors(call)
+        modes = [item.item for at in within if isinstance(at, cst.With) for item in at.items]
+        if not any(script.grad_mode(each) is not Grad.ON for each in modes):
+            caller = script.function(call)
+            if caller is None or not caller.decorators:
+                yield Flagged(call, test, function)
+
+
+def _is_off(script: Script, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
+    """Return whether a given value makes a test false."""
+    value = script.value_of(given)
+    if isinstance(test, cst.Comparison) and _compares_text(test):
+        wanted = script.value_of(test.comparisons[0].comparator).literal
+        return isinstance(value.literal, str) and value.literal != wanted
+    return value.equals(False) or value.equals(None)

@@ -1,0 +1,141 @@
+"""TL319: evaluation in float32 of a network that trains under autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Evaluation, Finding, Fix, Kind, Note, Rule, Script
+
+_OTHER: Final = frozenset("half bfloat16 quantize export swa_model ema".split())
+_ARRAYS: Final = frozenset("numpy np".split())
+_WIDENING: Final = frozenset("float double".split())
+_BECAUSE: Final = "what is measured rounds as training does, to 8 bits in bfloat16"
+
+
+class EvaluationOutsideAutocast(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the first forward pass of every evaluation that training would run in autocast."""
+        if not any(script.precision.autocast(call) is call for call in script.all(cst.Call)):
+            return
+        for evaluation in script.evaluations():
+            if script.owner(evaluation.node) != "none" or _differs(script, evaluation):
+                continue
+            for forward in evaluation.forwards:
+                autocast = _training_autocast(script, forward.call, forward.network)
+                if autocast is not None:
+                    yield self._finding(script, evaluation, forward.call, autocast)
+                    break
+
+    def _finding(
+        self, script: Script, evaluation: Evaluation, call: cst.Call, autocast: cst.Call
+    ) -> Finding:
+        message = (
+            f"`{script.brief(call)}` evaluates in float32 what trains under autocast: wrap it in "
+            f"`{script.brief(autocast)}` too"
+        )
+        notes = (Note(script.span(autocast), "the training step runs under this autocast"),)
+        fix = _fix(script, evaluation, call, autocast)
+        return Finding(self.code, script.span(call), message, fix, notes)
+
+
+def _differs(script: Script, evaluation: Evaluation) -> bool:
+    """Return whether an evaluation chooses a precision of its own, or needs gradients."""
+    if script.needs_gradients(evaluation.node):
+        return True
+    return not _OTHER.isdisjoint(_spoken(script, evaluation.node))
+
+
+def _spoken(script: Script, region: cst.CSTNode) -> set[str]:
+    """Return the names and attributes that code reads."""
+    names = {name.value for name in script.within(region, cst.Name)}
+    return names | {each.attr.value for each in script.within(region, cst.Attribute)}
+
+
+def _training_autocast(
+    script: Script, call: cst.Call, network: cst.BaseExpression
+) -> cst.Call | None:
+    """Return the autocast of the training steps of a network that an evaluation runs without."""
+    here = script.autocasting.around(call)
+    if here.calls or not here.complete or _casts_itself(script, network):
+        return None
+    if not _WIDENING.isdisjoint(_spoken(script, call)):
+        return None
+    found: cst.Call | None = None
+    for step in script.steps.all:
+        for forward in step.forwards:
+            trained = script.module_call(forward)
+            if trained is None or not script.networks.same(trained, network):
+                continue
+            calls = script.autocasting.around(forward).calls
+            if not calls or script.call(calls[0]).argument("enabled", 2).equals(False):
+                return None
+            found = found or calls[0]
+    return found
+
+
+def _casts_itself(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether the class of a network uses autocast, or converts what it gets."""
+    return any(
+        script.precision.autocast(call) is call
+        for owner in script.submodules.classes(network)
+        for call in script.within(owner, cst.Call)
+    )
+
+
+def _fix(script: Script, evaluation: Evaluation, call: cst.Call, autocast: cst.Call) -> Fix | None:
+    """Return the edit that puts the forward pass and the loss under the same autocast."""
+    lines = _lines(script, call)
+    others = [each.call for each in evaluation.forwards if each.call is not call]
+    if not lines or not all(any(script.tree.inside(o, line) for line in lines) for o in others):
+        return None
+    if not all(map(script.rewrite.stands_alone, lines)) or not _is_valid_at(script, autocast, call):
+        return None
+    region = script.region(evaluation.node)
+    arrays = not _ARRAYS.isdisjoint(_spoken(script, region))
+    inside = (node for line in lines for node in script.within(line, cst.Return))
+    if arrays or any(True for _ in inside):
+        return None
+    header = f"with {script.code(autocast)}:"
+    return Fix.unsafe(
+        "Evaluate under the autocast of training",
+        script.rewrite.wrap(lines, header),
+        because=_BECAUSE,
+    )
+
+
+def _lines(script: Script, call: cst.Call) -> list[cst.CSTNode]:
+    """Return the statements of one block from a forward pass to the last loss of it."""
+    first = script.statement(call)
+    block = script.parent(first)
+    if not isinstance(first, cst.SimpleStatementLine) or not isinstance(block, cst.IndentedBlock):
+        return []
+    behind = block.body[list(block.body).index(first) :]
+    last = max(
+        index for index, line in enumerate(behind) if line is first or _has_loss(script, line)
+    )
+    lines: list[cst.CSTNode] = [*behind[: last + 1]]
+    return lines if all(isinstance(line, cst.SimpleStatementLine) for line in lines) else []
+
+
+def _has_loss(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a statement computes a loss."""
+    return any(
+        script.kind(call.func) is Kind.CRITERION
+        or (script.name(call.func) or "").startswith("torch.nn.functional.")
+        for call in script.within(line, cst.Call)
+    )
+
+
+def _is_valid_at(script: Script, autocast: cst.Call, place: cst.CSTNode) -> bool:
+    """Return whether the names in a call mean the same at another place."""
+    if script.tree.module_of(autocast) is not script.tree.module_of(place):
+        return False
+    return all(
+        script.scopes.reaching_name(name.value, place, script.scopes.scope(place))
+        == script.scopes.reaching(name)
+        for name in script.within(autocast, cst.Name)
+        if script.scopes.reads(name) and script.scopes.reaching(name)
+    )

@@ -1,0 +1,85 @@
+"""TL320: training under float16 autocast without a gradient scaler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Note, Rule, Script, Step
+
+_SCALES: Final = re.compile(
+    r"scaler|loss_?scal|scale_?loss|scaled_loss|grad_?scal|initialize|deepspeed|FP16_Optimizer",
+    re.IGNORECASE,
+)
+_BECAUSE: Final = "bfloat16 rounds to 8 bits, and GPUs before Ampere do not have it"
+
+
+class HalfWithoutScaler(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every float16 autocast of a loss that is sent backward unscaled."""
+        for step in script.steps.all:
+            autocast = _half(script, step)
+            if autocast is None or not _is_unscaled(script, step):
+                continue
+            func = cst.ensure_type(step.backward.func, cst.Attribute)
+            message = (
+                f"`{script.brief(func.value)}` is computed in float16 and sent backward without a "
+                "`GradScaler`, so that small gradients become 0: use `dtype=torch.bfloat16`, or "
+                "scale the loss"
+            )
+            notes = (Note(script.span(step.backward), "sent backward here"),)
+            fix = _fix(script, autocast)
+            yield Finding(self.code, script.span(autocast), message, fix, notes)
+
+
+def _half(script: Script, step: Step) -> cst.Call | None:
+    """Return the autocast of a step that is certainly on and in float16."""
+    for forward in step.forwards:
+        for autocast in script.autocasting.around(forward).calls:
+            if script.autocasting.is_half(autocast) and not script.autocasting.is_off(autocast):
+                return autocast
+    return None
+
+
+def _is_unscaled(script: Script, step: Step) -> bool:
+    """Return whether nothing around a backward pass may scale its loss."""
+    func = step.backward.func
+    if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
+        return False
+    if isinstance(func.value, cst.BinaryOperation) and isinstance(
+        func.value.operator, cst.Multiply
+    ):
+        return False
+    if script.owner(step.backward) != "none" or not script.steps.updates(step):
+        return False
+    owner = script.scopes.class_of(step.backward)
+    spoken = [] if owner is None else [*script.within(owner, cst.Attribute)]
+    names: list[cst.Name] = []
+    for body in script.functions.run_with(step.backward):
+        names += script.functions.own(body, cst.Name)
+        spoken += script.functions.own(body, cst.Attribute)
+    words = {name.value for name in names} | {each.attr.value for each in spoken}
+    return not any(map(_SCALES.search, words))
+
+
+def _fix(script: Script, autocast: cst.Call) -> Fix | None:
+    """Return the edit that computes in bfloat16."""
+    call = script.call(autocast)
+    if call.has_splat or not script.is_own(autocast):
+        return None
+    given = call.given("dtype", 1)
+    if given is not None and isinstance(given.value, cst.Attribute):
+        spelled = f"{script.code(given.value.value)}.bfloat16"
+        edits = script.rewrite.replace(given.value, spelled)
+    elif given is None:
+        written = script.rewrite.importing("torch", at=autocast)
+        if written is None:
+            return None
+        torch, imported = written
+        edits = (*imported, *script.rewrite.with_keyword(autocast, "dtype", f"{torch}.bfloat16"))
+    else:
+        return None
+    return Fix.unsafe("Compute in bfloat16", edits, because=_BECAUSE)

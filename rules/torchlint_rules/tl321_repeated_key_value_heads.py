@@ -1,0 +1,214 @@
+"""TL321: keys and values are copied for each query of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Binding, CallSite, Finding, Fix, How, Kind, Rule, Script, State
+
+_FUNCTION: Final = "torch.nn.functional.scaled_dot_product_attention"
+_NEEDED: Final = (2, 5)
+_HEADS: Final = (1, -3)
+_STEPS: Final = 6
+
+
+class _Repeat(NamedTuple):
+    """A repetition: how often, along which axis of four, of what, and the expression that does.
+
+    `always` is False for one under an `if`, which leaves equal heads as they are.
+    """
+
+    times: str
+    axis: int
+    source: cst.BaseExpression
+    node: cst.Call
+    always: bool = True
+
+
+class RepeatedKeyValueHeads(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every fused attention whose keys and values are repeated head by head."""
+        for site in script.calls(_FUNCTION):
+            if site.has_splat or site.argument("enable_gqa").state is not State.ABSENT:
+                continue
+            mask = site.argument("attn_mask", 3)
+            if mask.state is not State.ABSENT and not mask.equals(None):
+                continue
+            given = [site.given("key", 1), site.given("value", 2)]
+            found = [_repeat(script, each.value) for each in given if each is not None]
+            key, value = found if len(found) == 2 else (None, None)
+            if key is None or value is None or key.times != value.times:
+                continue
+            message = (
+                f"keys and values are stored `{key.times}` times: `enable_gqa=True` attends to "
+                "each head as often without a copy"
+            )
+            fix = _fix(script, site, key, value) if key.always and value.always else None
+            yield Finding(self.code, script.span(key.node), message, fix)
+
+
+def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
+    """Return the repetition of heads that the keys or the values of an attention are."""
+    swapped = False
+    for _ in range(_STEPS):
+        if isinstance(node, cst.Name):
+            bindings = script.scopes.reaching(node)
+            if len(bindings) == 2:
+                return _under_a_condition(script, node, bindings)
+            made = bindings[0] if len(bindings) == 1 else None
+            if made is None or made.how is not How.ASSIGN or made.value is None:
+                return None
+            if list(script.scopes.uses(made, script.home(node))) != [node]:
+                return None
+            node = made.value
+        elif isinstance(node, cst.Call):
+            found = _of_call(script, node)
+            if found is not None:
+                axis = {1: 2, 2: 1}.get(found.axis, found.axis) if swapped else found.axis
+                return found if axis in _HEADS and (axis > 0 or not swapped) else None
+            if not isinstance(node.func, cst.Attribute):
+                return None
+            axes = {script.value_of(arg.value).literal for arg in node.args}
+            if node.func.attr.value == "transpose" and axes == {1, 2}:
+                swapped = not swapped
+            elif node.func.attr.value != "contiguous":
+                return None
+            node = node.func.value
+        else:
+            return None
+    return None
+
+
+def _under_a_condition(
+    script: Script, node: cst.Name, bindings: tuple[Binding, ...]
+) -> _Repeat | None:
+    """Return the repetition in `if groups > 1: k = repeat(k, groups)`."""
+    before, made = sorted(bindings, key=lambda each: each.at)
+    if made.how is not How.ASSIGN or not isinstance(made.value, cst.Call):
+        return None
+    found = _of_call(script, made.value)
+    if found is None or found.axis not in _HEADS or not isinstance(found.source, cst.Name):
+        return None
+    uses = list(script.scopes.uses(made, script.home(node)))
+    same = script.scopes.reaching(found.source) == (before,)
+    return found._replace(always=False) if same and uses == [node] else None
+
+
+def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
+    """Return the repetition that a call makes of one tensor."""
+    site, name = script.call(call), _last_word(script, call)
+    if name == "repeat_interleave":
+        free = site.name is not None
+        times, dim = site.given("repeats", int(free)), site.argument("dim", 1 + free)
+        source = site.given("input", 0) if free else None
+        whole = source.value if source is not None else _receiver(call)
+        if times is None or whole is None or not isinstance(dim.literal, int):
+            return None
+        if script.kind(times.value) is Kind.TENSOR:
+            return None
+        return _Repeat(script.argument(times.value), dim.literal, whole, call)
+    function = script.functions.callee(call)
+    if function is None or len(call.args) != 2 or any(arg.keyword for arg in call.args):
+        return None
+    axis = script.answer(_repeated_axis, function, None)
+    if axis is None:
+        return None
+    return _Repeat(script.argument(call.args[1].value), axis, call.args[0].value, call)
+
+
+def _last_word(script: Script, call: cst.Call) -> str:
+    """Return the last word of what a call calls, of torch or of a tensor."""
+    name = script.name(call.func)
+    if name is not None:
+        return name.removeprefix("torch.")
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+
+
+def _receiver(call: cst.Call) -> cst.BaseExpression | None:
+    return call.func.value if isinstance(call.func, cst.Attribute) else None
+
+
+def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:
+    """Return the axis that a function `repeat_kv(x, times)` repeats, None if it does not.
+
+    It puts a new axis behind that one, expands it, and joins the two.
+    """
+    names = [each.name.value for each in function.params.params]
+    if len(names) != 2:
+        return None
+    axes = set()
+    for value in script.functions.returns(function):
+        if script.argument(value) == names[0]:
+            continue
+        axes.add(_joined_axis(script, value, names[0], names[1]))
+    return axes.pop() if len(axes) == 1 else None
+
+
+def _joined_axis(script: Script, node: cst.BaseExpression, x: str, times: str) -> int | None:
+    joined = _method(node, "reshape")
+    if joined is None:
+        return None
+    inner = joined[0]
+    if isinstance(inner, cst.Name) and script.value_of(inner).node is not None:
+        inner = script.value_of(inner).node or inner
+    expanded = _method(inner, "expand")
+    if expanded is None or not isinstance(expanded[0], cst.Subscript):
+        return None
+    cut, sizes = expanded[0], [script.argument(each) for each in expanded[1]]
+    parts = [script.code(each.slice) for each in cut.slice]
+    if script.argument(cut.value) != x or parts.count("None") != 1 or len(sizes) != 5:
+        return None
+    new = parts.index("None")
+    fits = len(parts) == len(sizes) or new == len(parts) - 1
+    if not fits or set(parts) - {":", "None"} or sizes[new] != times or new < 1:
+        return None
+    heads = sizes[new - 1]
+    wanted = [*sizes[: new - 1], {f"{heads} * {times}", f"{times} * {heads}"}, *sizes[new + 1 :]]
+    shape = [script.argument(each) for each in joined[1]]
+    same = len(shape) == len(wanted) and all(
+        one in two if isinstance(two, set) else one == two
+        for one, two in zip(shape, wanted, strict=True)
+    )
+    return new - 1 if same else None
+
+
+def _method(
+    node: cst.BaseExpression, name: str
+) -> tuple[cst.BaseExpression, list[cst.BaseExpression]] | None:
+    """Return the receiver and the arguments of a call of a method."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return None
+    if node.func.attr.value != name or any(arg.keyword or arg.star for arg in node.args):
+        return None
+    return node.func.value, [arg.value for arg in node.args]
+
+
+def _fix(script: Script, site: CallSite, key: _Repeat, value: _Repeat) -> Fix | None:
+    if not script.target.has(_NEEDED):
+        return None
+    parts = [script.rewrite.with_keyword(site.node, "enable_gqa", "True")]
+    for each in (key, value):
+        line = script.statement(each.node)
+        if "#" in script.code(line):
+            return None
+        assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        named = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+        again = named is not None and script.code(named) == script.code(each.source)
+        if again and isinstance(assign, cst.Assign) and assign.value is each.node:
+            if not script.rewrite.stands_alone(line):
+                return None
+            parts.append(script.rewrite.drop(line))
+        else:
+            parts.append(script.rewrite.replace(each.node, script.code(each.source)))
+    edits = script.rewrite.united(*parts)
+    title = "Pass `enable_gqa=True` and repeat nothing"
+    doubt = script.target.doubt(_NEEDED)
+    if doubt:
+        return Fix.unsafe(title, edits, because=f"`enable_gqa` {doubt}")
+    if script.can_use_accelerator and not script.precision.mentions_low_precision:
+        because = "for float32 on a GPU only the kernel that stores all scores takes it"
+        return Fix.unsafe(title, edits, because=because)
+    return Fix.close(title, edits, because="gradients of keys and values are summed otherwise")

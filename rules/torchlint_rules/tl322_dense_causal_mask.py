@@ -1,0 +1,66 @@
+"""TL322: a causal mask is stored and read where a flag would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import CallSite, Finding, Fix, Rule, Script, State
+
+_FUNCTION = "torch.nn.functional.scaled_dot_product_attention"
+
+
+class DenseCausalMask(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every fused attention whose mask only hides the positions to come."""
+        for site in script.calls(_FUNCTION):
+            given = site.given("attn_mask", 3)
+            flag = site.argument("is_causal", 5)
+            if given is None or site.has_splat:
+                continue
+            if flag.state is not State.ABSENT and not flag.equals(False):
+                continue
+            if script.scores.is_causal(given.value):
+                message = (
+                    f"the mask `{script.brief(given.value)}` is causal: `is_causal=True` lets the "
+                    "attention skip half of the scores and store no mask"
+                )
+                yield Finding(self.code, script.span(given), message, _fix(script, site, given))
+
+
+def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
+    flag = site.given("is_causal", 5)
+    if mask.keyword is None and mask is not site.node.args[-1]:
+        return None
+    if flag is None:
+        edits = script.rewrite.replace(mask, "is_causal=True")
+    elif flag.keyword is not None:
+        edits = script.rewrite.united(
+            script.rewrite.without_argument(site.node, mask),
+            script.rewrite.replace(flag.value, "True"),
+        )
+    else:
+        return None
+    spare = _spare_line(script, mask.value)
+    if spare is not None:
+        edits = script.rewrite.united(edits, script.rewrite.drop(spare))
+    because = "another kernel may be chosen, which rounds otherwise"
+    return Fix.close("Pass `is_causal=True` and no mask", edits, because=because)
+
+
+def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement | None:
+    """Return the line that makes a mask for this call alone."""
+    bindings = script.scopes.reaching(mask) if isinstance(mask, cst.Name) else ()
+    if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
+        return None
+    assign = bindings[0].node
+    line = script.statement(assign)
+    if len(assign.targets) != 1 or not isinstance(assign.targets[0].target, cst.Name):
+        return None
+    alone = script.rewrite.stands_alone(line) and script.home(assign) is script.home(mask)
+    small = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    uses = list(script.scopes.uses(bindings[0], script.home(mask)))
+    block = script.parent(line)
+    shared = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
+    return line if alone and small and uses == [mask] and not shared else None

@@ -1,0 +1,105 @@
+"""Techniques of large models and of modern pre-training."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torchlint.audit.questions import (
+    accelerated,
+    argument,
+    calls,
+    keyword,
+    layered,
+    looped,
+    trained,
+    unknown,
+    words,
+)
+from torchlint.audit.survey import Survey
+from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+
+__all__ = ["LARGE_MODELS"]
+
+_GRAPHED: Final = frozenset({"reduce-overhead", "max-autotune"})
+_FLOAT8: Final = r"fp8|float8|transformer-engine(?:-float16)?"
+_SHARDING: Final = r"(?:fsdp|deepspeed)\w*"
+_SEQUENCES: Final = r"\w*tokeniz\w*|pad_sequence|pack_padded_sequence|input_ids|max_length"
+
+
+def _graphed_by_compiler(survey: Survey) -> Answer | None:
+    for name in ("mode", "torch_compile_mode"):
+        arg = survey.keyword(name)
+        if arg is not None and survey.script.value_of(arg.value).literal in _GRAPHED:
+            return in_use(survey.line(arg.value), survey.quoted(arg))
+    return None
+
+
+def _without_sequences(survey: Survey) -> Answer | None:
+    if survey.word(_SEQUENCES) or survey.framework is not None:
+        return None
+    return not_applicable("no sequences of tokens in this file")
+
+
+def _saves_nothing(survey: Survey) -> Answer | None:
+    if survey.calling(r"save\w*|\w+_save") or survey.framework is not None:
+        return None
+    return not_applicable("nothing is saved in this file")
+
+
+LARGE_MODELS: Final = (
+    Technique(
+        "CUDA graphs",
+        (),
+        (calls(r"torch\.cuda\.(?:graphs\.)?(?:graph|make_graphed_callables|CUDAGraph)"),
+         _graphed_by_compiler, accelerated, looped, trained,
+         unknown("whether kernels are so short that starting them takes the time")),
+        gain="no figure yet; for steps of many short kernels on a GPU",
+    ),
+    Technique(
+        "float8 matrix products",
+        (),
+        (calls(r"torchao\.float8\.\w+|transformer_engine\.(?:\w+\.)*fp8_autocast"),
+         argument(_FLOAT8, "precision", "mixed_precision"), accelerated,
+         layered("Linear", "no linear layer is made in this file"),
+         unknown("whether the GPU has float8 units and the products are large")),
+        gain="no figure yet; for large products on GPUs of 2022 and later",
+    ),
+    Technique(
+        "sequences packed, or grouped by length",
+        ("S1",),
+        (calls(r"torch\.nn\.attention\.(?:flex_attention|varlen)\.\w+|flash_attn\.\w*varlen\w*"),
+         keyword(r"packing|group_by_length|padding_free|train_sampling_strategy"),
+         words(r"cu_seqlens\w*|\w*pack(?:ed|ing)?_?(?:sequences?|dataset|tokens)|group_texts|"
+               r"BucketBatchSampler|LengthGroupedSampler"),
+         _without_sequences, unknown("how much of a batch is padding")),
+        ("TL113",),
+        "measured x3.7 for a step of 64 tokens against one padded to 256 on two CPU cores",
+    ),
+    Technique(
+        "parameters and optimizer state sharded",
+        (),
+        (calls(r"torch\.distributed\.(?:_composable\.)?fsdp\.(?:\w+\.)*(?:fully_shard|"
+               r"FullyShardedDataParallel)|torch\.distributed\.optim\.ZeroRedundancyOptimizer|"
+               r"deepspeed\.initialize|\w+(?:\.\w+)*\.(?:FSDP|DeepSpeed|ModelParallel)Strategy"),
+         keyword(r"fsdp|deepspeed|fsdp_plugin|deepspeed_plugins?"),
+         argument(_SHARDING, "strategy"), accelerated,
+         unknown("whether one device is too small for parameters, gradients and their moments")),
+        gain="saves memory: each process keeps its share",
+    ),
+    Technique(
+        "checkpoints written while training goes on",
+        (),
+        (calls(r"torch\.distributed\.checkpoint\.(?:\w+\.)*async_save"),
+         words(r"async_save\w*|AsyncCheckpointIO|save_async\w*"), _saves_nothing,
+         unknown("how long the steps wait for a checkpoint")),
+        gain="saves the time that a step waits for the disk",
+    ),
+    Technique(
+        "averaged weights",
+        (),
+        (calls(r"torch\.optim\.swa_utils\.\w+|torch_ema\.\w+|ema_pytorch\.\w+|timm\.utils\.\w*Ema\w*"),
+         words(r"(?:\w+_)?ema(?:_\w+)?|\w*EMA|ModelEma\w*|\w*WeightAveraging"), trained,
+         unknown("whether averaged weights would evaluate better")),
+        gain="no gain in speed: fewer steps to the same accuracy for many models",
+    ),
+)  # fmt: skip

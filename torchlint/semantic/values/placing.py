@@ -1,0 +1,45 @@
+"""What things are by their classes and uses, where their names alone would mislead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+
+__all__ = ["is_plain_object", "places_a_network"]
+
+_OF_NETWORKS: Final = ("eval", "train", "parameters", "forward", "state_dict")
+
+
+def is_plain_object(functions: Functions, value: cst.BaseExpression | None) -> bool:
+    """Return whether a value is made by a class in view that neither is nor acts as a network."""
+    owner = functions.definition(value.func) if isinstance(value, cst.Call) else None
+    if not isinstance(owner, cst.ClassDef):
+        return False
+    line = functions.lineage(owner)
+    bases = [base for each in line for base in each.bases]
+    known = all(
+        functions.names.name(base.value) == "builtins.object"
+        or isinstance(functions.definition(base.value), cst.ClassDef)
+        for base in bases
+    )
+    return known and not any(functions.method(owner, word) for word in _OF_NETWORKS)
+
+
+def places_a_network(functions: Functions, parameter: cst.Param) -> bool:
+    """Return whether a statement `x.to(p)` stands alone: only networks move in place."""
+    tree = functions.tree
+    function = tree.parent(tree.parent(parameter) or parameter)
+    word = parameter.name.value
+    for method in functions.attributes("to"):
+        call = tree.parent(method)
+        if not isinstance(call, cst.Call) or len(call.args) != 1 or "type" in word:
+            continue
+        given = call.args[0].value
+        if not isinstance(given, cst.Name) or given.value != word:
+            continue
+        if isinstance(tree.parent(call), cst.Expr) and functions.scopes.function(call) is function:
+            return True
+    return False
