@@ -102,7 +102,10 @@ def test_chosen_rows(script: str) -> None:
     assert {name: rows[name].status for name in expected} == expected
 
 
-OFF_BY_DEFAULT = {"TL211", "TL307", "TL308", "TL312", "TL603", "TL705", "TL804"}
+OFF_BY_DEFAULT = {
+    "TL211", "TL222", "TL223", "TL224", "TL225", "TL307", "TL308", "TL312", "TL331", "TL603",
+    "TL705", "TL804",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

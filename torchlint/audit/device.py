@@ -114,8 +114,7 @@ DEVICE: Final = (
         ("S2", "S3.7"),
         (accelerated, owned, trained, _read_in_training,
          in_use_at_training("no rule found a value that each step reads from the device")),
-        ("TL201", "TL205", "TL207", "TL211", "TL212", "TL213", "TL214", "TL222", "TL223",
-         "TL224"),
+        ("TL201", "TL205", "TL207", "TL211", "TL212", "TL213", "TL214"),
         "cited: the host can queue kernels ahead again; the gain depends on the kernels",
     ),
     Technique(
@@ -142,7 +141,7 @@ DEVICE: Final = (
         ("S3.7",),
         (keyword("non_blocking"), accelerated, owned, _batches_moved,
          unknown("whether these batches come from pinned memory")),
-        ("TL204", "TL225"),
+        ("TL204",),
         "cited: the copy overlaps with the work of the GPU",
     ),
     Technique(
