@@ -65,7 +65,7 @@ class Net(nn.Module):
 
 def evaluate(model, loader, device):
     model.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
         total = torch.zeros(1, device=device)
         for x, y in loader:
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
