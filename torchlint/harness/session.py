@@ -205,7 +205,7 @@ class Session:
         if variants and not self._judged:
             self._expect(variants, numbers=variants)
             schedule = self._runner.schedule
-            self._listener.planned(variants, schedule.ahead, schedule.left)
+            self._listener.planned(variants, schedule.ahead, schedule.left, schedule.remaining)
 
     def _settle(self, original: Evidence) -> None:
         """Repeat rounds while two runs of the original differ too much, and time allows.
@@ -440,9 +440,9 @@ class Session:
         if changed:
             doubts.append(Doubt.written(changed))
         timed = [trace for trial in self._trials for trace in trial.evidence.timed]
-        busy = crowd(timed) if first.device == "cpu" else None
-        if busy is not None:
-            doubts.append(Doubt.busy_machine(*busy))
+        busy, slept = crowd(timed), self._runner.crowded
+        if first.device == "cpu" and timed and (busy is not None or slept):
+            doubts.append(Doubt.busy_machine(busy, slept=slept))
         return tuple(doubts)
 
 
