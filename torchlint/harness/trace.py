@@ -79,8 +79,7 @@ class Trace:
     helpers: int = 0
     """Other processes of the run at the end of the window."""
     at_rest: float | None = None
-    """Seconds of the window in which the script's thread neither had a processor nor waited for one,
-    None where that is unknown."""
+    """Seconds of the window in which the script's thread neither had nor wanted a processor."""
     others: float | None = None
     """Processors that other programs used during the window, None where that is unknown."""
     free: float | None = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
+from itertools import chain
 from statistics import median
 from typing import Final
 
@@ -63,14 +63,7 @@ def judge_work(
 
 def never_rests(*sides: Runs) -> bool:
     """Return whether the script's thread always has something to compute."""
-    shares = [
-        [
-            trace.at_rest / sum(trace.durations) if trace.at_rest is not None else 1.0
-            for trace in side
-        ]
-        for side in (itertools.chain(*rounds) for rounds in sides)
-    ]
-    return all(median(share) <= _RESTS for share in shares)
+    return all(median(map(_share_at_rest, chain(*rounds))) <= _RESTS for rounds in sides)
 
 
 def crowd(traces: Iterable[Trace]) -> tuple[float, float] | None:
@@ -91,3 +84,7 @@ def _have_work(*sides: Runs) -> bool:
 
 def _works(rounds: Runs) -> list[list[tuple[float, ...]]]:
     return [[trace.work for trace in runs] for runs in rounds]
+
+
+def _share_at_rest(trace: Trace) -> float:
+    return 1.0 if trace.at_rest is None else trace.at_rest / sum(trace.durations)
