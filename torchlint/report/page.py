@@ -83,10 +83,9 @@ def _versions(since: tuple[int, int]) -> str:
 def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -> Iterator[str]:
     yield from ("", paint.strong("## Measured"))
     if measured and rule.gain != "speed":
-        yield f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:"
+        yield from (f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:", "")
     elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
-        yield "The gain is on an accelerator; a CPU only shows what the change costs."
-    yield ""
+        yield from ("The gain is on an accelerator; a CPU only shows what the change costs.", "")
     if not measured:
         yield "Not measured yet."
     for each in measured:
