@@ -59,9 +59,7 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
     return None
 
 
-def _returned(
-    script: Script, region: cst.BaseExpression, loop: Loop, depth: int
-) -> Shown | None:
+def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
     """Return what a function reads in each pass for the value that it returns to a region."""
     for call in script.within(region, cst.Call):
         callee = script.functions.callee(call)
