@@ -224,6 +224,7 @@ def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes
     files = [Path(file) for file in session.survey()]
     with refused():
         fixes = Fixes(files, run.project, warn)
+    session.announce(fixes.expected)
     report = session.measure(fixes.variants())
     codes = candidates(report)
     wanted = options["apply"] or not (options["quick"] or options["budget"])

@@ -20,7 +20,7 @@ from torchlint.harness.judging.verdict import (
     judge_speed,
     speed_doubt,
 )
-from torchlint.harness.judging.work import judge_work, work_saved
+from torchlint.harness.judging.work import judge_work, never_rests, work_saved
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite, Trace
 
@@ -99,7 +99,8 @@ def assess(
         verdict = judge_speed(gain, noise)
         if verdict is Verdict.UNSURE:
             work = work_saved(before.rounds, after.rounds)
-            verdict = judge_work(gain, work, work_noise)
+            restless = never_rests(before.rounds, after.rounds)
+            verdict = judge_work(gain, work, work_noise, restless=restless)
         if verdict is Verdict.UNSURE:
             work = None
             doubts.append(speed_doubt(gain, noise))
