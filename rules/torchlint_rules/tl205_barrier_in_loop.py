@@ -69,10 +69,12 @@ class BarrierInLoop(Rule):
             if script.frequency(site.node) is Frequency.EVERY_PASS and not _is_meant(script, site)
         ]
         for sites in _beside(script, hot):
-            said = [
-                f"`{script.code(site.node)}` {_BARRIERS[str(site.name)].cost}" for site in sites
-            ]
-            message = f"in every step, {' and '.join(said)}; take {_IT[len(sites) > 1]} out"
+            first, *others = (
+                (script.code(site.node), _BARRIERS[str(site.name)].cost) for site in sites
+            )
+            message = f"`{first[0]}` in every step {first[1]}"
+            message += "".join(f"; and `{code}` {cost}" for code, cost in others)
+            message += f"; take {_IT[len(sites) > 1]} out"
             span = script.span(sites[0].node)
             yield Finding(self.code, span, message, _fix(script, sites, hot))
 
