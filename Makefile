@@ -34,16 +34,16 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m torchlint.docs --check
 	@$(BIN)/python -m torchlint.docs --site
-	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical build --strict -f build/zensical.toml
 
 # The lists of rules and the picture of the README.
 pictures: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs
 
-# The site, in site/.
+# The site, in build/site/.
 docs: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs --site
-	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical build --strict -f build/zensical.toml
 
 # The extension for VS Code, as editors/vscode/torchlint.vsix; needs Node 20 and npm.
 vsix:
