@@ -427,6 +427,7 @@ class Session:
             launcher=plan.launcher,
             before=self._side,
             whole=self._runner.whole,
+            epoch_steps=first.epoch_steps,
         )
 
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:

@@ -130,6 +130,7 @@ def assess(
         wait_share=_change(before, after, _wait_share),
         host_memory=_change(before, after, _host_memory),
         device_memory=_change(before, after, _device_memory),
+        energy=_change(before, after, _energy),
         warnings=_new_warnings(before.timed, after.timed),
         doubts=tuple(doubts),
         rank_times=_rank_times(after),
@@ -194,6 +195,11 @@ def _host_memory(side: Evidence) -> float | None:
 def _device_memory(side: Evidence) -> float | None:
     peaks = [trace.device_memory for trace in side.timed if trace.device_memory is not None]
     return median(peaks) if peaks else None
+
+
+def _energy(side: Evidence) -> float | None:
+    known = [trace.energy for trace in side.timed if trace.energy is not None]
+    return median(known) if len(known) == len(side.timed) else None
 
 
 def _syncs_per_step(trace: Trace | None) -> float | None:
