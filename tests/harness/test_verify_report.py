@@ -61,6 +61,7 @@ def test_json_has_the_fields_that_were_promised() -> None:
     assert set(document) == {
         *("version", "script", "args", "device", "torch", "python", "seed", "steps", "warmup"),
         *("rounds", "noise", "timed", "diverted", "changed", "launcher", "variants", "epoch"),
+        "bound",
     }
     assert document["variants"][0] == {
         "kind": "rule",

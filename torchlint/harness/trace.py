@@ -84,6 +84,8 @@ class Trace:
     """Processors that other programs used during the window, None where that is unknown."""
     free: float | None = None
     """Processors that were idle during the window."""
+    drained: float | None = None
+    """Seconds that the device still worked when the host had launched the window's last step."""
     phases: tuple[Phase, ...] = ()
     """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()

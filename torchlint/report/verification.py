@@ -15,6 +15,7 @@ from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite
+from torchlint.report.bound import bound_words
 from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
 from torchlint.report.savings import savings
@@ -89,6 +90,7 @@ def verification_json(report: Report) -> str:
         "steps": report.steps,
         "warmup": report.warmup,
         "rounds": report.rounds,
+        "bound": None if report.bound is None else asdict(report.bound),
         "epoch": {"steps": report.epoch_steps, "count": report.epochs},
         "noise": _interval(report.noise),
         **({"partial": True} if report.partial else {}),
@@ -239,6 +241,7 @@ def conditions(report: Report) -> tuple[str, ...]:
     return (
         where,
         *compared,
+        *bound_words(report.bound),
         f"{plural(report.rounds, 'round')} of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )

@@ -181,6 +181,7 @@ class Timer(Probe):
         self._crowd: tuple[float, float] | None = None
         self._rest: list[float | None] = []
         self._joules: list[float | None] = []
+        self._drained: float | None = None
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
@@ -198,8 +199,16 @@ class Timer(Probe):
         self._marks.append(self.device.mark())
         self._work.append(time.process_time())
         if full:
+            self._drain()
             self._look_around()
         return full
+
+    def _drain(self) -> None:
+        """Measure how far the device is behind the host."""
+        if self.device.has_clock:
+            launched = time.perf_counter()
+            self.device.wait()
+            self._drained = time.perf_counter() - launched
 
     def _look_around(self) -> None:
         """Note what other processes did during the window."""
@@ -220,6 +229,7 @@ class Timer(Probe):
             "work": self._works(),
             "threads": torch.get_num_threads(),
             "helpers": self._helpers,
+            "drained": self._drained,
             "at_rest": _grown(self._rest),
             "energy": None if energy is None else energy / max(1, self.task.steps),
             "others": self._crowd[0] if self._crowd else None,

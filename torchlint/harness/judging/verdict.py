@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from torchlint.harness.judging.anatomy import Step
+from torchlint.harness.judging.bound import Bound
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
@@ -145,6 +146,8 @@ class Report:
     """Steps of an epoch, None where no loader shows them."""
     epochs: int | None = None
     """Epochs of the whole training, None where the script does not show them."""
+    bound: Bound | None = None
+    """What the original's steps wait for most."""
     price: float | None = None
     """What an hour of each device costs."""
     tolerated: float = 0.0
