@@ -125,10 +125,11 @@ def _alone(setting: SettingSearch) -> Iterator[str]:
     for trial in setting.trials:
         if trial.alone is not None and trial.rate is not None:
             loader, network = trial.alone
+            most = network / trial.rate.value
             yield (
-                f"  alone, the loader gives {_count(loader)} samples/s in the script's own process, and "
-                f"the network takes {_count(network)}: workers can bring "
-                f"{network / trial.rate.value:.3g}x at most"
+                f"  alone, the loader gives {_count(loader)} samples/s in the script's own "
+                f"process, and the network takes {_count(network)}: workers can bring "
+                f"{most:.3g}x at most"
             )
 
 
