@@ -73,7 +73,8 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
 def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
     func, small = cst.ensure_type(call.func, cst.Attribute), script.parent(call)
-    moved, branch = func.value, script.parent(script.parent(script.statement(call)))
+    moved, suite = func.value, script.parent(script.statement(call))
+    branch = script.parent(suite) if suite is not None else None
     bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
     line = bindings[0].node if len(bindings) == 1 else None
     if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):

@@ -186,7 +186,7 @@ class Evaluations:
         return last is not None and last.mode is Mode.EVAL and last.network is not None
 
     def _stays_in_eval(self, node: LoopNode) -> bool:
-        """Return whether each pass of a loop itself calls `eval()`, and nothing else sets a mode."""
+        """Return whether the passes of a loop call `eval()` and set no other mode."""
         calls = self.functions.own(node.body, cst.Call)
         switches = [switch for call in calls if (switch := self.modes.switch(call)) is not None]
         return bool(switches) and all(
