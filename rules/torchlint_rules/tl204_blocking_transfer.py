@@ -27,7 +27,7 @@ class BlockingTransfer(Rule):
         """Flag the blocking copies of a batch, those of one block together."""
         if available(script) is None or script.framework in _MOVERS:
             return
-        together: dict[tuple[int, bool], list[_Wait]] = {}
+        waits: list[_Wait] = []
         due: set[int] | None = None
         for call in script.method_calls("to", "cuda"):
             move = script.moves.move(call)
@@ -51,11 +51,9 @@ class BlockingTransfer(Rule):
                 doubt = script.provenance.called_elsewhere(move.moved)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
-                wait = _Wait(move, value, pinned, sure, doubt)
-                block = script.parent(script.statement(call))
-                together.setdefault((id(block), wait.is_exact), []).append(wait)
-        for waits in together.values():
-            yield self._finding(script, waits)
+                waits.append(_Wait(move, value, pinned, sure, doubt))
+        for together in _blocks(script, waits):
+            yield self._finding(script, together)
 
     def _finding(self, script: Script, waits: list[_Wait]) -> Finding:
         names = list(dict.fromkeys(f"`{script.code(wait.move.moved)}`" for wait in waits))
@@ -63,11 +61,11 @@ class BlockingTransfer(Rule):
             names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more"]
         value = next((wait.value for wait in waits if wait.value), "True")
         message = (
-            f"the host waits here until {_listed(names)} {'are' if names[1:] else 'is'} on the "
-            f"device; with non_blocking={value} it goes on meanwhile"
+            f"this blocking copy makes the CPU wait until {_listed(names)} "
+            f"{'are' if names[1:] else 'is'} on the GPU; pass non_blocking={value}"
         )
         if not all(wait.pinned for wait in waits):
-            message += ", once the loader pins its batches"
+            message += " (needs pinned memory)"
         span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
         notes = tuple(Note(other, "and here") for other in others)
         return Finding(self.code, span, message, _fix(script, waits), notes)
@@ -84,10 +82,15 @@ class _Wait(NamedTuple):
     doubt: str
     """Why the loader may be unable to pin it, or may be another one."""
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the fix changes nothing but the time at which the copy is done."""
-        return self.is_tensor and not self.doubt
+
+def _blocks(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each block whose fix has the same class, whole lines of them."""
+    blocks: dict[tuple[int, bool], list[_Wait]] = {}
+    for line in _lines(script, waits):
+        block = script.parent(script.statement(line[0].move.call))
+        exact = all(wait.is_tensor and not wait.doubt for wait in line)
+        blocks.setdefault((id(block), exact), []).extend(line)
+    return list(blocks.values())
 
 
 def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:

@@ -58,10 +58,10 @@ class LoggingEveryStep(Rule):
         fixes = _fixes(script, freed, every)
         for wait in _waits(script, list(lines.values())):
             first = wait[0]
-            named = dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait)
+            named = list(dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait))
             message = (
-                f"every step waits for the device so that {_joined(list(named))} can show "
-                f"`{first.shown.text}`; log every {every}th step"
+                f"{_joined(named)} need{'' if named[1:] else 's'} `{first.shown.text}` in "
+                f"every step, which forces a GPU sync; log every {every} steps"
             )
             place, notes = _place(script, wait)
             stays = staying[id(first.loop.node)]

@@ -32,7 +32,7 @@ class DirectForwardCall(Rule):
                 continue
             network = script.brief(func.value)
             message = (
-                f"`{network}.forward` goes past the network's hooks and compiled code: call "
+                f"`{network}.forward` skips the network's hooks and compiled code: call "
                 f"`{network}` itself"
             )
             start, end = script.span(func.value).end, script.span(func.attr).end

@@ -13,6 +13,7 @@ from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
 from torchlint.measurement import EVIDENCE
+from torchlint.page.files import PAGE, pack_folder
 from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import card_of
 from torchlint.rule import Rule
@@ -44,7 +45,7 @@ def refuted(tree: Checkout) -> list[str]:
 def rules_of(tree: Checkout) -> list[type[Rule]]:
     """Import the rules of this tree, whatever other packs are installed."""
     heads = load_registry().rules
-    own = [head for head in heads if Path(head.file).parent.resolve() == tree.rules.resolve()]
+    own = [head for head in heads if Path(pack_folder(head.file)).resolve() == tree.rules.resolve()]
     if not own:
         raise RegistryError("the torchlint that runs is not the one of this source tree")
     return [head.load() for head in own]
@@ -62,32 +63,38 @@ def _index(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     on = sum(rule.default for rule in rules)
     yield "# Rules"
     yield ""
-    yield f"{len(rules)} rules, {on} of them on by default. By article: [articles](../articles.md)."
+    yield (
+        f"{len(rules)} rules, {on} of them on by default; `--preview` adds the others, whose pages "
+        "say why they are off. By article: [articles](../articles.md)."
+    )
     for category, group in groupby(rules, key=lambda rule: card_of(rule).category or ""):
         members = list(group)
         yield from ("", f"## {category.capitalize()} ({members[0].code[:3]})", "")
-        yield "| code | name | what it finds | best fix | impact | torch | |"
-        yield "|---|---|---|---|---|---|---|"
+        yield "| rule | what it finds | best fix | impact |"
+        yield "|---|---|---|---|"
         for rule in members:
             yield _row(rule, folder)
 
 
 def _row(rule: type[Rule], folder: str) -> str:
+    remarks = [] if rule.since <= (1, 0) else [f"torch {'.'.join(map(str, rule.since))}"]
+    if not rule.default:
+        remarks.append("preview")
+    said = f" ({', '.join(remarks)})" if remarks else ""
     cells = (
         _link(rule, folder),
-        rule.name,
-        rule.summary.replace("|", "\\|"),
+        f"**{rule.name}**: {rule.summary}{said}".replace("|", "\\|"),
         "" if rule.safety is None else rule.safety.word,
         rule.impact,
-        ".".join(map(str, rule.since)) if rule.since > (1, 0) else "",
-        "" if rule.default else "off by default",
     )
     return f"| {' | '.join(cells)} |"
 
 
 def _link(rule: type[Rule], folder: str) -> str:
     """Return a link to the page beside the rule."""
-    return f"[{rule.code}]({folder}/{Path(rule.page_file).name})"
+    page = Path(rule.page_file)
+    parts = page.parts[-2:] if page.name == PAGE else page.parts[-1:]
+    return f"[{rule.code}]({folder}/{'/'.join(parts)})"
 
 
 def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
