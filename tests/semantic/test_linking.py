@@ -329,4 +329,4 @@ def test_an_import_of_another_module_is_not_removed_here() -> None:
     names = "from torch.autograd import Variable\n"
     train = "import torch\nfrom names import *\nx = Variable(torch.ones(3))\nx.backward()\n"
     script = parse({"names.py": names, "train.py": train}, "train.py")
-    assert script.rewrite.without_imports([_expression(script, "Variable")]) == ()
+    assert script.rewrite.without_imports(_expression(script, "Variable")) == ()
