@@ -54,7 +54,12 @@ class LoggingEveryStep(Rule):
         every = self.settings["every"]
         loops = {id(each.loop.node): each.loop for each in lines.values()}
         staying = {key: _staying(script, lines, loop) for key, loop in loops.items()}
-        freed = {key: one for key, one in lines.items() if staying[id(one.loop.node)] is None}
+        freed = {
+            key: one
+            for key, one in lines.items()
+            if staying[id(one.loop.node)] is None
+            and script.tree.inside(one.shown.place, one.loop.node)
+        }
         fixes = _fixes(script, freed, every)
         for wait in _waits(script, list(lines.values())):
             first = wait[0]

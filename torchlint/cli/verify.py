@@ -15,6 +15,7 @@ import click
 
 from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.commandline import started, started_arguments
+from torchlint.cli.epochs import epochs_of
 from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
@@ -88,6 +89,12 @@ _MOST_ROUNDS: Final = 12
     type=click.FloatRange(min=10),
     metavar="SECONDS",
     help="Time for all runs: all fixes together, then each one, then more rounds if it is noisy.",
+)
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0),
+    metavar="DOLLARS",
+    help="Price of an hour of each device, to report the money that is saved.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that passed.")
 @click.option(
@@ -169,11 +176,12 @@ def verify(
         where = "" if against is None else f"{against.revision.name}: "
         fail(f"{where}{failure_line(str(start.script), error.failure)}")
         ctx.exit(2)
+    report = replace(report, price=options["price"], epochs=epochs_of(start.script, start.args))
     if against is not None:
         tolerated = options["fail_slower"] or 0.0
         report = replace(report, against=against.revision, tolerated=tolerated)
-    _print(report, options)
     done = options["html"] is None or write_page(options["html"], report)
+    _print(report, options)
     if options["history"] is not None and not _append(options["history"], report):
         done = False
     if options["apply"] and fixes is not None and not _apply(fixes, kept_together(report)):
@@ -191,7 +199,9 @@ def _print(report: Report, options: dict[str, Any]) -> None:
         click.echo(verification_markdown(report), nl=False)
     else:
         paint = paint_for(options["color"], sys.stdout)
-        click.echo(verification_text(report, paint), nl=False, color=paint.color)
+        page = options["html"]
+        text = verification_text(report, paint, "" if page is None else str(page))
+        click.echo(text, nl=False, color=paint.color)
 
 
 def _append(file: Path, report: Report) -> bool:

@@ -15,7 +15,10 @@ from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite
+from torchlint.report.bound import bound_words
+from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
+from torchlint.report.savings import savings
 from torchlint.report.summary import plural
 
 __all__ = [
@@ -49,6 +52,10 @@ _OF_A_TREE: Final = {
 }
 """Words for the working tree, which is not a fix to keep or to revert."""
 _SITES: Final = 5
+_SHARE_MATTERS: Final = 0.02
+"""A smaller difference of shares of the time is not shown."""
+_SIZE_MATTERS: Final = 0.02
+"""A smaller relative difference of memory is not shown."""
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
     "nudged": "",
@@ -83,6 +90,8 @@ def verification_json(report: Report) -> str:
         "steps": report.steps,
         "warmup": report.warmup,
         "rounds": report.rounds,
+        "bound": None if report.bound is None else asdict(report.bound),
+        "epoch": {"steps": report.epoch_steps, "count": report.epochs},
         "noise": _interval(report.noise),
         **({"partial": True} if report.partial else {}),
         "timed": "runs" if report.whole else "steps",
@@ -125,6 +134,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
             "host": _change(outcome.host_memory),
             "device": _change(outcome.device_memory),
         },
+        "energy_per_step": _change(outcome.energy),
         "warnings": list(outcome.warnings),
         "doubts": [
             {"name": doubt.name, "message": doubt.message}
@@ -159,8 +169,11 @@ def _change(change: Change) -> dict[str, float | None]:
     return {"before": change.before, "after": change.after}
 
 
-def verification_text(report: Report, paint: Paint) -> str:
-    """Return the report as text: each verdict first, then the measurements."""
+def verification_text(report: Report, paint: Paint, page: str = "") -> str:
+    """Return the report as text: each verdict first, then the measurements.
+
+    `page` is the file that shows it in a browser. The last line says what to do next.
+    """
     where, *how = conditions(report)
     lines = [f"{paint.path(report.script)} {where}", *how]
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
@@ -170,6 +183,11 @@ def verification_text(report: Report, paint: Paint) -> str:
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
+    end = [f"As a page: {paint.path(page)}"] if page else []
+    said, saved = conclusion(report), savings(report)
+    end += [saved[0].upper() + saved[1:]] if saved else []
+    end += [paint.strong(said)] if said else []
+    lines += ["", *end] if end else []
     return "\n".join(lines) + "\n"
 
 
@@ -223,6 +241,7 @@ def conditions(report: Report) -> tuple[str, ...]:
     return (
         where,
         *compared,
+        *bound_words(report.bound),
         f"{plural(report.rounds, 'round')} of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )
@@ -281,13 +300,16 @@ def verdict_text(outcome: Outcome) -> str:
 
 
 def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """Return the measurements behind a verdict by name, empty for those that are missing."""
+    """Return the measurements behind a verdict by name, empty for those that are missing.
+
+    What does not depend on the machine comes first.
+    """
     return (
-        ("speed", _speed(outcome)),
-        ("processor time", _work(outcome)),
         ("numbers", compared_text(outcome)),
         ("because", _because(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
+        ("speed", _speed(outcome)),
+        ("processor time", _work(outcome)),
         ("waiting for data", _shares(outcome.wait_share)),
         ("slowest rank", _slowest(outcome.rank_times)),
         ("host memory", _sizes(outcome.host_memory)),
@@ -307,9 +329,11 @@ def _site_lines(found: tuple[SyncSite, ...]) -> tuple[str, ...]:
 
 
 def _waits(outcome: Outcome) -> list[str]:
-    """Return the lines that no longer wait, else those that still do."""
+    """Return the lines that no longer wait, else those that still do after several fixes."""
     if outcome.sync_sites:
         return [f"no longer waits at {line}" for line in sites(outcome)]
+    if outcome.variant.kind == "rule":
+        return []
     return [f"still waits at {line}" for line in _site_lines(outcome.after.sync_sites)]
 
 
@@ -418,10 +442,14 @@ def _slowest(times: tuple[float, ...]) -> str:
 def _shares(change: Change) -> str:
     if change.before is None or change.after is None:
         return ""
+    if abs(change.after - change.before) < _SHARE_MATTERS:
+        return ""
     return f"{change.before:.0%} -> {change.after:.0%} of the time"
 
 
 def _sizes(change: Change) -> str:
     if change.before is None or change.after is None:
+        return ""
+    if abs(change.after - change.before) <= _SIZE_MATTERS * change.before:
         return ""
     return f"{change.before / _MEBIBYTE:.0f} -> {change.after / _MEBIBYTE:.0f} MiB"

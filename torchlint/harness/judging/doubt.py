@@ -186,6 +186,14 @@ class Doubt:
         )
 
     @classmethod
+    def saves_waits(cls) -> Doubt:
+        """Report that the waits that a fix saves cost no time on a CPU."""
+        return cls(
+            "saves-waits",
+            "fewer syncs gain no time on a CPU; on an accelerator each one keeps the host waiting",
+        )
+
+    @classmethod
     def other_launch(cls) -> Doubt:
         """Report that one side ran as one process and the other as several."""
         return cls(
