@@ -1,6 +1,7 @@
 """Run the cells of notebooks from top to bottom, each list of notebooks in a fork of this process.
 
-Reads lines of JSON, each a list of notebooks, which are lists of cells; answers each line with one.
+Reads lines of JSON, each a folder of modules and a list of notebooks, which are lists of cells;
+answers each line with one.
 """
 
 from __future__ import annotations
@@ -78,13 +79,14 @@ def _seed() -> None:
     importlib.import_module("numpy").random.seed(0)
 
 
-def _in_fork(notebooks: list[list[str]]) -> list[dict[str, Any]]:
+def _in_fork(modules: str, notebooks: list[list[str]]) -> list[dict[str, Any]]:
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
         os.close(reading)
         signal.signal(signal.SIGPROF, _ring)
         os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+        sys.path.insert(0, modules)
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             text = json.dumps([_run(cells) for cells in notebooks])
@@ -112,7 +114,7 @@ def main() -> None:
     """Run every list of notebooks, each notebook with the same seeds."""
     _warm_up()
     for line in sys.stdin:
-        sys.stdout.write(f"{json.dumps(_in_fork(json.loads(line)))}\n")
+        sys.stdout.write(f"{json.dumps(_in_fork(*json.loads(line)))}\n")
         sys.stdout.flush()
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from torchlint.page.files import pack_folder
+
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
@@ -95,7 +97,7 @@ def conclusive(measured: Sequence[Measurement], gain: str, device: str) -> Itera
 
 def measurements_beside(file: str, code: str) -> tuple[Measurement, ...]:
     """Return the measurements of a rule, looked up by the file of its module."""
-    evidence = Path(file).with_name(EVIDENCE)
+    evidence = Path(pack_folder(file), EVIDENCE)
     if not evidence.is_file():
         return ()
     import json

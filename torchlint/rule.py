@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from torchlint.finding import Finding, Safety
-from torchlint.page.document import HEADINGS, Page, check_page, page_beside, read_page
+from torchlint.page.document import HEADINGS, Page, check_page, read_page
+from torchlint.page.files import page_beside
 from torchlint.page.header import Header
 from torchlint.page.inpython import headings, sections, snippets
 from torchlint.semantic.script import Script

@@ -29,10 +29,15 @@ def stored_numbers(script: Script, code: str, role: Role) -> Iterator[Finding]:
                 f"`{script.brief(read.node)}` waits for the device in every batch, and "
                 f"`{held}` takes the number back there: store `{kept}`"
             )
-            edits = script.rewrite.replace(read.node, f"{script.code(read.tensor)}.detach()")
-            yield Finding(
-                code, script.span(read.node), message, Fix.exact("Store the tensor", edits)
-            )
+            yield Finding(code, script.span(read.node), message, _detached(script, read))
+
+
+def _detached(script: Script, read: Reading) -> Fix | None:
+    """Return the fix that stores the tensor itself, None where a comment would be lost."""
+    if "#" in script.code(read.node):
+        return None
+    edits = script.rewrite.replace(read.node, f"{script.code(read.tensor)}.detach()")
+    return Fix.exact("Store the tensor", edits)
 
 
 def _holder(script: Script, read: Reading) -> str | None:

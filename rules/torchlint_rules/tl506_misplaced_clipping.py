@@ -10,9 +10,11 @@ import libcst as cst
 from torchlint.api import Act, Edits, Finding, Fix, How, Kind, Rule, Script, Span
 from torchlint_rules._accumulators import clips_of_parts
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
+from torchlint_rules._renaming import renamed
 
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
-_CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_", _OLD)
+_NEW: Final = "torch.nn.utils.clip_grad_norm_"
+_CLIPS: Final = (_NEW, "torch.nn.utils.clip_grad_value_", _OLD)
 _GRADIENTS: Final = frozenset("grad grads gradient gradients".split())
 _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on"
 
@@ -32,7 +34,7 @@ class MisplacedClipping(Rule):
                 continue
             if site.name == _OLD:
                 message = "`clip_grad_norm` is deprecated: write `clip_grad_norm_`"
-                edits = _renamed(script, call)
+                edits = renamed(script, call, _NEW)
                 fix = Fix.exact("Write `clip_grad_norm_`", edits) if edits else None
                 yield Finding(self.code, script.span(call.func), message, fix)
             yield from self._one_by_one(script, call)
@@ -218,23 +220,6 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
     uses = [use for use in script.scopes.uses(bindings[0]) if use is not given]
     first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
     return (given, line) if any(isinstance(script.parent(use), cst.Arg) for use in first) else None
-
-
-def _renamed(script: Script, call: cst.Call) -> Edits | None:
-    """Replace the deprecated name, in its import as well."""
-    func = call.func
-    if isinstance(func, cst.Attribute):
-        return script.rewrite.insert(script.span(func.attr).end, "_")
-    bindings = script.scopes.reaching(func) if isinstance(func, cst.Name) else ()
-    line = bindings[0].node if len(bindings) == 1 else None
-    if not isinstance(line, cst.ImportFrom) or isinstance(line.names, cst.ImportStar):
-        return None
-    alias = next(each for each in line.names if each.evaluated_name == "clip_grad_norm")
-    edits = script.rewrite.insert(script.span(alias.name).end, "_")
-    if alias.asname is not None:
-        return edits
-    uses = script.scopes.uses(bindings[0])
-    return (*edits, *(e for use in uses for e in script.rewrite.insert(script.span(use).end, "_")))
 
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:

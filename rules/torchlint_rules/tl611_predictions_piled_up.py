@@ -121,7 +121,11 @@ def _reducing(
         return None
     call = best[0]
     logits = _over_last(script, call)
-    if logits is None or not _is_predicted(script, logits, metrics):
+    if (
+        logits is None
+        or "#" in script.code(script.smallest_statement(call))
+        or not _is_predicted(script, logits, metrics)
+    ):
         return None
     change = script.rewrite.with_keyword(trainer.call, _REDUCED, _BEST)
     holder = script.parent(call)

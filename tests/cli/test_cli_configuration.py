@@ -9,7 +9,15 @@ from torchlint.cli.check import check
 from torchlint.cli.fix import fix
 from torchlint.config.settings import key_of, option_names
 
-NO_OPTIONS = {"rules", "extend_safe_fixes", "extend_unsafe_fixes", "severity", "required_version"}
+NO_OPTIONS = {
+    "rules",
+    "extend_safe_fixes",
+    "extend_unsafe_fixes",
+    "severity",
+    "required_version",
+    "project_root",
+    "src",
+}
 """Settings that only a configuration file has."""
 
 

@@ -15,6 +15,7 @@ def _write(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
 
 
 def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
     file = _write(
         tmp_path,
         """
@@ -41,6 +42,8 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         unsafe-fixes = true
         ignore-suppressions = true
         program = false
+        project-root = "inner"
+        src = ["lib"]
         respect-gitignore = false
         force-exclude = true
         output-format = "json-lines"
@@ -85,6 +88,8 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         unsafe_fixes=True,
         ignore_suppressions=True,
         program=False,
+        project_root=tmp_path / "inner",
+        src=("lib",),
         respect_gitignore=False,
         force_exclude=True,
         output_format="json-lines",

@@ -92,12 +92,12 @@ class Runner:
             encoding="utf-8",
         )
 
-    def run(self, notebooks: list[list[str]]) -> list[Any]:
-        """Run notebooks, and return how each ended."""
+    def run(self, notebooks: list[list[str]], modules: Path) -> list[Any]:
+        """Run notebooks that import the modules of a folder, and return how each ended."""
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
-        requests.write(json.dumps(notebooks) + "\n")
+        requests.write(json.dumps([str(modules), notebooks]) + "\n")
         requests.flush()
         return list(json.loads(answers.readline()))
 
@@ -118,9 +118,10 @@ def _script(path: Path) -> list[Pair]:
     return [pair] if pair.result.applied else []
 
 
-def _outcomes(runner: Runner, pairs: list[Pair]) -> list[tuple[Pair, Any, Any]]:
+def _outcomes(runner: Runner, pairs: list[Pair], modules: Path) -> list[tuple[Pair, Any, Any]]:
     """Run notebooks before and after their fixes."""
-    ran = runner.run([cells for pair in pairs for cells in (pair.cells, sources(pair.result))])
+    notebooks = [cells for pair in pairs for cells in (pair.cells, sources(pair.result))]
+    ran = runner.run(notebooks, modules)
     return list(zip(pairs, ran[::2], ran[1::2], strict=True))
 
 
@@ -146,8 +147,8 @@ def _figures(printed: str) -> str:
 
 
 @pytest.mark.parametrize("rule", CODES)
-def test_the_cells_of_examples_run_as_before(runner: Runner, rule: str) -> None:
-    for pair, before, after in _outcomes(runner, _examples(rule)):
+def test_the_cells_of_examples_run_as_before(runner: Runner, rule: str, tmp_path: Path) -> None:
+    for pair, before, after in _outcomes(runner, _examples(rule), tmp_path):
         problems = _differences(pair, before, after)
         assert not problems, (pair.title, *problems, *sources(pair.result))
         if error := before["error"]:
@@ -156,7 +157,7 @@ def test_the_cells_of_examples_run_as_before(runner: Runner, rule: str) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parent.name)
 def test_the_cells_of_scripts_run_as_before(runner: Runner, path: Path) -> None:
-    for pair, before, after in _outcomes(runner, _script(path)):
+    for pair, before, after in _outcomes(runner, _script(path), path.parent):
         problems = _differences(pair, before, after)
         assert not problems, (*problems, *sources(pair.result))
         assert len(before["missing"]) == len(pair.cells), before["error"]

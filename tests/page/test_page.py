@@ -18,7 +18,7 @@ from torchlint.page.document import Page, Snippet, check_page, parse_page, read_
 from torchlint.page.failure import PageError
 from torchlint.page.header import Header, read_header, write_header
 
-PAGES = sorted((ROOT / "rules/torchlint_rules").glob("*.md"))
+PAGES = sorted((ROOT / "rules/torchlint_rules").rglob("*.md"))
 FINE = page("ABC101", "slow-thing")
 WORDS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), min_size=1)
 

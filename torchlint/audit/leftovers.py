@@ -1,4 +1,4 @@
-"""Techniques about debugging tools that are left on."""
+"""Techniques about what is left in a script: debugging tools, and names of old versions."""
 
 from __future__ import annotations
 
@@ -51,5 +51,12 @@ LEFTOVERS: Final = (
          in_use_at_training("no rule found a request for deterministic kernels")),
         ("TL804",),
         "measured x1.05 to x1.07 on a CPU",
+    ),
+    Technique(
+        "no names that torch warns about",
+        (),
+        (trained, in_use_at_training("no rule found a deprecated name")),
+        ("TL806",),
+        "no gain in speed: a later torch runs the script",
     ),
 )  # fmt: skip

@@ -134,7 +134,7 @@ def _stdin_result(run: Run) -> list[FileResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        others = (Projects().used_elsewhere, run.programs.link)
+        others = (Projects(run.project.settings_at).used_elsewhere, run.programs.link)
         work = partial(check_bytes, data, path, rules, settings, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 

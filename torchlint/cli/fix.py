@@ -137,7 +137,7 @@ def _stdin_result(run: Run, accept: Accept | None) -> list[FixResult]:
 
     with refused():
         limit = run.settings.file_timeout
-        others = (Projects().used_elsewhere, run.programs.link)
+        others = (Projects(run.project.settings_at).used_elsewhere, run.programs.link)
         work = partial(fix_bytes, data, path, rules, settings, accept, *others)
         return [within(limit, path, partial(guarded, path, work, given_up), given_up)]
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
 from torchlint.engine.files import DECIDING, Discovery
+from torchlint.engine.layout import SettingsOf, layout_of
 from torchlint.engine.store import keep, sources_below
-from torchlint.program.folder import project_of
 from torchlint.registry import Registry, pack_metadata
 
 __all__ = ["Recording", "inputs_of"]
@@ -29,8 +29,14 @@ class Recording:
     """
 
     def __init__(
-        self, command: Command, folder: Path, inputs: Inputs, searched: Iterable[str]
+        self,
+        command: Command,
+        folder: Path,
+        inputs: Inputs,
+        searched: Iterable[str],
+        settings_of: SettingsOf,
     ) -> None:
+        self._settings_of = settings_of
         self._searched = frozenset(map(os.path.realpath, searched))
         self._command = command
         self._folder = folder
@@ -39,7 +45,7 @@ class Recording:
 
     def covers_project(self, path: str) -> bool:
         """Return whether all files of the project that a file belongs to are inputs."""
-        return project_of(path) in self._searched
+        return layout_of(path, self._settings_of(path)).root in self._searched
 
     def keep(self, printed: Output) -> None:
         """Store the output, unless it is too long or an input was changed a moment ago."""

@@ -190,7 +190,7 @@ class Run:
     @cached_property
     def programs(self) -> Programs:
         """The indexes of the projects of the run."""
-        return Programs(self.cache_dir)
+        return Programs(self.cache_dir, self.project.settings_at)
 
     def results(self, files: Sequence[Path]) -> Iterator[FileResult]:
         """Check files; show progress on a terminal if it takes long."""
@@ -313,7 +313,7 @@ class Run:
         inputs = inputs_of(paths, self.found, self.registry, bases, self.cache_dir, linkable)
         leaves_out = settings.exclude != DEFAULT_EXCLUDE or settings.extend_exclude
         searched = () if leaves_out else self.found.folders
-        return Recording(command, self.cache_dir, inputs, searched)
+        return Recording(command, self.cache_dir, inputs, searched, self.project.settings_at)
 
     def _linkable(self) -> Iterator[str]:
         """Yield all files and folders of the projects whose definitions may be linked."""

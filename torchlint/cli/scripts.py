@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from torchlint.cli.run import refused
+from torchlint.config import load
 from torchlint.engine.programs import Programs
 from torchlint.notebook import is_notebook
 
@@ -35,7 +37,8 @@ def refuse_notebook(command: str, script: Path) -> None:
 
 def refuse_module(command: str, script: Path) -> None:
     """Raise a usage error if SCRIPT only defines what other scripts run, and name these."""
-    starts = Programs().started_by(str(script))
+    with refused():
+        starts = Programs(settings_of=lambda path: load(Path(path))).started_by(str(script))
     if starts:
         named = ", ".join(f"`torchlint {command} {each}`" for each in starts[:_MOST_NAMED])
         more = f", or one of {len(starts) - _MOST_NAMED} more" if len(starts) > _MOST_NAMED else ""

@@ -57,7 +57,9 @@ class Fixes:
         def accept(source: Source, finding: Finding) -> bool:
             return codes is None or finding.code in codes
 
-        used_elsewhere, link = Projects().used_elsewhere, Programs().link
+        settings_of = self._project.settings_at
+        used_elsewhere = Projects(settings_of).used_elsewhere
+        link = Programs(settings_of=settings_of).link
         return [
             fix_source(
                 source,

@@ -122,6 +122,10 @@ class Settings:
     ignore_suppressions: bool = False
     program: bool = True
     """Judge a file together with the definitions of other modules."""
+    project_root: Path | None = None
+    """The folder of the whole project; None finds it by its `pyproject.toml` or repository."""
+    src: tuple[str, ...] = ()
+    """Folders, relative to `root`, in which imports are looked up as well."""
     respect_gitignore: bool = True
     force_exclude: bool = False
     required_version: str | None = None

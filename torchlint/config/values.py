@@ -62,7 +62,7 @@ STEPS: Final = ("high", "medium", "low", "error", "warning", "note")
 """The values of `fail-on`: three steps, each by its impact or its severity."""
 MOST_SECONDS: Final = 1_000_000
 """The highest value of `file-timeout`."""
-_PATHS: Final = ("output_file", "baseline", "cache_dir")
+_PATHS: Final = ("project_root", "output_file", "baseline", "cache_dir")
 
 
 def read_table(table: Mapping[str, Any], file: Path) -> Settings:
@@ -129,18 +129,22 @@ def _path_beside(file: Path, option: str, path: Path) -> Path:
     """Return a path relative to the folder of a configuration; raises `ConfigError`.
 
     The path must stay in that folder, so that a configuration in a foreign repository cannot make
-    torchlint read or write elsewhere.
+    torchlint read or write elsewhere. Only the root of the project may be the folder itself.
     """
     found = file.parent / path
-    home = os.path.join(os.path.realpath(file.parent), "")  # noqa: PTH118
+    home = os.path.realpath(file.parent)
+    inside = os.path.join(home, "")  # noqa: PTH118
     key = key_of(option)
-    if not os.path.realpath(found).startswith(home):
+    place = os.path.realpath(found)
+    if not (place.startswith(inside) or (option == "project_root" and place == home)):
         raise ConfigError(
             f"{place_of(file, key)}: `{key}`: {path} lies outside of the folder of this file, "
             f"where only `--{key}` on the command line may point"
         )
     if found.exists() and not (found.is_file() or found.is_dir()):
         raise ConfigError(f"{place_of(file, key)}: `{key}`: {path} is neither file nor folder")
+    if option == "project_root" and not found.is_dir():
+        raise ConfigError(f"{place_of(file, key)}: `{key}`: there is no folder {path}")
     return found
 
 
@@ -245,6 +249,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "unsafe_fixes": _FLAG,
     "ignore_suppressions": _FLAG,
     "program": _FLAG,
+    "project_root": _PATH,
     "respect_gitignore": _FLAG,
     "force_exclude": _FLAG,
     "required_version": Kind(_version, {"type": "string"}),

@@ -13,6 +13,7 @@ from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
 from torchlint.measurement import EVIDENCE
+from torchlint.page.files import PAGE, pack_folder
 from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import card_of
 from torchlint.rule import Rule
@@ -44,7 +45,7 @@ def refuted(tree: Checkout) -> list[str]:
 def rules_of(tree: Checkout) -> list[type[Rule]]:
     """Import the rules of this tree, whatever other packs are installed."""
     heads = load_registry().rules
-    own = [head for head in heads if Path(head.file).parent.resolve() == tree.rules.resolve()]
+    own = [head for head in heads if Path(pack_folder(head.file)).resolve() == tree.rules.resolve()]
     if not own:
         raise RegistryError("the torchlint that runs is not the one of this source tree")
     return [head.load() for head in own]
@@ -87,7 +88,9 @@ def _row(rule: type[Rule], folder: str) -> str:
 
 def _link(rule: type[Rule], folder: str) -> str:
     """Return a link to the page beside the rule."""
-    return f"[{rule.code}]({folder}/{Path(rule.page_file).name})"
+    page = Path(rule.page_file)
+    parts = page.parts[-2:] if page.name == PAGE else page.parts[-1:]
+    return f"[{rule.code}]({folder}/{'/'.join(parts)})"
 
 
 def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:

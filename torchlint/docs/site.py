@@ -18,7 +18,7 @@ from torchlint.testing.checkout import Checkout
 
 __all__ = ["site"]
 
-_LINK: Final = re.compile(r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z0-9_]+\.md")
+_LINK: Final = re.compile(r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z0-9_]+(?:/page)?\.md")
 """Matches a link from a page in `docs/` to the page beside a rule."""
 
 

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from torchlint import __version__
 from torchlint.config import Settings
 from torchlint.engine.failures import internal_error
+from torchlint.engine.layout import SettingsOf, default_settings, layout_of
 from torchlint.engine.ownpart import as_given
 from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.store import keep, read_kept
-from torchlint.program.folder import project_of
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
 if TYPE_CHECKING:
+    from torchlint.program.folder import Layout
     from torchlint.program.index import Index
     from torchlint.program.outline import Outline
 
@@ -87,13 +88,17 @@ class Programs:
     """The indexes of the projects of a run, each made on first use.
 
     `cache_dir` is the folder in which they keep what they know of files, None to keep nothing.
+    `settings_of` returns the settings of a file, which may tell where its project is.
     """
 
-    def __init__(self, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self, cache_dir: Path | None = None, settings_of: SettingsOf = default_settings
+    ) -> None:
         self._cache_dir = cache_dir
-        self._roots: dict[str, str] = {}
-        self._indexes: dict[str, Index] = {}
-        self._missing: dict[str, int] = {}
+        self._settings_of = settings_of
+        self._layouts: dict[str, Layout] = {}
+        self._indexes: dict[Layout, Index] = {}
+        self._missing: dict[Layout, int] = {}
         """How many files of a project were not known when its index was made."""
 
     def link(self, source: Source, settings: Settings) -> Linked:
@@ -130,28 +135,28 @@ class Programs:
     def index(self, path: str) -> Index:
         """Return the index of the project that a file belongs to."""
         folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
-        if folder not in self._roots:
-            self._roots[folder] = project_of(path)
-        root = self._roots[folder]
-        if root not in self._indexes:
-            self._indexes[root] = self._opened(root)
-        return self._indexes[root]
+        if folder not in self._layouts:
+            self._layouts[folder] = layout_of(path, self._settings_of(path))
+        layout = self._layouts[folder]
+        if layout not in self._indexes:
+            self._indexes[layout] = self._opened(layout)
+        return self._indexes[layout]
 
-    def _opened(self, root: str) -> Index:
+    def _opened(self, layout: Layout) -> Index:
         from torchlint.program.index import Index
 
-        index = Index(root)
+        index = Index(*layout)
         if self._cache_dir is not None:
-            index.load(read_kept(self._cache_dir, _file(root)))
-            self._missing[root] = len(index.missing())
+            index.load(read_kept(self._cache_dir, _file(layout.root)))
+            self._missing[layout] = len(index.missing())
         return index
 
     def save(self) -> None:
         """Keep what is known of files for the next run."""
-        for root, before in self._missing.items():
-            index = self._indexes[root]
+        for layout, before in self._missing.items():
+            index = self._indexes[layout]
             if self._cache_dir is not None and len(index.missing()) < before:
-                keep(self._cache_dir, _file(root), index.dump())
+                keep(self._cache_dir, _file(layout.root), index.dump())
 
     @property
     def indexes(self) -> tuple[Index, ...]:
@@ -174,7 +179,8 @@ class Programs:
         self.index(path).change(Path(path), source)
 
     def refresh(self) -> None:
-        """Look at the disk again."""
+        """Look at the disk and at the settings again."""
+        self._layouts.clear()
         for index in self._indexes.values():
             index.refresh()
 

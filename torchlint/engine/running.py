@@ -52,7 +52,8 @@ def check_paths(
     than `file_timeout` CPU seconds is given up with a warning; 0 is no limit. `cache_dir` is the
     folder of the cache, None for no cache. `programs` are the indexes to use, if there are some.
     """
-    task = CheckTask(Projects().used_elsewhere, programs or Programs(cache_dir))
+    used_elsewhere = Projects(project.settings_at).used_elsewhere
+    task = CheckTask(used_elsewhere, programs or Programs(cache_dir, project.settings_at))
     return _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
 
 
@@ -74,8 +75,8 @@ def fix_paths(
     `one_by_one`: then with `jobs=1` each is fixed when its result is consumed. `accept` is passed
     on to `fix_source`; the other arguments are those of `check_paths`.
     """
-    programs = programs or Programs(cache_dir)
-    task = FixTask(Projects().used_elsewhere, programs, accept)
+    programs = programs or Programs(cache_dir, project.settings_at)
+    task = FixTask(Projects(project.settings_at).used_elsewhere, programs, accept)
     first = _Batch(task, files, project, file_timeout, cache_dir).start(jobs)
     if one_by_one:
         return first

@@ -14,6 +14,7 @@ from typing import Any
 
 from torchlint import __version__
 from torchlint.config import OF_THE_RUN, Settings
+from torchlint.page.files import pack_folder
 from torchlint.registry import Registry, Selection
 
 __all__ = ["Store", "context", "keep", "read_kept", "sources_below"]
@@ -89,7 +90,7 @@ def context(settings: Settings, rules: Selection) -> bytes:
 def _homes(registry: Registry) -> tuple[str, ...]:
     """Return the package folders of torchlint and of every pack."""
     ours = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
-    return (ours, *sorted({os.path.dirname(head.file) for head in registry.rules}))  # noqa: PTH120
+    return (ours, *sorted({pack_folder(head.file) for head in registry.rules}))
 
 
 @cache

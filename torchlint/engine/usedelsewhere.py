@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from torchlint.config import Settings
 from torchlint.engine.files import TooManyFilesError, discover
+from torchlint.engine.layout import SettingsOf, default_settings, layout_of
 from torchlint.notebook import is_notebook
-from torchlint.program.folder import MOST_BYTES, MOST_FILES, project_of
+from torchlint.program.folder import MOST_BYTES, MOST_FILES
 from torchlint.source import Source
 
 __all__ = ["Projects", "UsedElsewhere", "usage_unknown", "used_nowhere"]
@@ -53,13 +54,10 @@ def usage_unknown(source: Source, names: frozenset[str]) -> None:
 class Projects:
     """The projects of the files of a run, each read once, on first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings_of: SettingsOf = default_settings) -> None:
+        self._settings_of = settings_of
         self._roots: dict[str, str] = {}
         self._files: dict[str, tuple[_File, ...] | None] = {}
-
-    def __reduce__(self) -> tuple[type[Projects], tuple[()]]:
-        """Pickle without the texts; another process reads them if it needs them."""
-        return Projects, ()
 
     def used_elsewhere(self, source: Source, names: frozenset[str]) -> frozenset[str] | None:
         """Return which of these names of a file the other files of its project may use.
@@ -82,7 +80,7 @@ class Projects:
         """Return the files of a file's project, None if there are too many."""
         folder = os.path.dirname(path)  # noqa: PTH120
         if folder not in self._roots:
-            self._roots[folder] = project_of(path)
+            self._roots[folder] = layout_of(path, self._settings_of(path)).root
         root = self._roots[folder]
         if root not in self._files:
             self._files[root] = _read(root)

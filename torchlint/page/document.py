@@ -19,7 +19,6 @@ __all__ = [
     "Page",
     "Snippet",
     "check_page",
-    "page_beside",
     "parse_page",
     "read_page",
     "write_page",
@@ -64,11 +63,6 @@ class Page(NamedTuple):
     def prose(self) -> str:
         """The prose of the page, in Markdown, without the examples."""
         return "\n\n".join(f"{_SECOND}{name}\n{text}" for name, text in self.sections.items())
-
-
-def page_beside(module: str) -> str:
-    """Return the path of the page that belongs to a module."""
-    return module.removesuffix(".py") + ".md"
 
 
 def read_page(file: str) -> Page:

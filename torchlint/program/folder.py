@@ -9,7 +9,16 @@ from typing import Final, NamedTuple
 
 from torchlint.program.gitignore import Ignored
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "Stamp", "Walk", "is_foreign", "project_of", "walk"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FILES",
+    "Layout",
+    "Stamp",
+    "Walk",
+    "is_foreign",
+    "project_of",
+    "walk",
+]
 
 MOST_FILES: Final = 5_000
 MOST_BYTES: Final = 50_000_000
@@ -28,6 +37,16 @@ class Stamp(NamedTuple):
 
     changed: int
     size: int
+
+
+class Layout(NamedTuple):
+    """The root folder of a project, and where else its modules are looked up.
+
+    `sources` are folders relative to the root, each with its last `/`.
+    """
+
+    root: str
+    sources: tuple[str, ...] = ()
 
 
 def project_of(path: str) -> str:

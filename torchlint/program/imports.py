@@ -30,9 +30,13 @@ def folder_of(path: str) -> str:
 
 
 class Imports:
-    """The modules of a project by their names; paths are relative to its root."""
+    """The modules of a project by their names; paths are relative to its root.
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    `sources` are folders in which absolute imports are looked up last.
+    """
+
+    def __init__(self, paths: Iterable[str], sources: tuple[str, ...] = ()) -> None:
+        self._sources = sources
         self._files = frozenset(path for path in paths if path.endswith(".py"))
         self._folders = frozenset(_folders(self._files))
         self._found: dict[tuple[str, str], tuple[Module, ...]] = {}
@@ -89,8 +93,10 @@ class Imports:
             if f"{folder}src/" in self._folders:
                 yield f"{folder}src/", is_sure
             if not folder:
-                return
+                break
             folder = folder_of(folder)
+        for source in self._sources:
+            yield source, True
 
     def _below(self, base: str, name: str) -> str | None:
         """Return the module of a dotted name below a folder, by Python's order."""

@@ -32,10 +32,14 @@ _MOST_MODULES: Final = 200
 
 
 class Index:
-    """The files of a project below its root; paths inside are relative to it, with `/`."""
+    """The files of a project below its root; paths inside are relative to it, with `/`.
 
-    def __init__(self, root: str | Path) -> None:
+    `sources` are folders in which imports are looked up as well, each with its last `/`.
+    """
+
+    def __init__(self, root: str | Path, sources: tuple[str, ...] = ()) -> None:
         self.root = Path(root).resolve()
+        self._bases = sources
         self.left_out = ""
         """A line on why all files of the project are analyzed alone, "" if they are not."""
         self._walk = Walk({}, ())
@@ -100,8 +104,11 @@ class Index:
     def _forget(self) -> None:
         """Forget what depends on the set of files and on their texts."""
         self._whole = self._searched = None
-        self._imports = Imports(self._walk.files.keys() | self._changed.keys())
+        self._imports = self._imports_among(self._walk.files.keys() | self._changed.keys())
         self._scripts = _scripts(self.root, self._imports)
+
+    def _imports_among(self, paths: Iterable[str]) -> Imports:
+        return Imports(paths, self._bases)
 
     # -- outlines -----------------------------------------------------------------
 
@@ -236,7 +243,7 @@ class Index:
         """Return the graph with another text for a file."""
         own = outline_of(source)
         return SearchedGraph(
-            Imports({*self._walk.files, *self._changed, name}),
+            self._imports_among({*self._walk.files, *self._changed, name}),
             self._all_texts().with_texts({name: _encoded(source)}),
             lambda path: own if path == name else self._outline(path),
             self._scripts,

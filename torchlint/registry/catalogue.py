@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from torchlint.config import ConfigError, Settings, nearest, place
+from torchlint.page.files import page_beside
 from torchlint.page.header import GROUPS
 from torchlint.registry.heads import RegistryError, RuleHead
 from torchlint.registry.packs import installed_packs, rules_of
@@ -197,13 +199,15 @@ def load_registry() -> Registry:
 
 def deprecation(pack: str, heads: Iterable[RuleHead]) -> list[str]:
     """Return a warning if a pack still has rule pages in Python, a deprecated format."""
-    without = [head.module.rpartition(".")[2] for head in heads if not head.page]
+    without = [head for head in heads if not head.page]
     if not without:
         return []
+    first = without[0].module.partition(".")[2]
+    page = os.path.basename(page_beside(without[0].file))  # noqa: PTH119
     more = f" and {len(without) - 1} more" if len(without) > 1 else ""
     return [
-        f"rule pack `{pack}`: the page of {without[0]}{more} stands in Python, which the next "
-        f"release of torchlint does not read: write {without[0]}.md beside it"
+        f"rule pack `{pack}`: the page of {first}{more} stands in Python, which the next "
+        f"release of torchlint does not read: write {page} beside it"
     ]
 
 

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from torchlint.page.files import MODULE, page_beside
 from torchlint.registry.heads import RegistryError, RuleHead, not_imported
 
 __all__ = ["BUILT_IN", "GROUP", "installed_packs", "pack_metadata", "rules_of"]
@@ -25,7 +26,8 @@ GROUP: Final = "torchlint.rules"
 BUILT_IN: Final = ("torchlint", "torchlint_rules")
 """The entry point of the pack that comes with torchlint."""
 
-_RULE_FILE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)\.(?:py|md)")
+_RULE: Final = re.compile(r"([a-z]+[0-9]+)_([a-z0-9_]+)(\.py|\.md|)")
+"""The name of a module, of a page, or of the folder of a rule that has parts of its own."""
 _CODE: Final = re.compile(r"[a-z]{2,5}[0-9]{3}")
 _METADATA: Final = (".dist-info", ".egg-info")
 
@@ -103,20 +105,28 @@ def _rules_in(location: str, pack: str, package: str) -> Iterator[RuleHead]:
         raise RegistryError(
             f"rule pack `{pack}`: {package} lies in an archive: install it in a folder"
         ) from None
-    for match in filter(None, map(_RULE_FILE.fullmatch, sorted(names))):
-        stem = match[0][:-3]
-        if match[0].endswith(".md") and f"{stem}.py" in names:
+    for match in filter(None, map(_RULE.fullmatch, sorted(names))):
+        stem = match[0].removesuffix(match[3])
+        if match[3] == ".md" and f"{stem}.py" in names:
             continue
-        file = os.path.join(location, f"{stem}.py")  # noqa: PTH118
-        page = os.path.join(location, f"{stem}.md") if f"{stem}.md" in names else ""  # noqa: PTH118
-        if page or _CODE.fullmatch(match[1]) or _is_rule(file):
+        module = f"{stem}.py" if match[3] else os.path.join(stem, MODULE)  # noqa: PTH118
+        file = os.path.join(location, module)  # noqa: PTH118
+        page = page_beside(file)
+        if match[3]:
+            has_page = f"{stem}.md" in names
+        elif os.path.isfile(file):  # noqa: PTH113
+            has_page = os.path.isfile(page)  # noqa: PTH113
+        else:
+            continue
+        if has_page or _CODE.fullmatch(match[1]) or _is_rule(file):
+            dotted = module.removesuffix(".py").replace(os.sep, ".")
             yield RuleHead(
                 code=match[1].upper(),
                 name=match[2].replace("_", "-"),
                 pack=pack,
-                module=f"{package}.{stem}",
+                module=f"{package}.{dotted}",
                 file=file,
-                page=page,
+                page=page if has_page else "",
             )
 
 

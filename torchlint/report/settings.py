@@ -19,6 +19,7 @@ _UNSET: Final = {
     "select": "the rules that are on by default",
     "target_torch": "the newest version known",
     "required_version": "any",
+    "project_root": "the nearest folder upwards with a project file or repository",
     "output_file": "standard output",
     "baseline": "none",
     "jobs": "one for each processor",

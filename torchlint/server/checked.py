@@ -80,7 +80,7 @@ class Checked:
                     self.source,
                     self.rules,
                     settings,
-                    used_elsewhere=Projects().used_elsewhere,
+                    used_elsewhere=Projects(lambda _: self.settings).used_elsewhere,
                     link=self.programs.link,
                 ).after
             ),
@@ -123,10 +123,11 @@ def checked(
     rules, settings = preferences.of(path)
     source = Source(str(path), text, _encoding(text))
     linked = programs.link(source, settings)
+    used_elsewhere = Projects(preferences.settings).used_elsewhere
     result = within(
         settings.file_timeout,
         source.path,
-        lambda: check_source(source, rules, settings, None, Projects().used_elsewhere, linked),
+        lambda: check_source(source, rules, settings, None, used_elsewhere, linked),
         lambda text: FileResult(source.path, source, warnings=(text,)),
     )
     return Checked(uri, version, source, rules, settings, result, programs)

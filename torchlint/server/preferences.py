@@ -52,6 +52,10 @@ class Preferences:
             rules = rules.without(rules.codes)
         return rules, settings
 
+    def settings(self, path: str) -> Settings:
+        """Return the settings of a file; raises `ConfigError`."""
+        return self.of(Path(path))[1]
+
     def _folder_of(self, path: Path) -> Path | None:
         """Return the innermost folder with its own settings that contains a path."""
         around = [folder for folder in self._by_folder if path.is_relative_to(folder)]

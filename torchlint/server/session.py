@@ -45,7 +45,7 @@ class Session(LanguageServer):
         super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
         self.registry = registry
         self.preferences = Preferences(registry)
-        self.programs = Programs()
+        self.programs = Programs(settings_of=self.preferences.settings)
         self.initial_settings: Any = None
         self.ended_well = False
         self._worker = ThreadPoolExecutor(1, NAME)
