@@ -90,7 +90,7 @@ CONSTRUCTS: Final = {
     "torch.equal": Construct("GB0033", _CHOOSE),
     "torch.nn.functional.one_hot": Construct("GB0246", "pass `num_classes`"),
     "copy.deepcopy": Construct("GB4198", "use `.clone()`"),
-    "backward": Construct("GB0123", "compile only the forward"),
+    "backward": Construct("GB0123", "compile the forward and the optimizer's step apart"),
     "to_sparse": Construct("GB0277", "make it before, or use a dense mask"),
     "recurrent": Construct("GB0014", "compile the parts before and after it"),
     "branch": Construct("GB0170", _CHOOSE),

@@ -20,6 +20,8 @@ class GraphBreakInCompiled(Rule):
         construct = CONSTRUCTS[found.construct]
         lost = _lost(script, found, frame)
         impact: Impact = "high" if lost is not None else "medium"
+        if lost is None and found.construct == "backward":
+            impact = "low"
         cost = "ends the compiled graph here"
         if lost is not None:
             cost = f"keeps the compiler from compiling any of `{lost}`"

@@ -79,6 +79,10 @@ class CompileWithoutEffect(Rule):
                     message = _run_by_method(script, each, target, uses)
         if message:
             yield Finding(self.code, script.span(call), message, fix)
+        for caller in _dropping(script, call):
+            given = f"`{script.brief(caller)}`"
+            message = f"{given} returns a compiled object, which is dropped: use what it returns"
+            yield Finding(self.code, script.span(caller), message)
 
 
 def _wraps(script: Script, network: cst.BaseExpression) -> bool:
@@ -106,6 +110,26 @@ def _is_expected(script: Script, call: cst.Call) -> bool:
 
 
 # -- uses of what is compiled ---------------------------------------------------
+
+
+def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
+    """Yield the calls that drop what the function around a compilation returns: its result."""
+    function = script.function(call)
+    returned = script.functions.returns(function) if function is not None else []
+    if function is None or not any(_is_result(script, each, call) for each in returned):
+        return
+    for caller in script.functions.callers(function):
+        if isinstance(script.parent(caller), cst.Expr) and not _is_expected(script, caller):
+            yield caller
+
+
+def _is_result(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether a value can be what a compilation returns."""
+    if isinstance(value, cst.IfExp):
+        return any(_is_result(script, each, call) for each in (value.body, value.orelse))
+    if isinstance(value, cst.Name):
+        return any(each.value is call for each in script.scopes.reaching(value))
+    return value is call
 
 
 def _uses(script: Script, target: cst.Name) -> Sequence[cst.Name]:
