@@ -8,19 +8,19 @@ FIND_EXIT := || test $$? -eq 1
 
 .PHONY: demo test lint docs pictures vsix dist gpu-bundle gpu-proof clean
 
+# The folder stays, with the script and the page about it.
 demo: $(VENV)/demo.stamp
 	@set -e; \
-	PATH="$$PWD/$(BIN):$$PATH"; \
-	folder=$$(mktemp -d); \
-	trap 'rm -rf "$$folder"' EXIT; \
-	cp fixtures/scripts/vae/before.py "$$folder/train.py"; \
-	cd "$$folder"; \
-	echo '$$ torchlint check train.py'; \
-	torchlint check train.py $(FIND_EXIT); \
-	echo; echo '$$ torchlint fix train.py'; \
-	torchlint fix train.py $(FIND_EXIT); \
-	echo; echo '$$ torchlint verify train.py --select TL601,TL801 --rounds 2   (about two minutes)'; \
-	torchlint verify train.py --select TL601,TL801 --rounds 2 $(FIND_EXIT)
+	PATH="$$(cd $(BIN) && pwd):$$PATH"; \
+	folder=$$(mktemp -d "$${TMPDIR:-/tmp}/torchlint-demo-XXXXXX"); \
+	cp fixtures/scripts/sensor_windows/before.py "$$folder/train.py"; \
+	echo "$$ cd $$folder"; cd "$$folder"; \
+	echo '$$ torchlint check --select TL108,TL201 train.py'; \
+	torchlint check --select TL108,TL201 --output-format concise train.py $(FIND_EXIT); \
+	echo; echo '$$ torchlint fix --select TL201 train.py'; \
+	torchlint fix --select TL201 train.py $(FIND_EXIT); \
+	echo; echo '$$ torchlint verify --select TL108,TL201 --html verify.html train.py   (about a minute)'; \
+	torchlint verify --select TL108,TL201 --steps 40 --rounds 2 --html "$$folder/verify.html" train.py $(FIND_EXIT)
 
 test: lint
 	@$(BIN)/torchlint check torchlint rules fixtures/quiet
@@ -34,16 +34,16 @@ lint: $(VENV)/test.stamp
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m torchlint.docs --check
 	@$(BIN)/python -m torchlint.docs --site
-	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical build --strict -f build/zensical.toml
 
 # The lists of rules and the picture of the README.
 pictures: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs
 
-# The site, in site/.
+# The site, in build/site/.
 docs: $(VENV)/test.stamp
 	@$(BIN)/python -m torchlint.docs --site
-	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical build --strict -f build/zensical.toml
 
 # The extension for VS Code, as editors/vscode/torchlint.vsix; needs Node 20 and npm.
 vsix:
@@ -91,8 +91,9 @@ $(VENV)/bin/python:
 
 # hatchling and editables are the build's own needs: installed here so that they are pinned too.
 $(VENV)/torch.stamp: constraints.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing torch and torchlint (the first run takes some minutes)"
-	@$(PIP) torch
+	@echo "installing torch (200 MB for CPUs; PyPI's build for Linux brings CUDA's libraries, 3 GB more) and torchlint (2 MB)"
+	@echo "a Linux machine without a GPU takes the small one with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+	@$(filter-out --quiet,$(PIP)) torch
 	@$(PIP) hatchling editables
 	@touch $@
 

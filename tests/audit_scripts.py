@@ -411,6 +411,102 @@ rows = raw.map(tokenize, batched=True)
 Trainer(model, args, train_dataset=rows["train"], eval_dataset=rows["test"]).train()
 """
 
+CACHED: Final = """\
+import cv2
+import torch
+import torch.nn.functional as F
+import torchmetrics
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from pictures import Pictures, encode
+
+cv2.setNumThreads(0)
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(12))
+        self.lm_head = nn.Linear(64, 32000)
+
+    def forward(self, x, targets):
+        for layer in self.layers:
+            x = layer(x)
+        x = F.scaled_dot_product_attention(x, x, x, is_causal=True)
+        options = nn.LinearCrossEntropyOptions()
+        return F.linear_cross_entropy(x, self.lm_head.weight, targets, options=options)
+
+
+def main(vae, rank):
+    vae.requires_grad_(False)
+    cached_latents = encode(vae, Pictures())
+    loader = DataLoader(cached_latents, batch_size=64, num_workers=4, in_order=False)
+    net = Blocks().to(rank)
+    for block in net.layers:
+        block.compile(mode="max-autotune-no-cudagraphs")
+    net = DistributedDataParallel(net, device_ids=[rank], gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+    hits = torchmetrics.MeanMetric().to(rank)
+    for x, y in loader:
+        loss = net(x.to(rank, non_blocking=True), y.to(rank, non_blocking=True))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        hits.update(loss.detach())
+    print(hits.compute())
+"""
+
+UNCACHED: Final = """\
+import torch
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from pictures import Pictures, networks
+
+
+def main(rank):
+    encoder, net = networks()
+    encoder.requires_grad_(False)
+    loader = DataLoader(Pictures(), batch_size=64, num_workers=4)
+    net = DistributedDataParallel(torch.compile(net), device_ids=[rank])
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+    for x, y in loader:
+        loss = F.cross_entropy(net(encoder(x.to(rank)), attention=y), y.to(rank))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+WATCHED: Final = """\
+import albumentations
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+from texts import accuracy, best, rows
+
+args = TrainingArguments(
+    "out", logging_nan_inf_filter=False, torch_compile=True, torch_compile_mode="reduce-overhead",
+    accelerator_config={"non_blocking": True},
+)
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(
+    model, args, train_dataset=rows, compute_metrics=accuracy, preprocess_logits_for_metrics=best
+).train()
+"""
+
+UNWATCHED: Final = """\
+from transformers import Trainer, TrainingArguments
+
+from texts import accuracy, best, rows
+
+trainer = Trainer(
+    best, TrainingArguments("out", logging_steps=50), train_dataset=rows, compute_metrics=accuracy
+)
+trainer.train()
+"""
+
 SMALL: Final = {
     "everything tuned": TUNED,
     "everything plain": PLAIN,
@@ -425,4 +521,8 @@ SMALL: Final = {
     "evaluation as the caller wants it": EVALUATED_ELSEWHERE,
     "pre-training of a large model": PRETRAINING,
     "a Trainer fine-tunes": FINE_TUNING,
+    "latents are cached": CACHED,
+    "nothing is cached": UNCACHED,
+    "a Trainer is watched": WATCHED,
+    "a Trainer is left alone": UNWATCHED,
 }

@@ -20,7 +20,13 @@ class Copy:
     @classmethod
     def made_in(cls, folder: Path, *names: str) -> Copy:
         """Copy the package, the rules and the named files and folders."""
-        needed = ("pyproject.toml", "torchlint", "rules/torchlint_rules", "fixtures/readme")
+        needed = (
+            "pyproject.toml",
+            "zensical.toml",
+            "torchlint",
+            "rules/torchlint_rules",
+            "fixtures/readme",
+        )
         for name in (*needed, *names):
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, folder / name, ignore=_CACHES)

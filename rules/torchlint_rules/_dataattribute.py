@@ -123,16 +123,16 @@ def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
         return None
     if _is_written(script, node):
         return Misuse(
-            f"autograd does not see that `{what}.data` is written to, and the backward pass may "
-            f"use the new numbers: compute a new tensor from `{what}` instead",
+            f"`{what}.data` bypasses autograd: the backward pass may use numbers that were "
+            f"overwritten; compute a new tensor from `{what}` instead",
             "medium",
         )
     name = _written_name(script, node)
     if name is None:
         return None
     return Misuse(
-        f"`{name}` shares its memory with `{what}`, and autograd does not see that it is written "
-        f"to: use `{what}.detach().clone()`",
+        f"`{name}` shares its memory with `{what}`, and writing to it bypasses autograd: use "
+        f"`{what}.detach().clone()`",
         "medium",
     )
 

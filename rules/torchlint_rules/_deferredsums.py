@@ -46,6 +46,9 @@ class DeferredSum:
         accumulator = script.accumulator(self.addition)
         if accumulator is None or not script.rewrite.stands_alone(accumulator.loop):
             return None
+        if script.moves.lead_apart(self.addition.node):
+            if sum(len(self._readings(each)) for each in accumulator.additions) > 1:
+                return None
         if any(script.scopes.lookup(name, script.scopes.module) for name in ("float", "int")):
             return None
         if self.addition.adding is Adding.SUM:

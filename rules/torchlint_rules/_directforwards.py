@@ -1,4 +1,4 @@
-"""Calls of `forward` that go past what calling the network itself would run."""
+"""Calls of `forward` that skip what calling the network itself would run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torchlint.api import Finding, Fix, Script
 __all__ = ["direct_forward"]
 
 
-def direct_forward(script: Script, code: str, call: cst.Call, past: str, because: str) -> Finding:
-    """Return the finding, with its fix, for a call of `forward` that goes past something."""
+def direct_forward(script: Script, code: str, call: cst.Call, what: str, because: str) -> Finding:
+    """Return the finding, with its fix, for a call of `forward` that skips something."""
     func = cst.ensure_type(call.func, cst.Attribute)
     network = script.brief(func.value)
-    message = f"`{network}.forward` goes past {past}: call `{network}` itself"
+    message = f"`{network}.forward` skips {what}: call `{network}` itself"
     start, end = script.span(func.value).end, script.span(func.attr).end
     fix = None
     if "#" not in script.text[start:end]:

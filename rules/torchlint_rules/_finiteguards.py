@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Frequency, How, Kind, Loop, Reading, Role, Script
+from torchlint.api import Frequency, How, Kind, Loop, Rate, Reading, Role, Script
 
 __all__ = ["FiniteGuard", "finite_guards"]
 
+_DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
@@ -25,7 +26,8 @@ class FiniteGuard(NamedTuple):
     asked: cst.Call
     """The call that waits."""
     tensor: cst.BaseExpression
-    loop: Loop
+    loop: Loop | None
+    """The training loop around it; None in a function whose callers loop."""
 
 
 def finite_guards(script: Script) -> Iterator[FiniteGuard]:
@@ -34,16 +36,34 @@ def finite_guards(script: Script) -> Iterator[FiniteGuard]:
     for holder in holders:
         asked = _asked(script, holder.test)
         loop = script.batch_loop(holder) if asked is not None else None
-        if asked is None or loop is None or loop.role is not Role.TRAIN_BATCH:
+        if asked is None or script.frequency(holder) is not Frequency.EVERY_PASS:
             continue
-        if script.frequency(holder) is not Frequency.EVERY_PASS or script.is_round(loop):
+        if not (_is_in_step(script, holder, _DEPTH) if loop is None else _trains(script, loop)):
             continue
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
             continue
         if any(True for each in script.within(holder.test, cst.BinaryOperation) if _counts(each)):
             continue
-        if not _is_scaled(script, loop):
+        if loop is None or not _is_scaled(script, loop):
             yield FiniteGuard(holder, *asked, loop)
+
+
+def _trains(script: Script, loop: Loop) -> bool:
+    return loop.role is Role.TRAIN_BATCH and not script.is_round(loop)
+
+
+def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
+    """Return whether a function around a node, or one that calls it, is a step of training."""
+    function = script.function(node)
+    if function is None or not depth or script.scaling.of("step"):
+        return False
+    if script.ownership.rate(function) is Rate.STEP:
+        return True
+    for call in script.functions.callers(function):
+        loop = script.batch_loop(call)
+        if _is_in_step(script, call, depth - 1) if loop is None else _trains(script, loop):
+            return True
+    return False
 
 
 def _counts(node: cst.BinaryOperation) -> bool:

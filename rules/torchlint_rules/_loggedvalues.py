@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Frequency, How, Kind, Loop, Script
+from torchlint.api import Binding, Frequency, How, Kind, Loop, Script
 
 __all__ = ["Shown", "shown"]
 
@@ -43,6 +43,8 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
     reading = next(script.readings(region), None)
     if reading is not None:
         return Shown(script.code(reading.node), reading.node)
+    if depth and (returned := _returned(script, region, loop, depth - 1)) is not None:
+        return returned
     for name in script.within(region, cst.Name):
         if not script.scopes.reads(name):
             continue
@@ -51,9 +53,20 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
                 if not script.on_host(name):
                     return Shown(name.value, name)
             elif depth and (read := _was_read(script, name, loop, depth - 1)) is not None:
-                return Shown(name.value, read)
+                return Shown(_text(script, name), read)
         if depth and (grown := _grown(script, name, loop, depth - 1)) is not None:
             return grown
+    return None
+
+
+def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
+    """Return what a function reads in each pass for the value that it returns to a region."""
+    for call in script.within(region, cst.Call):
+        callee = script.functions.callee(call)
+        for value in script.functions.returns(callee) if callee is not None else ():
+            found = _waited_for(script, value, loop, depth)
+            if found is not None and script.frequency(found.place) is Frequency.EVERY_PASS:
+                return Shown(script.code(call), found.place)
     return None
 
 
@@ -81,19 +94,43 @@ def _stays(script: Script, attribute: cst.Attribute) -> bool:
     return script.kind(whole) in _TENSORS
 
 
+def _text(script: Script, name: cst.Name) -> str:
+    """Return what a name stands for: in a comprehension what it draws from."""
+    for binding in script.scopes.reaching(name):
+        drawn = binding.value if isinstance(binding.node, cst.CompFor) else None
+        if isinstance(drawn, cst.Call) and isinstance(drawn.func, cst.Attribute):
+            return script.code(drawn.func.value)
+    return name.value
+
+
+def _is_key(binding: Binding) -> bool:
+    """Return whether a name stands for the key of an entry, which is no value that was read."""
+    drawn = binding.value
+    if binding.how is not How.LOOP or binding.path[:1] != (0,) or not isinstance(drawn, cst.Call):
+        return False
+    return isinstance(drawn.func, cst.Attribute) and drawn.func.attr.value == "items"
+
+
 def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.BaseExpression | None:
     """Return the read whose result the loop itself assigns to a name."""
     for binding in script.scopes.reaching(name):
         if (
             binding.how in (How.ASSIGN, How.AUGMENTED, How.LOOP)
             and binding.value is not None
-            and script.tree.inside(binding.node, loop.node.body)
+            and not _is_key(binding)
+            and _is_below(script, binding.node, loop)
             and script.frequency(binding.node) is Frequency.EVERY_PASS
         ):
             found = _waited_for(script, binding.value, loop, depth)
             if found is not None:
                 return found.place
     return None
+
+
+def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
+    """Return whether a node is in a loop, or in a function that it calls."""
+    away = script.function(node) is not script.function(loop.node)
+    return away or script.tree.inside(node, loop.node.body)
 
 
 def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | None:

@@ -10,6 +10,7 @@ from torchlint.api import Edits, Evaluation, Fix, GraphUse, Mode, Script
 
 __all__ = ["ENTRIES", "evaluation_fix", "without_graph", "wrapped"]
 
+_BACKWARD: Final = "a caller in another file may call `backward()` on the result"
 _BELOW: Final = frozenset({"builtins.staticmethod", "builtins.classmethod", "builtins.property"})
 ENTRIES: Final = frozenset({"main", "run", "run_worker", "main_worker", "worker", "__init__"})
 _OTHER_KERNELS: Final = (
@@ -35,7 +36,7 @@ def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix
     if edits is None:
         return None
     if use is GraphUse.ESCAPED:
-        return Fix.unsafe(title, edits, because="a result could be sent backward out of sight")
+        return Fix.unsafe(title, edits, because=_BACKWARD)
     decorated = title.startswith("Decorate") and function is not None
     region = function.body if decorated and function is not None else evaluation.node
     return without_graph(script, title, edits, region)

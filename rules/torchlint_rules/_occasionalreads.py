@@ -27,8 +27,8 @@ def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]
             if script.batch_loop(line) is loop and _waits_in_vain(script, line, found, loop):
                 named = script.code(line.targets[0].target)
                 message = (
-                    f"`{script.code(found.node)}` waits for the device in every step, and only a "
-                    f"report now and then looks at `{named}`: read it there"
+                    f"`{script.code(found.node)}` waits for the device in every step, but only an "
+                    f"occasional report uses `{named}`: read it there"
                 )
                 yield Finding(code, script.span(found.node), message)
 

@@ -12,6 +12,7 @@ from torchlint.api import CallSite, Kind, Part, Script, State, Trait
 __all__ = ["Held", "available", "held", "may_pin", "unpinned", "unseen"]
 
 _PIN: Final = ("pin_memory", 7)
+_ROWS: Final = "torch.utils.data.TensorDataset"
 _COLLATE: Final = ("collate_fn", 6)
 _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 _DICTS: Final = (
@@ -50,8 +51,22 @@ def _unpinned(script: Script) -> list[CallSite]:
         for site in script.calls("torch.utils.data.DataLoader")
         if site.argument(*_PIN).state is State.ABSENT
         and _can_pin(script, site)
-        and (script.framework != "none" or script.batches.are_moved(site.node))
+        and _moves(script, site)
     ]
+
+
+def _moves(script: Script, site: CallSite) -> bool:
+    """Return whether a loop, or a framework, moves a loader's batches to a device.
+
+    Tensors in memory are rows too small to count, unless a loop in view moves them.
+    """
+    if script.framework == "none":
+        return script.batches.are_moved(site.node)
+    dataset = site.given("dataset", 0)
+    values = script.origins.of(dataset.value).values if dataset is not None else ()
+    if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
+        return True
+    return bool(script.loaders.passes(site.node)) and script.batches.are_moved(site.node)
 
 
 def available(script: Script) -> str | None:

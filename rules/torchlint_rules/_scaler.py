@@ -88,7 +88,7 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
             else:
                 fix = None
             message = (
-                f"`{loss}` is sent backward unscaled, so `{scaler}.step` fails: "
+                f"`{loss}` is not scaled before `backward()`, so `{scaler}.step` fails: "
                 f"call `{text}.backward()`"
             )
             yield Misuse(call, message, fix)
@@ -111,11 +111,8 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
             if not _in_step_of(script, call, backward):
                 continue
             scaler, named = script.code(scale.scaler), script.code(optimizer)
-            times = ", by 65536 at first" if scaling.starts_by_default else ""
-            message = (
-                f"`{named}` steps with gradients that `{scaler}` multiplied{times}: call "
-                f"`{scaler}.step({named})`"
-            )
+            times = ", 65536 times too large at first" if scaling.starts_by_default else ""
+            message = f"`{named}` steps with scaled gradients{times}: call `{scaler}.step({named})`"
             given = ", ".join([named, *(script.code(arg) for arg in call.args)])
             edits = script.rewrite.replace(call, f"{scaler}.step({given})")
             fix = None if call.args else _shown(f"Step through `{scaler}`", edits)
@@ -147,8 +144,8 @@ def _never_updated(script: Script) -> Iterator[Misuse]:
         return
     scaler = script.code(last.scaler)
     message = (
-        f"`{scaler}.step` fails the second time, for nothing calls `{scaler}.update()`: "
-        "call it behind the last step"
+        f"`{scaler}.step` fails the second time, because nothing calls `{scaler}.update()`: "
+        "call it after the last step"
     )
     line = script.statement(last.node)
     fix = None

@@ -76,6 +76,8 @@ def sure_steps(
 ) -> tuple[Update, ...] | None:
     """Return the steps of a scheduler's optimizer in a region, None if one may be another's."""
     found = [each for each in script.updates.within(region) if each.act is Act.STEP]
+    if any(each.call is step.call for each in found):
+        return None
     known = [(each, _is_own(script, step, each)) for each in found]
     maybe = [each for each, own in known if own is None]
     if maybe:

@@ -163,8 +163,8 @@ def _told(script: Script, wait: Wait) -> str:
         kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
         return f"{start}, and the value is only kept{kept}: keep tensors, read them {_when(script)}"
     if End.RARE in wait.ends:
-        return f"{start}, and only a report now and then looks at the value: read it there"
-    return f"{start}, and only the last value is looked at: read it after the loop"
+        return f"{start}, but only an occasional report uses the value: read it there"
+    return f"{start}, but only the last value is used: read it after the loop"
 
 
 def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits
+from torchlint_rules._tokenizers import tokenizer_of
 
 __all__ = ["TrainerData", "trained_data"]
 
@@ -16,6 +17,7 @@ _NO_WORK: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
     Trait.ITERABLE,
 )  # fmt: skip
+_PROCESSORS: Final = frozenset("processor extractor".split())
 _MASKING: Final = ("ForLanguageModeling", "ForWholeWordMask", "ForPermutationLanguageModeling")
 
 
@@ -48,14 +50,15 @@ def trained_data(script: Script) -> Iterator[TrainerData]:
 def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -> Traits | None:
     """Return the traits of what is done for each item, None if no work is in sight."""
     transforms = list(_transforms(script, dataset))
+    collate = trainer.given("data_collator")
     found: dict[Trait, str] = {}
     for one in transforms:
         found.update(script.datasets.callable_traits(one))
     if not transforms:
-        if not _is_own(script, dataset):
+        if _is_own(script, dataset):
+            found.update(script.datasets.traits(dataset))
+        elif collate is None or not _processes(script, collate):
             return None
-        found.update(script.datasets.traits(dataset))
-    collate = trainer.given("data_collator")
     if collate is not None:
         for trait, word in script.datasets.callable_traits(collate).items():
             found.setdefault(trait, word)
@@ -73,6 +76,31 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
         same = script.code(call.func.value) == script.code(dataset)
         if given is not None and (same or any(call is value for value in made)):
             yield given.value
+
+
+def _processes(script: Script, collate: cst.BaseExpression) -> bool:
+    """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
+    for value in script.origins.of(collate).values:
+        made = value.func if isinstance(value, cst.Call) else value
+        owner = script.definition(made)
+        if isinstance(owner, cst.ClassDef):
+            owner = script.functions.method(owner, "__call__")
+        if isinstance(owner, cst.FunctionDef) and any(
+            _prepares(script, call)
+            for body in script.functions.reached(owner)
+            for call in script.functions.own(body, cst.Call)
+        ):
+            return True
+    return False
+
+
+def _prepares(script: Script, call: cst.Call) -> bool:
+    """Return whether a call tokenises, or runs a processor of images, sounds or both."""
+    func = call.func
+    named = func.attr if isinstance(func, cst.Attribute) else func
+    called = not isinstance(named, cst.Name) or script.definition(func) is None
+    words = script.words(named.value) if isinstance(named, cst.Name) else []
+    return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None
 
 
 def _is_own(script: Script, dataset: cst.BaseExpression) -> bool:

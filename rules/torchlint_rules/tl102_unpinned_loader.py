@@ -19,8 +19,8 @@ class UnpinnedLoader(Rule):
             asked = available(script)
             assert asked is not None
             message = (
-                f"{script.loaders.label(site.node)} hands out pageable memory: every batch is "
-                f"copied twice on its way to the GPU; pass pin_memory={asked}"
+                f"{script.loaders.label(site.node)} does not pin memory, so every batch is copied "
+                f"twice on its way to the GPU; pass pin_memory={asked}"
             )
             yield Finding(self.code, script.span(site.node), message, _fix(script, site, asked))
         if script.can_use_accelerator and script.target.device != "mps":

@@ -37,7 +37,7 @@ class CopiedNdarray(Rule):
             maker = "from_numpy" if plain else "as_tensor"
             word, code = script.code(site.node.func), script.code(given.value)
             message = (
-                f"`{word}` copies the array `{code}` every time: `torch.{maker}` takes its memory"
+                f"`{word}` copies the array `{code}` every time: `torch.{maker}` shares its memory"
             )
             fix = None
             if isinstance(site.node.func, cst.Attribute):

@@ -41,7 +41,7 @@ class TensorFromListOfArrays(Rule):
             arrays = [script.array(element) for element in members.elements]
             if all(array is not None and array.sure and array.least > 0 for array in arrays):
                 message = (
-                    f"`{word}` takes a list of ndarrays apart number by number: stack "
+                    f"`{word}` converts a list of ndarrays number by number: stack "
                     f"`{script.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)

@@ -29,9 +29,9 @@ class TensorDatasetByItem(Rule):
             if _is_asked(script, site.node):
                 continue
             message = (
-                f"{script.loaders.label(site.node)} stacks each batch up from single items, though "
-                f"`{_short(script, dataset.value)}` can give it whole; pass batch_size=None and a "
-                "BatchSampler as sampler"
+                f"{script.loaders.label(site.node)} collates every batch item by item, but "
+                f"`{_short(script, dataset.value)}` can be indexed with a whole batch; pass "
+                "batch_size=None and a BatchSampler as sampler"
             )
             change = whole_batches(script, site, dataset.value)
             fix = _fix(script, site, tensors, change) if change is not None else None

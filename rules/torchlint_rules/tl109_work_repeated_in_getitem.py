@@ -172,7 +172,10 @@ def _binding_varies(script: Script, binding: Binding, seen: set[int]) -> bool:
     if isinstance(binding.node, cst.Param):
         if script.functions.owner_of_self(binding.node) is not None:
             return False
-        given = script.functions.given(binding.node)
+        home = script.home(binding.node)
+        given = [
+            one for one in script.functions.given(binding.node) if script.home(one) is not home
+        ]
         return not given or any(_varies(script, one, seen) for one in given)
     if binding.value is None or script.function(binding.node) is None:
         return binding.value is None and isinstance(binding.node, cst.ExceptHandler)

@@ -34,7 +34,7 @@ class TextPaddedToMaximum(Rule):
                 if given is None or trainer is None or _keeps_shapes(trainer):
                     continue
                 cure = _cure(script, trainer)
-                if cure is None:
+                if cure is None or (cure and _labels_tokens(script, mapped)):
                     continue
                 message = (
                     "every text is padded to the maximum length, and the network computes on the "
@@ -90,6 +90,12 @@ def _alone(script: Script, mapped: TextMap) -> bool:
     return len(tokenising) == 1 and not any(
         "label" in text.value for text in script.within(mapped.body, cst.SimpleString)
     )
+
+
+def _labels_tokens(script: Script, mapped: TextMap) -> bool:
+    """Return whether a function makes labels of the tokens, which this collator does not pad."""
+    texts = {script.value_of(text).literal for text in script.within(mapped.body, cst.SimpleString)}
+    return texts >= {"labels", "input_ids"}
 
 
 def _feeds(script: Script, mapped: TextMap, trainer: TrainerCall) -> bool:

@@ -58,11 +58,11 @@ class BlockingTransfer(Rule):
         names = [f"`{script.code(wait.move.moved)}`" for wait in waits]
         value = next((wait.value for wait in waits if wait.value), "True")
         message = (
-            f"the host waits here until {_listed(names)} {'are' if names[1:] else 'is'} on the "
-            f"device; with non_blocking={value} it goes on meanwhile"
+            f"this blocking copy makes the CPU wait until {_listed(names)} "
+            f"{'are' if names[1:] else 'is'} on the GPU; pass non_blocking={value}"
         )
         if not all(wait.pinned for wait in waits):
-            message += ", once the loader pins its batches"
+            message += " (needs pinned memory)"
         span = script.span(waits[0].move.call)
         return Finding(self.code, span, message, _fix(script, waits))
 

@@ -47,7 +47,9 @@ _BARRIERS: Final = {
         )
     },
 }
+_IT: Final = ("it", "them")
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic", "timeit.timeit"})
+_BODIES: Final = (cst.SimpleStatementLine, cst.IndentedBlock, cst.SimpleStatementSuite)
 _STREAMS: Final = (
     "torch.cuda.Stream",
     "torch.cuda.stream",
@@ -66,11 +68,51 @@ class BarrierInLoop(Rule):
             for site in script.calls(*_BARRIERS)
             if script.frequency(site.node) is Frequency.EVERY_PASS and not _is_meant(script, site)
         ]
-        for site in hot:
-            barrier = _BARRIERS[str(site.name)]
-            message = f"`{script.code(site.node)}` in every step {barrier.cost}; take it out"
-            span = script.span(site.node)
-            yield Finding(self.code, span, message, _fix(script, site, hot))
+        for sites in _beside(script, hot):
+            first, *others = (
+                (script.code(site.node), _BARRIERS[str(site.name)].cost) for site in sites
+            )
+            message = f"`{first[0]}` in every step {first[1]}"
+            message += "".join(f"; and `{code}` {cost}" for code, cost in others)
+            message += f"; take {_IT[len(sites) > 1]} out"
+            span = script.span(sites[0].node)
+            yield Finding(self.code, span, message, _fix(script, sites, hot))
+
+
+def _beside(script: Script, hot: list[CallSite]) -> list[list[CallSite]]:
+    """Return barriers in groups that stand line by line in one block, without repeats."""
+    groups: list[list[CallSite]] = []
+    for site in sorted(hot, key=lambda each: script.span(each.node).start):
+        last = groups[-1] if groups else []
+        new = site.name not in {each.name for each in last}
+        if last and new and _follows(script, last[-1], site):
+            last.append(site)
+        else:
+            groups.append([site])
+    return groups
+
+
+def _follows(script: Script, one: CallSite, other: CallSite) -> bool:
+    """Return whether a barrier is the statement after another, checks of devices aside."""
+    first = _place(script, one)
+    block = script.parent(first)
+    if isinstance(block, cst.SimpleStatementLine):
+        block = script.parent(block)
+    if not isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)):
+        return False
+    lines = [
+        each
+        for line in block.body
+        for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    ]
+    at = next(i for i, line in enumerate(lines) if line is first) + 1
+    return at < len(lines) and lines[at] is _place(script, other)
+
+
+def _place(script: Script, site: CallSite) -> cst.CSTNode:
+    """Return the statement of a barrier, or the `if` around it that only checks for a device."""
+    check = _check(script, site)
+    return script.smallest_statement(site.node) if check is None else check
 
 
 def _is_meant(script: Script, site: CallSite) -> bool:
@@ -103,34 +145,41 @@ def _copies_to_host(script: Script, call: cst.Call) -> bool:
     return script.moves.move(call) is None
 
 
-def _fix(script: Script, site: CallSite, hot: list[CallSite]) -> Fix | None:
-    if not _can_go(script, site):
+def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | None:
+    if not all(_can_go(script, site) for site in sites):
         return None
-    gone = _gone(script, site)
-    edits: Edits = script.rewrite.drop(gone)
-    imports = script.rewrite.without_imports(gone)
-    alike = [other for other in hot if other.name == site.name and _can_go(script, other)]
-    if not imports and len(alike) > 1:
+    gone = [_gone(script, site) for site in sites]
+    edits: Edits = script.rewrite.drop_all(gone) if len(gone) > 1 else script.rewrite.drop(gone[0])
+    imports = script.rewrite.without_imports(*gone)
+    names = {site.name for site in sites}
+    alike = [other for other in hot if other.name in names and _can_go(script, other)]
+    if not imports and len(alike) > len(sites):
         together = [_gone(script, other) for other in alike]
         imports = script.rewrite.without_imports(*together)
         if imports:
-            edits = tuple(edit for each in together for edit in script.rewrite.drop(each))
-    because = _BARRIERS[str(site.name)].because
-    return Fix.unsafe(f"Take out {script.code(site.node)}", edits, imports or (), because=because)
+            edits = script.rewrite.united(*(script.rewrite.drop(each) for each in together))
+    because = ", and ".join(dict.fromkeys(_BARRIERS[str(site.name)].because for site in sites))
+    title = f"Take out {' and '.join(script.code(site.node) for site in sites)}"
+    return Fix.unsafe(title, edits, imports or (), because=because)
 
 
 def _gone(script: Script, site: CallSite) -> cst.BaseStatement:
     """Return the line of a call, or the `if` around it that only checks for a device."""
-    line = script.statement(site.node)
-    block = script.parent(line)
-    test = script.parent(block) if block is not None else None
-    alone = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
-    if not alone or not isinstance(test, cst.If) or test.orelse is not None:
-        return line
-    asks = (script.name(call.func) or "" for call in script.within(test.test, cst.Call))
-    if isinstance(script.parent(test), cst.If) or "#" in script.code(test):
-        return line
-    return test if all(name.endswith(".is_available") for name in asks) else line
+    check = _check(script, site)
+    if check is None or isinstance(script.parent(check), cst.If):
+        return script.statement(site.node)
+    return script.statement(site.node) if "#" in script.code(check.test) else check
+
+
+def _check(script: Script, site: CallSite) -> cst.If | None:
+    """Return the `if` around a call that only checks for a device."""
+    block = script.parent(script.smallest_statement(site.node))
+    while isinstance(block, _BODIES) and len(block.body) == 1:
+        block = script.parent(block)
+    if not isinstance(block, cst.If) or block.orelse is not None:
+        return None
+    asks = (script.name(call.func) or "" for call in script.within(block.test, cst.Call))
+    return block if all(name.endswith(".is_available") for name in asks) else None
 
 
 def _can_go(script: Script, site: CallSite) -> bool:

@@ -54,14 +54,19 @@ class LoggingEveryStep(Rule):
         every = self.settings["every"]
         loops = {id(each.loop.node): each.loop for each in lines.values()}
         staying = {key: _staying(script, lines, loop) for key, loop in loops.items()}
-        freed = {key: one for key, one in lines.items() if staying[id(one.loop.node)] is None}
+        freed = {
+            key: one
+            for key, one in lines.items()
+            if staying[id(one.loop.node)] is None
+            and script.tree.inside(one.shown.place, one.loop.node)
+        }
         fixes = _fixes(script, freed, every)
         for wait in _waits(script, list(lines.values())):
             first = wait[0]
-            named = dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait)
+            named = list(dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait))
             message = (
-                f"every step waits for the device so that {_joined(list(named))} can show "
-                f"`{first.shown.text}`; log every {every}th step"
+                f"{_joined(named)} need{'' if named[1:] else 's'} `{first.shown.text}` in "
+                f"every step, which forces a GPU sync; log every {every} steps"
             )
             place, notes = _place(script, wait)
             stays = staying[id(first.loop.node)]

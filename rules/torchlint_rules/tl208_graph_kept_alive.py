@@ -81,7 +81,7 @@ def _detached(
         edits = script.rewrite.insert(span.end, f"{closing}.detach()")
         edits += script.rewrite.insert(span.start, opening) if opening else ()
     if hidden:
-        because = "the values leave the function and could be sent backward out of sight"
+        because = "the values leave the function, and a caller may call `backward()` on them"
         return Fix.unsafe("Detach what is kept", edits, because=because)
     return Fix.exact("Detach what is kept", edits)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Rule, Script
+from torchlint.api import Finding, Fix, Frequency, Impact, Rule, Script
 from torchlint_rules._elementloops import (
     element_reads,
     element_tests,
@@ -154,7 +154,8 @@ class PythonLoopOverTensor(Rule):
             f"this loop starts kernels for one element of `{shown}` after the other: one "
             "operation on whole tensors fills it"
         )
-        return Finding(self.code, script.span(loop.iter), message)
+        impact: Impact | None = None if script.each_step(loop) else "low"
+        return Finding(self.code, script.span(loop.iter), message, impact=impact)
 
     # -- rows and steps -------------------------------------------------------
 

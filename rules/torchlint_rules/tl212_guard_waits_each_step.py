@@ -51,7 +51,8 @@ class GuardWaitsEachStep(Rule):
 
 def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
     """Return another read of each pass of the same loop."""
-    for reading in script.readings(guard.loop.node.body):
+    around = guard.loop.node if guard.loop is not None else script.function(guard.holder)
+    for reading in script.readings(around.body) if around is not None else ():
         if script.frequency(reading.node) is not Frequency.EVERY_PASS:
             continue
         if not script.tree.inside(reading.node, guard.holder) and reading.node is not guard.asked:
@@ -61,7 +62,7 @@ def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
 
 def _fix(script: Script, guard: FiniteGuard, every: int) -> Fix | None:
     """Return a fix that asks only now and then, None if the passes are not counted."""
-    counter = script.counter(guard.loop.node)
+    counter = script.counter(guard.loop.node) if guard.loop is not None else None
     test = guard.holder.test
     if counter is None or not script.tree.inside(guard.asked, guard.holder):
         return None

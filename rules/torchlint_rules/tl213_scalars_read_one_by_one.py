@@ -238,6 +238,8 @@ def _unneeded(script: Script) -> set[int]:
 
 def _fix(script: Script, found: Sequence[Reading]) -> Fix | None:
     """Return a fix where consecutive lines each read one floating-point average."""
+    if script.moves.lead_apart(found[0].node):
+        return None
     lines = [script.parent(each.node) for each in found]
     names: list[str] = []
     for line, each in zip(lines, found, strict=True):

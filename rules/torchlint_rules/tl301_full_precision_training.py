@@ -108,8 +108,8 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     if len(named) > 40 or "\n" in named:
         named = f"{script.code(call.func)}(…)"
     message = (
-        f"`{named}` trains in float32: bfloat16 autocast around it and the loss runs its matrix "
-        "products on tensor cores, which full float32 does not use"
+        f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
+        "tensor cores"
     )
     parallel = next(iter(script.calls(_PARALLEL)), None)
     notes: tuple[Note, ...] = ()

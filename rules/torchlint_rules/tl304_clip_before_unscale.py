@@ -32,9 +32,9 @@ class ClipBeforeUnscale(Rule):
             steps = _steps_behind(script, call)
             handed = steps[0].optimizer if _is_one(script, steps) else None
             optimizer = script.code(handed) if handed is not None else "optimizer"
-            times = ", by 65536 at first" if script.scaling.starts_by_default else ""
+            times = ", 65536 times too large at first" if script.scaling.starts_by_default else ""
             message = (
-                f"`{named}` {word} gradients that `{scaler}` multiplied{times}: call "
+                f"`{named}` {word} scaled gradients{times}: call "
                 f"`{scaler}.unscale_({optimizer})` before it"
             )
             yield Finding(self.code, script.span(call), message, _fix(script, call, scale, steps))

@@ -62,8 +62,8 @@ class CudnnAutotunerOff(Rule):
             because = "which algorithm is fastest may differ from run to run"
             fix = Fix.unsafe("Let cuDNN measure its algorithms", edits, because=because)
         message = (
-            "cuDNN guesses how to convolve images of one size: "
-            "`torch.backends.cudnn.benchmark = True` lets it measure, and keep the fastest way"
+            "cuDNN picks convolution algorithms by a heuristic, though all images have one size: "
+            "`torch.backends.cudnn.benchmark = True` times them once and keeps the fastest"
         )
         yield Finding(self.code, script.span(node), message, fix)
 

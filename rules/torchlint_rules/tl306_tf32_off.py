@@ -54,11 +54,11 @@ class Tf32Off(Rule):
         edits = setting(script, _LINE) if program else None
         fix = None
         if edits is not None:
-            because = "matrix products are rounded to TF32, 10 bits of mantissa"
-            fix = Fix.unsafe("Let matrix products use TF32", edits, because=because)
+            because = "matmuls are rounded to TF32, 10 bits of mantissa"
+            fix = Fix.unsafe("Let matmuls use TF32", edits, because=because)
         message = (
-            "float32 matrix products leave the tensor cores idle: call "
-            '`torch.set_float32_matmul_precision("high")` when the program starts'
+            "float32 matmuls do not use tensor cores: call "
+            '`torch.set_float32_matmul_precision("high")` at startup'
         )
         yield Finding(self.code, script.span(node), message, fix)
 

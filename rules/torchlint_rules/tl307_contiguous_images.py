@@ -60,8 +60,8 @@ class ContiguousImages(Rule):
                     because = _UNSEEN.format(script.brief(unseen.func))
                     fix = Fix.unsafe(title, edits, written[1], because=because)
             message = (
-                f"{_named(script, network)} gets its images channel by channel, so that every "
-                "convolution on tensor cores turns them around: move it, and them, with "
+                f"{_named(script, network)} gets images in NCHW layout, which convolutions on "
+                "tensor cores transpose in every step: move both with "
                 "`memory_format=torch.channels_last`"
             )
             yield Finding(self.code, script.span(network.move), message, fix)

@@ -98,8 +98,8 @@ def _message(script: Script, name: str, move: Move | None = None) -> str:
             f"`torch.compile({name or 'model'})`, whose checkpoints prefix keys with `_orig_mod.`,"
         )
     return (
-        f"{named} runs one kernel after another: {how} fuses them, which pays off when the "
-        "training takes longer than some minutes"
+        f"{named} runs operation by operation: {how} fuses kernels, which pays off when training "
+        "takes longer than a few minutes"
     )
 
 

@@ -26,8 +26,8 @@ class HandwrittenAttention(Rule):
                 continue
             fix = None if hint else Rewriting(script, attention).fix()
             message = (
-                "this attention stores a weight for every pair of positions: "
-                f"`F.{FUNCTION}`{hint} does without"
+                "hand-written attention materializes the full T x T matrix; use "
+                f"`F.{FUNCTION}`{hint}"
             )
             yield Finding(self.code, script.span(attention.softmax), message, fix)
 

@@ -24,8 +24,8 @@ class HandwrittenPointwise(Rule):
                 continue
             short = "F" if formula.module == _FUNCTIONAL else "torch"
             message = (
-                f"`{script.brief(formula.node)}` passes over memory once per operation: "
-                f"`{short}.{formula.function}` does once"
+                f"`{script.brief(formula.node)}` takes one pass over memory per operation; "
+                f"`{short}.{formula.function}` is one fused kernel"
             )
             impact: Impact = "medium" if script.reach.is_trained(formula.node) else "low"
             fix = _fix(script, formula)

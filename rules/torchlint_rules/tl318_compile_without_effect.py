@@ -46,8 +46,8 @@ class CompileWithoutEffect(Rule):
         for forward in script.method_calls("forward"):
             direct = cst.ensure_type(forward.func, cst.Attribute).value
             if _is_same(script, direct, network) and not script.call_extras.has(direct):
-                past = f"the code that `{named}.compile()` compiles"
-                yield direct_forward(script, self.code, forward, past, _RUNS_COMPILED)
+                what = f"the code that `{named}.compile()` compiles"
+                yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)
 
     def _wrapped(
         self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression

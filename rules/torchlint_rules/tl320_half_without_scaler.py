@@ -26,8 +26,8 @@ class HalfWithoutScaler(Rule):
                 continue
             func = cst.ensure_type(step.backward.func, cst.Attribute)
             message = (
-                f"`{script.brief(func.value)}` is computed in float16 and sent backward without a "
-                "`GradScaler`, so that small gradients become 0: use `dtype=torch.bfloat16`, or "
+                f"`{script.brief(func.value)}` is float16 and calls `backward()` without a "
+                "`GradScaler`, so small gradients underflow to 0: use `dtype=torch.bfloat16`, or "
                 "scale the loss"
             )
             notes = (Note(script.span(step.backward), "sent backward here"),)

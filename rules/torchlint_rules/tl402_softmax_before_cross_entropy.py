@@ -55,8 +55,7 @@ _TAKES: Final = {
     "loss and flattens its gradients; pass the logits",
     ("bce", "sigmoid"): "`{place}` before `{loss}` saturates, and fails under autocast on CUDA: "
     "pass logits to `{better}`",
-    ("nll", "softmax"): "`{loss}` takes logarithms of probabilities: `{place}` has to be a "
-    "log_softmax",
+    ("nll", "softmax"): "`{loss}` takes log-probabilities: use log_softmax instead of `{place}`",
     ("nll", "log(softmax)"): "`{place}` is infinite where the softmax rounds to zero: use "
     "log_softmax",
 }

@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, How, Kind, Rule, Script
 from torchlint_rules._directforwards import direct_forward
 
-_PAST: Final = "the network's hooks and wrappers"
+_WHAT: Final = "the network's hooks and wrappers"
 _BECAUSE: Final = "hooks that were skipped until now run"
 _METHODS: Final = frozenset(
     (
@@ -32,7 +32,7 @@ class DirectForwardCall(Rule):
                 continue
             if _is_own(script, call, func.value) or not script.call_extras.has(func.value):
                 continue
-            yield direct_forward(script, self.code, call, _PAST, _BECAUSE)
+            yield direct_forward(script, self.code, call, _WHAT, _BECAUSE)
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:

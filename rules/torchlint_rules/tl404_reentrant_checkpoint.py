@@ -33,6 +33,8 @@ class ReentrantCheckpoint(Rule):
                 continue
             if site.argument("use_reentrant").state is not State.ABSENT:
                 continue
+            if _asks_for_version(script, site.node):
+                continue
             what = script.code(first if partial else site.node.func)
             edits = script.rewrite.with_keyword(site.node, "use_reentrant", "False")
             fix = Fix.exact("Pass use_reentrant=False", edits)
@@ -43,6 +45,16 @@ class ReentrantCheckpoint(Rule):
                 "variant: pass `use_reentrant=False`"
             )
             yield Finding(self.code, script.span(site.node), message, fix)
+
+
+def _asks_for_version(script: Script, call: cst.Call) -> bool:
+    """Return whether an `if` around a call asks for a version, as of a torch without the option."""
+    outer = script.parent(call)
+    while outer is not None and not isinstance(outer, cst.ClassDef):
+        if isinstance(outer, cst.If) and "version" in script.words(script.code(outer.test)):
+            return True
+        outer = script.parent(outer)
+    return False
 
 
 def _computed(script: Script, call: cst.Call, depth: int) -> bool:

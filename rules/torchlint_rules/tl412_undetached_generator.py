@@ -48,8 +48,8 @@ class UndetachedGenerator(Rule):
                     continue
                 message = (
                     f"the backward pass runs on through `{script.brief(maker)}`, whose parameters "
-                    f"this step does not change: give `{script.brief(judge)}` "
-                    f"`{script.brief(arg.value)}.detach()`"
+                    f"this step does not change: pass `{script.brief(arg.value)}.detach()` "
+                    f"to `{script.brief(judge)}`"
                 )
                 fix = None
                 if (

@@ -58,7 +58,7 @@ class UnfusedOptimizer(Rule):
 
     def _finding(self, script: Script, site: CallSite, value: str) -> Finding:
         label = script.optimizers.label(site.node)
-        message = f"{label} steps operation by operation"
+        message = f"{label} launches several kernels per step"
         advice = f"pass `fused={value}` to `{script.code(site.node.func)}`"
         restored = script.optimizers.restores
         notes: tuple[Note, ...] = ()

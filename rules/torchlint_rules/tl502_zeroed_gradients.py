@@ -12,7 +12,7 @@ from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, 
 _ZEROING: Final = ("zero_", "fill_")
 _GRAPHS: Final = frozenset("CUDAGraph graph make_graphed_callables graphed".split())
 _VIEWS: Final = "gradient_as_bucket_view"
-_COST: Final = "fills every gradient with zeros, which backward then reads and adds to"
+_COST: Final = "sets gradients to zero, which the backward pass then reads and adds to"
 _BECAUSE: Final = (
     "a parameter without a gradient is left alone, where with zeros momentum and weight decay "
     "still move it"
@@ -45,7 +45,7 @@ class ZeroedGradients(Rule):
             message = f"`{script.code(filled)}` {_COST}: `{cleared or 'optimizer.zero_grad()'}`"
             fix = _fix(script, filled, f"Call `{cleared}`", edits) if edits else None
             place = loop if edits else filled
-            yield Finding(self.code, script.span(place), f"{message} lets them go", fix)
+            yield Finding(self.code, script.span(place), f"{message} sets them to None", fix)
 
 
 def _around(script: Script, node: cst.CSTNode) -> Script:

@@ -47,8 +47,8 @@ class MisplacedClipping(Rule):
         """Return the finding for a clipping of what Accelerate has not yet added up."""
         test = f"if {script.code(cst.ensure_type(call.func, cst.Attribute).value)}.sync_gradients:"
         message = (
-            f"`{script.code(call.func)}` clips with each micro-batch what is not yet added up: put "
-            f"it under `{test}`"
+            f"`{script.code(call.func)}` clips the gradients of each micro-batch before they are "
+            f"accumulated: put it under `{test}`"
         )
         line, fix = script.statement(call), None
         if isinstance(script.parent(call), cst.Expr) and script.rewrite.stands_alone(line):
@@ -145,8 +145,8 @@ def _said(
     for closing in closings:
         if _clips_each_part(script, call, closing):
             message = (
-                f"`{name}` clips with each micro-batch what is not yet added up; clip once, before "
-                "the step"
+                f"`{name}` clips the gradients of each micro-batch before they are accumulated; "
+                "clip once, before the step"
             )
             direct = script.parent(script.statement(call)) is script.parent(closing)
             inside = into_closing(script, call, closing) if direct else None

@@ -23,8 +23,8 @@ class GradientsNeverCleared(Rule):
             step = _step_after(script, clear)
             if step is not None:
                 message = (
-                    f"`{script.code(clear)}` throws away what the backward pass has computed, and "
-                    f"`{script.code(step)}` steps with nothing: clear before the backward pass"
+                    f"`{script.code(clear)}` clears the gradients after the backward pass, so "
+                    f"`{script.code(step)}` has none: clear before the backward pass"
                 )
                 yield Finding(self.code, script.span(clear), message)
 
@@ -56,8 +56,8 @@ class GradientsNeverCleared(Rule):
         once = _cleared_elsewhere(script, step, elsewhere)
         where = "in this loop" if once is None else "for every step"
         message = (
-            f"`{name}` steps with the sum of all gradients so far, for nothing in the loop clears "
-            f"them: call `{name}.zero_grad()` {where}"
+            f"`{name}` steps with the sum of all gradients so far, because nothing in the loop "
+            f"clears them: call `{name}.zero_grad()` {where}"
         )
         notes = () if once is None else (Note(script.span(once), "cleared here, outside the loop"),)
         return Finding(self.code, script.span(step.call), message, None, notes)

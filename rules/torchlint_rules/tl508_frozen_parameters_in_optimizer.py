@@ -34,8 +34,8 @@ class FrozenParametersInOptimizer(Rule):
                 part = f"most of `{what}`"
             text = f"[p for p in {what}.parameters() if p.requires_grad]"
             message = (
-                f"{script.optimizers.label(call)} gets all parameters of `{what}`, yet {part} is "
-                f"frozen: each step walks over what never learns; hand it `{text}`"
+                f"{script.optimizers.label(call)} gets all parameters of `{what}`, but {part} is "
+                f"frozen: each step goes over parameters that never learn; pass `{text}`"
             )
             edits = script.rewrite.replace(arg.value, text)
             fix = _fix(script, call, network, edits) if script.framework == "none" else None

@@ -64,8 +64,8 @@ class EvaluationWithGradients(Rule):
             place = Span(script.span(found.place).start, script.span(head).end)
         else:
             message = (
-                f"this call of `{found.function.name.value}` evaluates, because `{asked}` does not "
-                "hold, with gradients on: autograd keeps every activation for a backward pass "
+                f"this call of `{found.function.name.value}` evaluates (`{asked}` is false) with "
+                "gradients on: autograd keeps every activation for a backward pass "
                 "that never comes; call it under `torch.no_grad()`"
             )
             place = script.span(found.place)

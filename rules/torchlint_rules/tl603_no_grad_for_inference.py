@@ -48,7 +48,7 @@ class NoGradForInference(Rule):
             names = ", ".join(f"`{script.code(each)}`" for each in evaluation.networks)
             message = (
                 f"no tensor leaves this evaluation of {names}: `torch.inference_mode()` also "
-                "spares the bookkeeping that `no_grad` keeps up"
+                "skips the version counters and view tracking that `no_grad` keeps"
             )
             edits = _edits(script, manager)
             title = "Evaluate under `torch.inference_mode()`"

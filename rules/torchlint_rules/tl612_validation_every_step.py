@@ -50,7 +50,7 @@ class ValidationEveryStep(Rule):
             return
         given = arguments.given(named)
         told = "every step" if steps.value == 1 else f"every {steps.value} steps"
-        why = ", which counts where `eval_steps` is missing" if named == "logging_steps" else ""
+        why = ", used because `eval_steps` is missing," if named == "logging_steps" else ""
         message = (
             f"`{named}={steps.value}`{why} runs through the whole evaluation set after {told}: "
             'evaluate every few hundred steps, or with `eval_strategy="epoch"`'

@@ -40,7 +40,7 @@ class DataParallel(Rule):
         network = _called(script, call)
         said = (
             f"one process drives all GPUs and copies {network} to them in every step; "
-            "train it by one process per GPU (DistributedDataParallel, torchrun)"
+            "train with one process per GPU (DistributedDataParallel, torchrun)"
         )
         span = script.span(call)
         if script.is_notebook:

@@ -33,8 +33,8 @@ class AliasedBestWeights(Rule):
                     f"is `{network}` itself" if whole else f"holds the live weights of `{network}`"
                 )
                 message = (
-                    f"`{name}` {held}, which go{'es' if whole else ''} on training: in the end it "
-                    "is the last, not the best; keep a deep copy"
+                    f"`{name}` {held}, which go{'es' if whole else ''} on training: at the end it "
+                    "holds the last weights, not the best; keep a deep copy"
                 )
                 fix = _fix(script, target, [value] if whole else live, whole)
                 yield Finding(self.code, script.span(line), message, fix)

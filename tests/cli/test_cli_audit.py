@@ -16,7 +16,20 @@ def test_a_table_for_each_script(quick: Shell) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in ("a.py", "b.py")] == ["a.py", "b.py"]
-    assert any(line.split()[:2] == ["missing", "3"] for line in lines)
+    assert any(line.split()[:2] == ["3", "no"] for line in lines[: lines.index("b.py")])
+    assert "Next: `torchlint fix --unsafe-fixes a.py`" in done.stdout
+
+
+def test_only_the_states_that_were_asked_for(quick: Shell) -> None:
+    quick.write("a.py", ANOMALY)
+    done = quick.run("audit", "a.py", "--only", "missing")
+    assert "missing (1)" in done.stdout
+    assert "cannot tell (" not in done.stdout
+    rows = json.loads(
+        quick.run("audit", "a.py", "--only", "missing", "--output-format", "json").stdout
+    )["rows"]
+    assert [row["state"] for row in rows] == ["missing"]
+    assert "did you mean `missing`?" in quick.run("audit", "a.py", "--only", "mising").stderr
 
 
 def test_json(quick: Shell) -> None:
@@ -67,7 +80,8 @@ def test_no_script(quick: Shell) -> None:
 def test_settings_are_read_unless_isolated(quick: Shell) -> None:
     quick.write("pyproject.toml", '[tool.torchlint]\nignore = ["TL801"]\n')
     quick.write("a.py", ANOMALY)
-    assert "your settings ignore TL801" in quick.run("audit", "a.py").stdout
+    text = quick.run("audit", "a.py", "--only", "in-use", "--only", "not-applicable").stdout
+    assert "your settings ignore TL801" in text + quick.run("audit", "a.py").stdout
     assert "your settings ignore" not in quick.run("audit", "--isolated", "a.py").stdout
 
 

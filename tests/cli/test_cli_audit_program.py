@@ -104,7 +104,7 @@ def test_the_text_names_the_file_of_each_line(quick: Shell) -> None:
     first, *lines = quick.run("audit", "main.py").stdout.splitlines()
     assert first == "main.py and 2 modules that it uses"
     text = " ".join(" ".join(lines).split())
-    assert ", engine.py:11 [TL201" in text
+    assert ", engine.py:11 TL201" in text
 
 
 def test_a_folder_without_a_script_that_trains_is_one_line(quick: Shell) -> None:

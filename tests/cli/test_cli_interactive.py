@@ -5,7 +5,7 @@ from cli_shell import Shell
 from cli_terminal import Terminal
 
 TEXT = "slow(1)\nslow(1)\nslow(2)\nheavy()\nslow(3)\n"
-PROMPT = "Make this fix? [y]es, [n]o, [a]ll from here, [q]uit: "
+PROMPT = "[q]uit, [?]: "
 FIX = ("fix", "--select", "XY", "--no-cache", "--interactive", "--color", "never")
 
 
@@ -29,11 +29,26 @@ def fixed(shell: Shell, *answers: str, text: str = TEXT) -> str:
         (("y\n", "n\n", "y\n", "no\n"), "fsfs"),
         (("n\n", "Yes\n", "n\n", "y\n"), "sfsf"),
         (("n\n", "a\n"), "sfff"),
+        (("n\n", "f\n"), "sfff"),
+        (("y\n", "s\n"), "fsss"),
+        (("y\n", "?\n", "q\n"), "fsss"),
         (("y\n", "q\n"), "fsss"),
         (("y\n", "\x04"), "fsss"),
         (("y\n", "\n", "perhaps\n", "n\n", "q\n"), "fsss"),
     ],
-    ids=["yes", "no", "some", "alike lines", "all", "quit", "end of input", "no answer"],
+    ids=[
+        "yes",
+        "no",
+        "some",
+        "alike lines",
+        "all",
+        "file",
+        "skip",
+        "help",
+        "quit",
+        "end of input",
+        "no answer",
+    ],
 )
 def test_each_fix_is_asked_for_once(shell: Shell, answers: tuple[str, ...], calls: str) -> None:
     lines = fixed(shell, *answers).splitlines()
@@ -48,7 +63,9 @@ def test_the_diff_of_each_fix_is_shown_and_what_is_left_is_said(shell: Shell) ->
         assert shown == (
             "\na.py:1:1: XY201 [slow-call] high: `slow` takes its time: call `fast`\n"
             "help: Call `fast` (exact)\n"
-            "1 - slow()\n1 + fast()\n2   risky()\n" + PROMPT
+            "1 - slow()\n1 + fast()\n2   risky()\n"
+            "1 of 2. Make this fix? [y]es, [n]o, [a]ll XY201, [s]kip XY201, rest of [f]ile, "
+            + PROMPT
         )
         terminal.type("y\n")
         shown = terminal.wait_for(PROMPT).replace("\r\n", "\n")
@@ -60,6 +77,29 @@ def test_the_diff_of_each_fix_is_shown_and_what_is_left_is_said(shell: Shell) ->
     assert "Made 1 fix in 1 file." in rest
     assert "a.py:2:1: XY301 [risky-call]" in rest
     assert shell.read("a.py") == "fast()\nrisky()\n"
+
+
+def test_quitting_says_what_was_done_in_two_lines(shell: Shell) -> None:
+    shell.write("a.py", "slow(1)\nslow(2)\nheavy()\n")
+    with Terminal(shell, *FIX) as terminal:
+        for answer in ("y\n", "q\n"):
+            terminal.wait_for(PROMPT)
+            terminal.type(answer)
+        code, rest = terminal.end()
+    assert code == 1
+    assert rest.replace("\r\n", "\n").endswith(
+        "Made 1 fix in 1 file.\n2 findings left: `torchlint check` lists them.\n"
+    )
+
+
+def test_an_answer_about_a_rule_leaves_other_rules_to_be_asked_for(shell: Shell) -> None:
+    shell.write("a.py", "slow()\nrisky()\nslow()\n")
+    with Terminal(shell, *FIX, "--unsafe-fixes", "-q") as terminal:
+        for answer in ("a\n", "s\n"):
+            terminal.wait_for(PROMPT)
+            terminal.type(answer)
+        terminal.end()
+    assert shell.read("a.py") == "fast()\nrisky()\nfast()\n"
 
 
 def test_each_file_is_written_before_the_next_is_asked_for(shell: Shell) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from cli_shell import Shell
 from cli_terminal import Terminal
 
+CLOCK = re.compile(r"^\[\d\d:\d\d:\d\d\] ")
 WATCH = ("check", "--select", "XY", "--no-cache", "--output-format", "concise", "--watch")
 
 
@@ -39,7 +41,7 @@ def lines(process: subprocess.Popen[str], last: str) -> list[str]:
     assert process.stdout is not None
     read: list[str] = []
     for line in process.stdout:
-        read.append(line.rstrip("\n"))
+        read.append(CLOCK.sub("", line.rstrip("\n")))
         if line.startswith(last):
             return read
     raise AssertionError(f"`{last}` does not come after {read}")
@@ -57,18 +59,21 @@ def test_a_change_is_checked_and_an_interrupt_ends_it_without_a_word(shell: Shel
     shell.write("notes.txt", "")
     with watching(shell, *WATCH) as process:
         assert lines(process, "Found") == [
-            "Watching; Ctrl-C ends it.",
+            "Watching; Ctrl-C ends.",
             "a.py:1:1: XY201 [slow-call] high: `slow` takes its time: call `fast` (exact fix)",
             "Found 1 finding: 1 fixable with `torchlint fix --apply`.",
         ]
         shell.write("notes.txt", "slow()")
         shell.write("build/b.py", "slow()")
         replaced(file, "fast()\n")
-        assert lines(process, "Nothing") == ["a.py changed.", "Nothing found in 1 file."]
+        assert lines(process, "Nothing") == [
+            "a.py changed. Watching; Ctrl-C ends.",
+            "Nothing found in 1 file.",
+        ]
         settings = shell.folder / "torchlint.toml"
         replaced(settings, "select = 1\n")
         assert lines(process, "error") == [
-            "torchlint.toml changed.",
+            "torchlint.toml changed. Watching; Ctrl-C ends.",
             f"error: {settings}:1: `select`: must be a list of strings",
         ]
         replaced(settings, "")

@@ -15,6 +15,7 @@ from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.links import anchor
 from torchlint.docs.lists import evidence_of, files, rules_of
+from torchlint.docs.navigation import settings
 from torchlint.docs.picture import picture
 from torchlint.docs.site import site
 from torchlint.registry import load_registry
@@ -49,7 +50,30 @@ def pages() -> dict[str, str]:
 def test_every_rule_has_a_page_and_its_place_in_the_index(pages: dict[str, str]) -> None:
     for head in load_registry().rules:
         assert f"# {head.code} {head.name}\n" in pages[f"rules/{head.code}.md"]
-        assert f"| [{head.code}]({head.code}.md) | {head.name} |" in pages["rules/index.md"]
+        assert f"| [{head.code}]({head.code}.md) | **{head.name}**: " in pages["rules/index.md"]
+
+
+def test_every_rule_is_in_the_navigation_of_the_site() -> None:
+    listed = settings(Checkout(ROOT))
+    for head in load_registry().rules:
+        assert f'"{head.code} {head.name}" = "rules/{head.code}.md"' in listed
+    assert 'docs_dir = "docs"' in listed
+
+
+def test_examples_fold_out_and_the_first_one_is_open(pages: dict[str, str]) -> None:
+    page = pages["rules/TL201.md"]
+    assert page.count('\n???+ example "') == 1
+    assert page.count('\n??? example "') > 10
+    assert page.index("???+ example") < page.index("??? example")
+    assert "](../pictures/tl201.svg)" in page
+
+
+def test_every_picture_has_a_title_and_takes_nothing_from_elsewhere() -> None:
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
+        drawn = picture.read_text(encoding="utf-8")
+        ElementTree.fromstring(drawn)
+        assert "<title>" in drawn
+        assert "http" not in drawn.replace(SVG.strip("{}"), "")
 
 
 def test_links_lead_somewhere(pages: dict[str, str]) -> None:
@@ -78,7 +102,7 @@ def test_a_page_has_versions_options_and_examples(pages: dict[str, str]) -> None
     page = pages["rules/TL101.md"]
     assert "[tool.torchlint.rules.loader-without-workers]\nworkers = 4\n" in page
     assert "for every version of torch." in page
-    assert "\n```diff\n" in page
+    assert "\n    ```diff\n" in page
     assert "for torch 1.7 and newer." in pages["rules/TL103.md"]
 
 

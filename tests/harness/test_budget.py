@@ -48,3 +48,16 @@ def test_a_budget_goes_on_while_the_original_is_noisy(
     assert told[3].startswith("TL902: not bit for bit equal, as its class `exact` promises")
     more = [line.partition(": all fixes")[0] for line in told[4:]]
     assert more == [f"round {number} of {most}" for number in range(3, rounds + 1)]
+
+
+def test_an_estimate_beyond_the_budget_says_which_has_time_for_all() -> None:
+    said: list[str] = []
+    News(said.append).planned(12, 99, 540.0, 95.0)
+    News(said.append).planned(2, 20, 40.0, 95.0)
+    assert said == [
+        "12 variants to compare, about 99 runs, about 9 min "
+        "(Ctrl-C ends with what is known by then)",
+        "the budget ends in about 2 min: all fixes together come first, then each alone while time "
+        "allows; --budget 660 has time for all",
+        "2 variants to compare, about 20 runs, about 40 s (Ctrl-C ends with what is known by then)",
+    ]

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from torchlint.harness.child.load import Load
 from torchlint.harness.plan import COMPARED, Mode
+from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.process import environment
 
 
@@ -46,3 +48,24 @@ def test_only_runs_for_numbers_change_the_workspace_of_products(
     assert ("CUBLAS_WORKSPACE_CONFIG" in environment("auto", tmp_path, mode)) is (mode in COMPARED)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     assert environment("auto", tmp_path, mode)["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+
+
+def test_threads_sleep_while_they_wait_on_a_crowded_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert "OMP_WAIT_POLICY" not in environment("cpu", tmp_path)
+    assert environment("cpu", tmp_path, crowded=True)["OMP_WAIT_POLICY"] == "passive"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert environment("cpu", tmp_path, crowded=True)["OMP_WAIT_POLICY"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("seen", "crowded"),
+    [((1.8, 0.1), True), ((1.8, 3.0), False), ((0.1, 0.2), False), (None, False)],
+)
+def test_a_look_at_the_processors_shows_whether_others_need_them(
+    monkeypatch: pytest.MonkeyPatch, seen: tuple[float, float] | None, crowded: bool
+) -> None:
+    monkeypatch.setattr(Load, "since", lambda load: seen)
+    assert crowded_now() is crowded

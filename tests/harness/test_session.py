@@ -45,10 +45,10 @@ def test_a_script_that_trains_in_processes_of_its_own_and_takes_long_says_so(
         trainer.join()
         """,
     )
-    with Session(Plan(script, timeout=8)) as session, pytest.raises(ScriptError) as error:
+    with Session(Plan(script, timeout=15)) as session, pytest.raises(ScriptError) as error:
         session.survey()
     assert error.value.failure.kind == "timeout"
-    assert "after 8 s (--timeout); it starts other processes" in error.value.failure.message
+    assert "after 15 s (--timeout); it starts other processes" in error.value.failure.message
 
 
 def test_a_script_that_ends_early_is_compared_and_named(tmp_path: Path) -> None:

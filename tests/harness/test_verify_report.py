@@ -6,13 +6,24 @@ import json
 import os
 from dataclasses import replace
 
+import pytest
+
 from torchlint.finding import Safety
+from torchlint.harness.judging.assessment import Evidence, assess
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
-from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
+from torchlint.harness.judging.verdict import (
+    Change,
+    Curves,
+    Outcome,
+    Report,
+    Revision,
+    Verdict,
+)
 from torchlint.harness.plan import Variant
-from torchlint.harness.trace import Failure, SyncSite
+from torchlint.harness.trace import Failure, SyncSite, Trace
+from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
 from torchlint.report.verification import failure_line, verification_json, verification_text
 
@@ -117,3 +128,73 @@ def test_a_script_that_fails_is_one_line_with_its_place() -> None:
     line = failure_line("t.py", Failure("crash", "ValueError: no", "data.py", 3))
     assert line == "data.py:3: the original script fails: ValueError: no"
     assert failure_line("t.py", Failure("idle", "no step")).startswith("t.py: ")
+
+
+def test_what_depends_on_no_machine_comes_first_and_small_differences_are_left_out() -> None:
+    outcome = replace(FASTER, wait_share=Change(0.2, 0.21), host_memory=Change(1 << 28, 1 << 28))
+    _, shown = verification_text(replace(REPORT, outcomes=(outcome,)), Paint()).split("TL101  keep")
+    labels = [line.strip().partition("  ")[0] for line in shown.split("\n\n")[0].splitlines()[1:]]
+    assert labels == [
+        "numbers",
+        "syncs per step",
+        "speed",
+        "no longer waits at train.py:12: .item()",
+    ]
+
+
+WORK = replace(FASTER, verdict=Verdict.FASTER, work=Speedup(2.6, 2.4, 2.8))
+ALL = replace(FASTER, variant=replace(FASTER.variant, kind="all", codes=("TL101", "TL102")))
+EVEN = replace(FASTER, variant=replace(FASTER.variant, codes=("TL102",)), verdict=Verdict.SAME)
+APPLY = "`torchlint verify --apply train.py -- --lr 1` writes"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "last"),
+    [
+        (
+            (FASTER,),
+            f"1 of 1 fixes kept, 1.8x as fast, numbers equal bit for bit: {APPLY} it.",
+        ),
+        (
+            (FASTER, EVEN, ALL),
+            f"1 of 2 fixes kept (TL101), 1.8x as fast, numbers equal bit for bit: {APPLY} it.",
+        ),
+        (
+            (ALL,),
+            f"2 of 2 fixes kept, 1.8x as fast together, numbers equal bit for bit: {APPLY} them.",
+        ),
+        (
+            (WORK, WRONG),
+            "1 of 2 fixes kept (TL101), 2.6x less processor time, numbers equal bit for bit: "
+            f"{APPLY} it.",
+        ),
+        ((EVEN,), "The fix was not kept: there is nothing to write."),
+        (
+            (replace(EVEN, verdict=Verdict.UNSURE), WRONG),
+            "None of 2 fixes was kept, and not all was decided: "
+            "`torchlint verify --budget 600 train.py -- --lr 1` measures longer.",
+        ),
+        ((), ""),
+    ],
+)
+def test_the_last_line_says_what_was_gained_and_what_to_type(
+    outcomes: tuple[Outcome, ...], last: str
+) -> None:
+    report = replace(REPORT, outcomes=outcomes)
+    assert conclusion(report) == last
+    assert not outcomes or verification_text(report, Paint()).endswith(f"\n\n{last}\n")
+    page = verification_text(report, Paint(), "report.html")
+    assert page.splitlines()[-2 if last else -1] == "As a page: report.html"
+
+
+def test_a_working_tree_is_nothing_to_write() -> None:
+    assert conclusion(replace(REPORT, against=Revision("main", "0123"))) == ""
+
+
+@pytest.mark.parametrize(("device", "count"), [("cpu", 1), ("cuda", 0)])
+def test_waits_that_a_cpu_does_not_show_are_explained(device: str, count: int) -> None:
+    numbers = Trace("full", device=device)
+    waits, none = (Trace("full", syncs=syncs, sync_steps=10) for syncs in (FASTER.sync_sites, ()))
+    before, after = (Evidence(numbers, syncs) for syncs in (waits, none))
+    found = assess(FASTER.variant, before, after, Comparison("equal", True, 6, 2), None)
+    assert [doubt.name for doubt in found.doubts].count("saves-waits") == count

@@ -13,7 +13,13 @@ from torchlint.harness.judging.assessment import Evidence, assess
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Outcome, Verdict
-from torchlint.harness.judging.work import crowd, judge_work, work_noise, work_saved
+from torchlint.harness.judging.work import (
+    crowd,
+    judge_work,
+    never_rests,
+    work_noise,
+    work_saved,
+)
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Trace
 from torchlint.report.verification import facts
@@ -66,6 +72,31 @@ def test_work_decides_where_it_is_clear_and_time_does_not_contradict_it(
     assert judge_work(Speedup(wall, 0.5, 2.0), work, noise) is verdict
 
 
+def test_what_disturbs_single_steps_is_no_work() -> None:
+    disturbed = tuple(2.0 if at % 2 else 9.0 for at in range(8))
+    other = tuple(9.0 if at % 2 else 2.0 for at in range(8))
+    before = [[timed(0, work=disturbed), timed(0, work=other)]] * 2
+    assert work_saved(before, [[timed(1.0), timed(1.0)]] * 2) == Speedup(2.0, 2.0, 2.0)
+    assert work_noise(before) == Interval(0.99, 1.01)
+
+
+@pytest.mark.parametrize(
+    ("rest", "wall", "verdict"),
+    [
+        (0.1, Speedup(1.1, 0.7, 1.6), Verdict.SAME),
+        (0.1, Speedup(1.4, 1.2, 1.6), Verdict.UNSURE),
+        (1.0, Speedup(1.1, 0.7, 1.6), Verdict.UNSURE),
+        (None, Speedup(1.1, 0.7, 1.6), Verdict.UNSURE),
+    ],
+)
+def test_equal_work_is_equal_time_where_the_script_never_rests(
+    rest: float | None, wall: Speedup, verdict: Verdict
+) -> None:
+    runs = [[timed(1.0, at_rest=rest)] * 2] * 2
+    restless = never_rests(runs, [[timed(1.0, at_rest=0.0)] * 2])
+    assert judge_work(wall, Speedup(1.0, 0.98, 1.03), QUIET, restless=restless) is verdict
+
+
 def outcome(after: Trace, noise: Interval | None) -> Outcome:
     before = timed(2.0)
     variant = Variant("rule", ("TL801",), Safety.EXACT, {})
@@ -104,3 +135,4 @@ def test_a_run_counts_its_work_and_that_of_its_workers(tmp_path: Path) -> None:
     assert trace.helpers == 0
     assert trace.importing > 0
     assert trace.others is None or trace.others >= 0
+    assert trace.at_rest is None or 0 <= trace.at_rest < sum(trace.durations)

@@ -1,20 +1,25 @@
 """No question goes on without end, whatever is made of itself, and none fails.
 
-Every circle is made by many makers; `PYTHONPATH=tests python -m fuzz circle` tries them all.
+Every circle is made by many makers, and values of every rule's examples are made of each other;
+`PYTHONPATH=tests python -m fuzz circle` and `rewiring` try many more.
 """
 
 from __future__ import annotations
 
+import contextlib
 from itertools import islice
+from random import Random
 
 import pytest
 from circles import CIRCLES, MAKERS, circular
+from rewired import rewired
 
 from torchlint.audit import audit
 from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.registry import load_registry
 from torchlint.source import Source
+from torchlint.testing import examples_of
 
 REGISTRY = load_registry()
 ALL = Settings(select=("ALL",), unsafe_fixes=True)
@@ -30,6 +35,19 @@ def test_what_is_made_of_itself(circle: str, inside: bool) -> None:
     orders = (MAKERS[at:] + MAKERS[:at] for at in range(start % len(MAKERS), len(MAKERS) * 9, 7))
     texts = (circular(circle, tuple(order), inside=inside) for order in orders)
     for text in islice(filter(None, texts), SCRIPTS):
+        source = Source("train.py", text)
+        assert check_source(source, RULES, ALL).is_whole, text
+        assert audit(source, REGISTRY, ALL).warnings == (), text
+
+
+@pytest.mark.parametrize("code", [head.code for head in RULES if head.code > "TL1"])
+def test_what_a_rule_asks_about_may_be_made_of_itself(code: str) -> None:
+    chance = Random(code)
+    examples = [example.before for example in examples_of(REGISTRY.find(code).load())]
+    for example in chance.choices(examples, k=SCRIPTS):
+        text = example
+        with contextlib.suppress(SyntaxError, ValueError):
+            text = rewired(example, chance)
         source = Source("train.py", text)
         assert check_source(source, RULES, ALL).is_whole, text
         assert audit(source, REGISTRY, ALL).warnings == (), text

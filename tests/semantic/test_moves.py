@@ -166,3 +166,21 @@ def test_a_device_that_is_made_of_itself_is_unknown() -> None:
         text = FLOAT64.format(made=made, called="evaluate(net, loader, args.device)")
         (reading,) = (script := Script.parse(Source("train.py", text))).method_calls("item")
         assert not script.moves.only_cuda(reading)
+
+
+@pytest.mark.parametrize(
+    ("lines", "apart"),
+    [
+        ("x.cuda(0); y.cuda(1)", True),
+        ("x.to('cuda:0'); y.to(torch.device('cuda', 1))", True),
+        ("x.cuda(); y.to('cuda:1' if torch.cuda.is_available() else 'cpu')", True),
+        ("x.to(args.device0); y.to(args.device1)", True),
+        ("x.cuda(1); y.to('cuda:1')", False),
+        ("x.to('cuda'); y.cuda(); y.cpu()", False),
+        ("x.to(args.device); y.cuda()", False),
+        ("gpu = 'cuda:0' if args.first else 'cuda:1'; x.to(gpu); y.to(gpu)", False),
+    ],
+)
+def test_several_gpus_are_known_by_their_numbers(lines: str, apart: bool) -> None:
+    script = _script(lines)
+    assert script.moves.lead_apart(next(script.method_calls("to", "cuda"))) is apart

@@ -33,7 +33,7 @@ def test_a_diagnostic_has_what_an_editor_shows(vscode: Editor, workspace: Path) 
     published = vscode.diagnostics(uri)
     found = find(published, "TL102")
     assert found.source == "torchlint"
-    assert found.message.startswith("`loader` hands out pageable memory")
+    assert found.message.startswith("`loader` does not pin memory")
     assert found.severity is types.DiagnosticSeverity.Warning
     assert found.code_description is not None
     assert found.code_description.href.endswith("/rules/TL102/")

@@ -27,7 +27,7 @@ from torchlint.engine.patterns import ignored_here
 from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
-from torchlint.measurement import measurements_beside
+from torchlint.measurement import Measurement, conclusive, measurements_beside
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection
 from torchlint.semantic.scope.target import Target
 from torchlint.source import Source
@@ -36,6 +36,7 @@ __all__ = ["Audit", "audit"]
 
 OTHERS: Final = "other rules"
 """The family of rules that belong to no technique, such as those of other packs."""
+_BY_IMPACT: Final = {"high": 0.9, "medium": 0.6, "low": 0.3}
 _GOES_ON: Final = "the audit went on"
 _OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
 
@@ -140,17 +141,29 @@ class _FileAudit:
             answer.line.cell if answer.line else None,
             path,
             answer.basis,
+            self._worth(active),
         )
 
     def _gain(self, technique: Technique, active: Sequence[Finding]) -> str:
         """Return the gain of the technique: measurements on fixtures first, then cited figures."""
-        measured = (
-            f"{code}: {each.words}"
-            for code in dict.fromkeys(each.code for each in active)
-            if (file := self.heads[code].file)
-            for each in measurements_beside(file, code)[:1]
-        )
+        codes = dict.fromkeys(each.code for each in active)
+        measured = (each.words for code in codes if (each := self._measured(code)) is not None)
         return "; ".join(filter(None, (*measured, technique.gain)))
+
+    def _worth(self, active: Sequence[Finding]) -> float:
+        """Return the largest measured speed-up of the findings, else a number for the impact."""
+        measured = (self._measured(each.code) for each in active)
+        speedups = [each.ratio for each in measured if each is not None]
+        impacts = [_BY_IMPACT[self.heads[each.code].impact] for each in active]
+        return max([*speedups, *impacts], default=0.0)
+
+    def _measured(self, code: str) -> Measurement | None:
+        """Return the measurement that shows that a rule's fix is faster, None without one."""
+        head = self.heads[code]
+        if not head.file:
+            return None
+        found = conclusive(measurements_beside(head.file, code), head.gain, head.device)
+        return next((each for each in found if each.verdict == "FASTER"), None)
 
     def _checked(self) -> FileResult:
         codes = {

@@ -17,6 +17,7 @@ from torchlint.audit.optimization import OPTIMIZATION
 from torchlint.audit.pipeline import PIPELINE
 from torchlint.audit.precision import PRECISION
 from torchlint.audit.technique import Technique
+from torchlint.audit.trainers import TRAINERS
 
 __all__ = ["FAMILIES"]
 
@@ -32,5 +33,6 @@ FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
     "debugging leftovers": LEFTOVERS,
     "checkpoints": CHECKPOINTS,
     "managing the run": MANAGEMENT,
+    "frameworks": TRAINERS,
 }
 """Every technique, by the heading that it is printed under."""

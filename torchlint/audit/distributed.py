@@ -7,6 +7,7 @@ from typing import Final
 from torchlint.audit.questions import (
     accelerated,
     calls,
+    keyword,
     mentions,
     owned,
     trained,
@@ -70,6 +71,21 @@ def _used_alone(survey: Survey) -> Answer | None:
     return None
 
 
+def _no_wrap(survey: Survey) -> Answer | None:
+    if survey.script.processes.wraps():
+        return None
+    return not_applicable("no DistributedDataParallel here")
+
+
+def _by_plain_python(survey: Survey) -> Answer | None:
+    if survey.script.framework != "transformers":
+        return None
+    return cannot_tell(
+        "whether torchrun or `accelerate launch` starts it: with plain python the Trainer takes "
+        "nn.DataParallel where it sees several GPUs"
+    )
+
+
 def _collectives(survey: Survey) -> Answer | None:
     call = survey.called(
         r"torch\.distributed\.(?:all_reduce|reduce|all_gather\w*|gather\w*|barrier|broadcast\w*)"
@@ -100,7 +116,7 @@ DISTRIBUTED: Final = (
     Technique(
         "torchrun starts the processes",
         ("S1",),
-        (_reads_rank, owned, _one_process, _spawned,
+        (_reads_rank, _by_plain_python, owned, _one_process, _spawned,
          unseen("how the processes are started")),
         ("TL703",),
     ),
@@ -124,6 +140,13 @@ DISTRIBUTED: Final = (
         (owned, _used_alone, unknown("whether a parameter goes unused in some step")),
         ("TL705",),
         "measured x1.04 on two CPU cores",
+    ),
+    Technique(
+        "gradients reduced in place, in suitable buckets",
+        (),
+        (keyword(r"gradient_as_bucket_view|static_graph|bucket_cap_mb(?:_list)?|batched_grad_copy"),
+         _no_wrap, unknown("whether a copy of all gradients is worth the saving")),
+        gain="saves the memory of one copy of all gradients (`gradient_as_bucket_view=True`)",
     ),
     Technique(
         "no collective in every step",

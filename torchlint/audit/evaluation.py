@@ -60,7 +60,7 @@ EVALUATION: Final = (
         (calls(r"torch\.inference_mode"), looped, evaluated,
          unknown("whether autograd uses a tensor from here later")),
         ("TL603",),
-        "measured x0.98 to x1.06 on two CPU cores",
+        "no measurable difference on two CPU cores",
     ),
     Technique(
         "evaluation not in every step",

@@ -40,6 +40,12 @@ def _without_sequences(survey: Survey) -> Answer | None:
     return not_applicable("no sequences of tokens in this file")
 
 
+def _frozen_nothing(survey: Survey) -> Answer | None:
+    if survey.method("requires_grad_") or survey.assigned_attribute("requires_grad"):
+        return None
+    return not_applicable("nothing is frozen in this file")
+
+
 def _saves_nothing(survey: Survey) -> Answer | None:
     if survey.calling(r"save\w*|\w+_save") or survey.framework is not None:
         return None
@@ -50,7 +56,8 @@ LARGE_MODELS: Final = (
     Technique(
         "CUDA graphs",
         (),
-        (calls(r"torch\.cuda\.(?:graphs\.)?(?:graph|make_graphed_callables|CUDAGraph)"),
+        (calls(r"torch\.(?:cuda|accelerator)\.(?:graphs\.)?"
+               r"(?:graph|make_graphed_callables|CUDAGraph|Graph)"),
          _graphed_by_compiler, accelerated, looped, trained,
          unknown("whether kernels are so short that starting them takes the time")),
         gain="no figure yet; for steps of many short kernels on a GPU",
@@ -92,7 +99,27 @@ LARGE_MODELS: Final = (
         (calls(r"torch\.distributed\.checkpoint\.(?:\w+\.)*async_save"),
          words(r"async_save\w*|AsyncCheckpointIO|save_async\w*"), _saves_nothing,
          unknown("how long the steps wait for a checkpoint")),
-        gain="saves the time that a step waits for the disk",
+        ("TL904",),
+        "saves the time that a step waits for the disk",
+    ),
+    Technique(
+        "losses without the logits of a whole vocabulary",
+        (),
+        (calls(r"torch\.nn\.functional\.linear_cross_entropy|(?:liger_kernel|cut_cross_entropy)\..+"),
+         keyword(r"use_liger(?:_kernel|_loss)?"), _without_sequences,
+         unknown("whether the logits take much of the memory")),
+        ("TL409",),
+        "saves memory: 117 MiB for 745 with 2,048 tokens and 32,000 words",
+    ),
+    Technique(
+        "outputs of frozen networks kept",
+        (),
+        (words(r"(?:\w+_)?(?:cached?|precomputed?|stored)_(?:\w+_)?(?:latents?|embed\w*|features?)|"
+               r"(?:latents?|embed\w*|features?)_caches?|vae_cache\w*"),
+         _frozen_nothing, trained,
+         unknown("whether a frozen network sees the same data in every epoch")),
+        ("TL410",),
+        "saves the forward pass of the frozen network in every epoch but the first",
     ),
     Technique(
         "averaged weights",

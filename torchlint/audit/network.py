@@ -211,7 +211,7 @@ NETWORK: Final = (
         ("S3.15",),
         (shown, _bias_or_norm),
         ("TL401",),
-        "measured x0.98 to x1.07 on two CPU cores; cited: relatively small",
+        "no measurable difference on two CPU cores; cited: relatively small",
     ),
     Technique(
         "losses computed from logits",

@@ -11,10 +11,12 @@ from torchlint.audit.questions import (
     accelerated,
     calls,
     in_use_at_loader,
+    in_use_at_training,
     keyword,
     loader_option,
     loading,
     owned,
+    trained,
     trainer_option,
     unknown,
     words,
@@ -179,6 +181,20 @@ def _no_texts(survey: Survey) -> Answer | None:
     return not_applicable("no text is tokenized in this file")
 
 
+def _without_opencv(survey: Survey) -> Answer | None:
+    if survey.script.imports("cv2", "albumentations"):
+        return None
+    return not_applicable("OpenCV is not used here")
+
+
+def _as_they_come(survey: Survey) -> Answer | None:
+    for site in survey.loaders:
+        given = site.given("in_order")
+        if given is not None and site.argument("in_order").equals(False):
+            return in_use(survey.line(given.value), survey.quoted(given))
+    return None
+
+
 def _divided_by_deviation(survey: Survey) -> Answer | None:
     for node in survey.script.all(cst.BinaryOperation):
         if isinstance(node.operator, cst.Divide) and isinstance(node.left, cst.BinaryOperation):
@@ -215,6 +231,29 @@ PIPELINE: Final = (
          unknown("whether the same workers could serve every epoch")),
         ("TL103",),
         "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
+    ),
+    Technique(
+        "one OpenCV thread in each worker",
+        ("S1",),
+        (calls(r"cv2\.setNumThreads"), _without_opencv,
+         unknown("whether workers run OpenCV, and how many threads each has")),
+        ("TL110",),
+        "measured x1.44 for 2 workers with 16 threads each on two CPU cores",
+    ),
+    Technique(
+        "batches as they come, not in order",
+        (),
+        (_as_they_come, loading, _no_workers,
+         unknown("whether some items take much longer than others")),
+        gain="no figure yet; where a slow item holds up the batches of other workers",
+    ),
+    Technique(
+        "batches copied to the device before work on them",
+        ("S2",),
+        (accelerated, trained,
+         in_use_at_training("no rule found work on a batch before its copy")),
+        ("TL112",),
+        "copies a quarter of the bytes of images that stay in 8 bits until then",
     ),
     Technique(
         "loaders created once",

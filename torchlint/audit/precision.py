@@ -11,6 +11,7 @@ from torchlint.audit.questions import (
     accelerated,
     argument,
     calls,
+    keyword,
     layered,
     looped,
     owned,
@@ -26,6 +27,7 @@ __all__ = ["PRECISION"]
 
 _AUTOCAST: Final = r"torch\.(?:amp|cuda\.amp|cpu\.amp)\.autocast"
 _CONVOLUTIONS: Final = r"Conv[23]d|ConvTranspose[23]d|conv[23]d|resnet\w*|vgg\w*|\w*CNN"
+_MODES: Final = frozenset({"reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
 _ATTENTION: Final = r"(?:\w*_)?attn(?:_\w+)?|\w*Attention\w*|attention\w*|Transformer\w*"
 
 
@@ -110,6 +112,32 @@ def _compiled(survey: Survey) -> Answer | None:
     return None
 
 
+def _not_compiled(survey: Survey) -> Answer | None:
+    if _compiled(survey) or survey.keyword("torch_compile"):
+        return None
+    return not_applicable("nothing is compiled here")
+
+
+def _mode(survey: Survey) -> Answer | None:
+    for name in ("mode", "torch_compile_mode"):
+        arg = survey.keyword(name)
+        given = survey.script.value_of(arg.value).literal if arg is not None else None
+        if arg is not None and given in _MODES:
+            return in_use(survey.line(arg.value), survey.quoted(arg))
+    return None
+
+
+def _block_by_block(survey: Survey) -> Answer | None:
+    named = survey.word("compile_repeated_blocks|use_regional_compilation|compile_regions")
+    if named is not None:
+        return in_use(survey.line(named), survey.quoted(named))
+    compiles = [site.node for site in survey.script.calls("torch.compile")]
+    for call in (*compiles, *survey.script.method_calls("compile")):
+        if any(isinstance(each.node, cst.For) for each in survey.script.loops_around(call)):
+            return in_use(survey.line(call), f"{survey.quoted(call)} in a loop over the blocks")
+    return None
+
+
 def _pointwise(survey: Survey) -> Answer | None:
     call = survey.called(
         r"torch\.nn\.(?:functional\.)?(?:gelu|silu|mish|softplus|logsigmoid|GELU|SiLU|Mish|Softplus"
@@ -189,6 +217,20 @@ PRECISION: Final = (
         "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
     ),
     Technique(
+        "the compiler's mode",
+        (),
+        (_mode, _not_compiled,
+         unknown("whether the kernels are worth a search, or so short that starting them counts")),
+        gain="no figure yet; for large products (`max-autotune`) and short kernels"
+        " (`reduce-overhead`)",
+    ),
+    Technique(
+        "equal blocks compiled one by one",
+        (),
+        (_block_by_block, _not_compiled, unknown("whether the network repeats equal blocks")),
+        gain="saves the compilation of all blocks but one: 12 equal ones are compiled once",
+    ),
+    Technique(
         "fused attention",
         ("S2", "S3.bonus"),
         (calls(r"torch\.nn\.functional\.scaled_dot_product_attention|flash_attn\.\w+|"
@@ -200,6 +242,14 @@ PRECISION: Final = (
         ("TL310", "TL315", "TL331"),
         "measured x1.8 to x1.95 for a causal step, x0.7 to x0.8 for one without a mask, on two CPU"
         " cores",
+    ),
+    Technique(
+        "no copies of keys, values and masks for attention",
+        (),
+        (keyword("enable_gqa|is_causal|block_mask"), layered(_ATTENTION, "no attention here"),
+         unknown("what the attention is given")),
+        ("TL321", "TL322"),
+        "measured x1.5 to x1.6 a step with 16 heads and 4 of keys and values, on two CPU cores",
     ),
     Technique(
         "torch's own pointwise functions",

@@ -56,6 +56,7 @@ def _joined(rows: Iterable[Row]) -> Row:
         why=f"{strongest.why}{_also(places)}",
         rules=_once(code for row in (strongest, *agreeing) for code in row.rules),
         gain="; ".join(_once(part for row in (strongest, *agreeing) for part in _parts(row.gain))),
+        worth=max(row.worth for row in (strongest, *agreeing)),
     )
 
 

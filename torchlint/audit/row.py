@@ -45,6 +45,8 @@ class Row:
     path: str = ""
     """The file of the line, if it is not the audited one."""
     basis: Basis = Basis.CODE
+    worth: float = 0.0
+    """What a missing technique is worth: the measured speed-up, else below 1 by the impact."""
 
     @property
     def place(self) -> str:

@@ -204,6 +204,13 @@ class Survey:
             and self.script.name(each.target) == name
         ]
 
+    def assigned_attribute(self, name: str) -> bool:
+        """Return whether an attribute of this name is assigned, on whatever object."""
+        return any(
+            isinstance(self.script.parent(each), cst.AssignTarget)
+            for each in self.script.functions.attributes(name)
+        )
+
     def strings(self, text: str) -> Iterator[cst.SimpleString]:
         """Yield the string literals that equal a text."""
         for node in self.script.all(cst.SimpleString):

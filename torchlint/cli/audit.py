@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,13 @@ __all__ = ["audit"]
     show_default=True,
     help="Format of the checklist.",
 )
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="STATE",
+    type=OneOf(["in-use", "missing", "not-applicable", "cannot-tell"]),
+    help="List techniques in this state only; may be given several times.",
+)
 @program_option
 @target_options
 @file_timeout_option
@@ -56,14 +64,15 @@ __all__ = ["audit"]
 def audit(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> None:
     """List every known technique as in use, missing, not applicable or cannot tell.
 
-    PATH is a script or a notebook, or a folder with scripts that train; each program, a script with
-    the modules of the project that it imports, gets its own table.
+    Missing ones come first, by gain; those in use or not applicable are only counted. PATH is a
+    script or a notebook, or a folder with scripts that train; each program, a script with the
+    modules of the project that it imports, gets a list of its own.
     """
     run = Run({**options, "quiet": False})
     audits = list(filter(None, (_program(run, each) for each in _scripts(run, paths))))
     if audits:
         paint = paint_for(options["color"], sys.stdout)
-        text = _rendered(audits, options["output_format"], paint)
+        text = _rendered(audits, options["output_format"], options["only"], paint)
         click.echo(text, nl=False, color=paint.color)
     ctx.exit(2 if run.failed else 0)
 
@@ -136,11 +145,15 @@ def _of_source(run: Run, source: Source, link: Link, facts: ProgramFacts | None)
         return guarded(source.path, audited, lambda said: run.report_errors([said]))
 
 
-def _rendered(audits: list[Audit], form: str, paint: Paint) -> str:
-    from torchlint.report.checklist import checklist, checklist_json, checklist_markdown
+def _rendered(audits: list[Audit], form: str, only: tuple[str, ...], paint: Paint) -> str:
+    from torchlint.report.checklist import STATES, checklist, checklist_json, checklist_markdown
 
+    states = [STATES[word] for word in only]
+    if states and form != "text":
+        kept = [tuple(row for row in each.rows if row.status in states) for each in audits]
+        audits = [replace(each, rows=rows) for each, rows in zip(audits, kept, strict=True)]
     if form == "json":
         return checklist_json(audits)
     if form == "markdown":
         return "\n".join(map(checklist_markdown, audits))
-    return "\n".join(checklist(each, paint) for each in audits)
+    return "\n".join(checklist(each, paint, states) for each in audits)

@@ -80,19 +80,28 @@ def fix_once(paths: tuple[Path, ...], options: Mapping[str, Any], ending: Ending
         from torchlint.cli.baseline import known_findings
 
         known = known_findings(run, write=False)
-    questions = Questions(run) if asks else None
+    files = () if reads_stdin else run.files(paths)
+    questions = _questions(run, files, known) if asks else None
     accept = _accept(run, known, questions)
     results = (
         _stdin_result(run, accept)
         if reads_stdin
-        else _results(run, run.files(paths), accept, questions is not None)
+        else _results(run, files, accept, questions is not None)
     )
     if not ending.writes:
         return _show(run, results)
     if reads_stdin:
         return _print_fixed(run, next(iter(results)), ending)
     # Compute all fixes before writing any: they depend on the other files as they were.
-    return _apply(run, results if questions else list(results), known, ending)
+    return _apply(run, results if questions else list(results), known, ending, questions)
+
+
+def _questions(run: Run, files: tuple[Path, ...], known: KnownFindings | None) -> Questions:
+    """Return the questions about the fixes of some files, which are made once to count them."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("`--interactive` needs a terminal as standard input")
+    would_be = _results(run, files, _accept(run, known, None), False)
+    return Questions(run, sum(len(each.applied) for each in would_be))
 
 
 def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) -> Accept | None:
@@ -200,7 +209,11 @@ def _print_fixed(run: Run, result: FixResult, ending: Ending) -> int:
 
 
 def _apply(
-    run: Run, results: Iterable[FixResult], known: KnownFindings | None, ending: Ending
+    run: Run,
+    results: Iterable[FixResult],
+    known: KnownFindings | None,
+    ending: Ending,
+    questions: Questions | None,
 ) -> int:
     """Write all fixes, report the remaining findings, and return the exit code."""
     left: list[Entry] = []
@@ -218,6 +231,9 @@ def _apply(
         _tell_written(written, ending)
     hidden: list[str] = []
     left = left if known is None else known.unknown(left, hidden)
+    if questions is not None and questions.has_quit:
+        remark(f"{plural(len(left), 'finding')} left: `torchlint check` lists them.")
+        return _code(run, left, bool(written), ending)
     report = Report(
         tuple(left),
         files,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,13 +25,18 @@ class News:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
-    def planned(self, variants: int, runs: int, seconds: float | None) -> None:
+    def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Print what will be run, and for how long."""
         time = "" if seconds is None else f", {_spoken(seconds)}"
         self._say(
             f"{plural(variants, 'variant')} to compare, about {runs} runs{time} "
             "(Ctrl-C ends with what is known by then)"
         )
+        if seconds is not None and seconds > budget:
+            self._say(
+                f"the budget ends in {_spoken(max(0.0, budget))}: all fixes together come first, "
+                f"then each alone while time allows; --budget {_round_up(seconds)} has time for all"
+            )
 
     def compared(self, outcome: Outcome) -> None:
         """Print how the numbers of a variant compare."""
@@ -76,6 +82,11 @@ def progress_bar() -> Iterator[tuple[Notify | None, News]]:
             bar.console.print(printable(line), markup=False, highlight=False, style="dim")
 
         yield notify, News(say)
+
+
+def _round_up(seconds: float) -> int:
+    """Return a number of seconds for an option, with some to spare."""
+    return 60 * math.ceil(seconds * 1.2 / 60)
 
 
 def _spoken(seconds: float) -> str:

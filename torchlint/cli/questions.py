@@ -15,43 +15,75 @@ from torchlint.source import Source
 
 __all__ = ["Questions"]
 
-_PROMPT: Final = "Make this fix? [y]es, [n]o, [a]ll from here, [q]uit: "
-_REST: Final = {"a": True, "q": False}
-_ANSWERS: Final = {"y": True, "n": False, **_REST}
+_PROMPT: Final = "Make this fix? [y]es, [n]o, [a]ll {0}, [s]kip {0}, rest of [f]ile, [q]uit, [?]: "
+_HELP: Final = """\
+y  make this fix
+n  leave it
+a  make this fix and all others of {0}
+s  leave this fix and all others of {0}
+f  make this fix and all others in {1}
+q  leave this fix and all that follow; those made in earlier files are written
+"""
+_ANSWERS: Final = {
+    "yes": True,
+    "no": False,
+    "all": True,
+    "skip": False,
+    "file": True,
+    "quit": False,
+}
 
 
 class Questions:
     """Questions on standard error, asked until an answer decides on all remaining fixes."""
 
-    def __init__(self, run: Run) -> None:
-        if not sys.stdin.isatty():
-            raise click.UsageError("`--interactive` needs a terminal as standard input")
+    def __init__(self, run: Run, total: int) -> None:
         self._run = run
-        self._rest: bool | None = None
+        self._total = total
+        self._count = 0
+        self._rules: dict[str, bool] = {}
+        self._file = ""
+        self.has_quit = False
 
     def ask(self, source: Source, finding: Finding) -> bool:
         """Return whether the user accepts the fix of a finding."""
-        if self._rest is not None:
-            return self._rest
+        self._count += 1
+        decided = self._decided(source, finding)
+        if decided is not None:
+            return decided
         (entry,) = self._run.entries(source, [finding])
         paint = paint_for(self._run.settings.color, sys.stderr)
         click.echo(question(entry, paint), err=True, color=paint.color)
-        answer = _answer(paint.strong(_PROMPT))
-        self._rest = _REST.get(answer)
+        place = f"{self._count} of {max(self._count, self._total)}. "
+        answer = _answer(
+            place + paint.strong(_PROMPT.format(finding.code)),
+            _HELP.format(finding.code, source.path),
+        )
+        if answer in ("all", "skip"):
+            self._rules[finding.code] = _ANSWERS[answer]
+        elif answer == "file":
+            self._file = source.path
+        self.has_quit = answer == "quit"
         return _ANSWERS[answer]
 
+    def _decided(self, source: Source, finding: Finding) -> bool | None:
+        """Return what an earlier answer says about a fix, None if it has to be asked for."""
+        if self.has_quit:
+            return False
+        return True if source.path == self._file else self._rules.get(finding.code)
 
-def _answer(prompt: str) -> str:
-    """Read until there is a valid answer; the end of the input counts as `q`."""
+
+def _answer(prompt: str, helped: str) -> str:
+    """Read until there is a valid answer; the end of the input counts as `quit`."""
     while True:
         click.echo(prompt, err=True, nl=False)
         line = sys.stdin.readline()
         if not line:
             click.echo(err=True)
-            return "q"
+            return "quit"
         word = line.strip().lower()
-        if word in _ANSWERS or word in _LONG:
-            return word[0]
-
-
-_LONG: Final = frozenset({"yes", "no", "all", "quit"})
+        for answer in _ANSWERS:
+            if word in (answer, answer[0]):
+                return answer
+        if word == "?":
+            click.echo(helped, err=True, nl=False)

@@ -29,6 +29,12 @@ class Fixes:
             for said in (*result.errors, *result.warnings):
                 report(said)
 
+    @property
+    def expected(self) -> int:
+        """The number of variants, known before they are made."""
+        codes = {it.code for result in self._together for it in result.applied}
+        return len(codes) + (len(codes) > 1)
+
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants: the fixes of each rule alone, and all together."""
         found = {it.code for result in self._fixed(()) for it in result.left if it.fix is not None}

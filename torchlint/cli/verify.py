@@ -171,8 +171,8 @@ def verify(
     if against is not None:
         tolerated = options["fail_slower"] or 0.0
         report = replace(report, against=against.revision, tolerated=tolerated)
-    _print(report, options)
     done = options["html"] is None or write_page(options["html"], report)
+    _print(report, options)
     if options["history"] is not None and not _append(options["history"], report):
         done = False
     if options["apply"] and fixes is not None and not _apply(fixes, kept_together(report)):
@@ -190,7 +190,9 @@ def _print(report: Report, options: dict[str, Any]) -> None:
         click.echo(verification_markdown(report), nl=False)
     else:
         paint = paint_for(options["color"], sys.stdout)
-        click.echo(verification_text(report, paint), nl=False, color=paint.color)
+        page = options["html"]
+        text = verification_text(report, paint, "" if page is None else str(page))
+        click.echo(text, nl=False, color=paint.color)
 
 
 def _append(file: Path, report: Report) -> bool:
@@ -224,6 +226,7 @@ def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes
     files = [Path(file) for file in session.survey()]
     with refused():
         fixes = Fixes(files, run.project, warn)
+    session.announce(fixes.expected)
     report = session.measure(fixes.variants())
     codes = candidates(report)
     wanted = options["apply"] or not (options["quick"] or options["budget"])

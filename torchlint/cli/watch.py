@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,11 +76,11 @@ def _matters(file: Path, roots: Collection[Path]) -> bool:
 
 
 def _spoken(batches: Iterator[set[tuple[Change, str]]]) -> Iterator[str]:
-    yield "Watching; Ctrl-C ends it."
+    yield "Watching; Ctrl-C ends."
     for batch in filter(None, batches):
         names = sorted({Path(path).name for _, path in batch})
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        yield f"{names[0]}{more} changed."
+        yield f"{names[0]}{more} changed. Watching; Ctrl-C ends."
 
 
 def _begin(words: str) -> None:
@@ -87,7 +88,7 @@ def _begin(words: str) -> None:
     if sys.stdout.isatty():
         click.echo(_CLEAR, nl=False, color=True)
     sys.stdout.flush()
-    remark(words)
+    remark(f"[{time.strftime('%H:%M:%S')}] {words}")
 
 
 def _attempt(run: Callable[[], int]) -> None:

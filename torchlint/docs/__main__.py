@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from torchlint.docs.lists import files, refuted
+from torchlint.docs.navigation import settings
 from torchlint.docs.site import site
 from torchlint.registry import RegistryError
 from torchlint.testing.checkout import Checkout, CheckoutError
@@ -53,8 +54,9 @@ def main(check: bool, for_site: bool) -> None:
 
 def _write_site(tree: Checkout) -> None:
     """Write the sources of the site, into a folder that git ignores."""
-    made = site(tree)
+    made = {**site(tree), tree.site.parent / "zensical.toml": settings(tree)}
     shutil.rmtree(tree.site, ignore_errors=True)
+    shutil.copytree(tree.docs, tree.site)
     _write(made)
 
 

@@ -63,25 +63,29 @@ def _index(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     on = sum(rule.default for rule in rules)
     yield "# Rules"
     yield ""
-    yield f"{len(rules)} rules, {on} of them on by default. By article: [articles](../articles.md)."
+    yield (
+        f"{len(rules)} rules, {on} of them on by default; `--preview` adds the others, whose pages "
+        "say why they are off. By article: [articles](../articles.md)."
+    )
     for category, group in groupby(rules, key=lambda rule: card_of(rule).category or ""):
         members = list(group)
         yield from ("", f"## {category.capitalize()} ({members[0].code[:3]})", "")
-        yield "| code | name | what it finds | best fix | impact | torch | |"
-        yield "|---|---|---|---|---|---|---|"
+        yield "| rule | what it finds | best fix | impact |"
+        yield "|---|---|---|---|"
         for rule in members:
             yield _row(rule, folder)
 
 
 def _row(rule: type[Rule], folder: str) -> str:
+    remarks = [] if rule.since <= (1, 0) else [f"torch {'.'.join(map(str, rule.since))}"]
+    if not rule.default:
+        remarks.append("preview")
+    said = f" ({', '.join(remarks)})" if remarks else ""
     cells = (
         _link(rule, folder),
-        rule.name,
-        rule.summary.replace("|", "\\|"),
+        f"**{rule.name}**: {rule.summary}{said}".replace("|", "\\|"),
         "" if rule.safety is None else rule.safety.word,
         rule.impact,
-        ".".join(map(str, rule.since)) if rule.since > (1, 0) else "",
-        "" if rule.default else "off by default",
     )
     return f"| {' | '.join(cells)} |"
 

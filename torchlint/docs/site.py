@@ -1,17 +1,18 @@
-"""The sources of the site: the pages in `docs/`, and one per rule with its measurements."""
+"""The pages of the site: those in `docs/`, and one per rule with its measurements."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from torchlint.docs.links import article_link
 from torchlint.docs.lists import evidence_of, rules_of
 from torchlint.measurement import measurements
-from torchlint.report.page import page
+from torchlint.page.document import Snippet
+from torchlint.report.page import prose
 from torchlint.report.paint import Paint
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
@@ -22,15 +23,20 @@ _LINK: Final = re.compile(r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z
 """Matches a link from a page in `docs/` to the page beside a rule."""
 
 
+_LEGEND: Final = (
+    "The lines `-` and `+` are the fix; a line `!` is reported without a fix. Every example is a test."
+)
+
+
 def site(tree: Checkout) -> dict[Path, str]:
-    """Return the expected content of every source of the site; raises `RegistryError`."""
+    """Return the expected content of every page of the site; raises `RegistryError`."""
     evidence = evidence_of(tree)
     made = {
         tree.site / file.relative_to(tree.docs): _linked(tree, file)
         for file in sorted(tree.docs.rglob("*.md"))
     }
     for rule in rules_of(tree):
-        made[tree.site / _name(rule.code)] = _page(rule, evidence.get(rule.code, ()))
+        made[tree.site / _name(rule.code)] = _page(tree, rule, evidence.get(rule.code, ()))
     return made
 
 
@@ -47,9 +53,39 @@ def _linked(tree: Checkout, file: Path) -> str:
     )
 
 
-def _page(rule: type[Rule], evidence: Sequence[Mapping[str, Any]]) -> str:
-    text = page(rule, Paint(), measurements(evidence))
+def _page(tree: Checkout, rule: type[Rule], evidence: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of a rule: its picture, its prose, and its examples to fold out."""
+    title, _, summary, *lines = prose(rule, Paint(), measurements(evidence))
+    written = rule.page()
+    text = [title, "", summary[0].upper() + summary[1:] + ".", *lines[:3]]
+    picture = tree.docs / "pictures" / f"{rule.code.lower()}.svg"
+    if picture.is_file():
+        text += ["", f"![{_title(picture)}](../pictures/{picture.name})", ""]
+    text += [*lines[3:], "", "## Reported", "", _LEGEND]
+    for number, snippet in enumerate(written.reported):
+        text += _folded(snippet, "diff", is_open=number == 0)
+    text += ["", "## Not reported"]
+    for snippet in written.quiet:
+        text += _folded(snippet, "python", is_open=False)
     if rule.articles:
         links = (f"- {article_link(source, '../articles.md')}" for source in rule.articles)
-        text += "\n".join(("", "## Advised by", *links, ""))
-    return text
+        text += ["", "## Advised by", "", *links]
+    return "\n".join(text) + "\n"
+
+
+def _title(picture: Path) -> str:
+    """Return the title of an SVG, which says what it shows."""
+    found = re.search("<title>(.*?)</title>", picture.read_text(encoding="utf-8"))
+    return found[1] if found else ""
+
+
+def _folded(snippet: Snippet, language: str, is_open: bool) -> Iterator[str]:
+    """Yield an example as a block that folds out."""
+    title = (snippet.title[0].upper() + snippet.title[1:]).replace('"', "'")
+    yield from ("", f'???{"+" if is_open else ""} example "{title}"', "")
+    if snippet.settings:
+        settings = ", ".join(f"`{key}: {value}`" for key, value in snippet.settings.items())
+        yield from (f"    With {settings}:", "")
+    yield f"    ```{language}"
+    yield from (f"    {line}".rstrip() for line in snippet.code.split("\n"))
+    yield "    ```"

@@ -16,8 +16,8 @@ Ratios = Sequence[tuple[Variant, float]]
 class Listener(Protocol):
     """Hears of every result as soon as it is known."""
 
-    def planned(self, variants: int, runs: int, seconds: float | None) -> None:
-        """Hear how many variants will be run, how often, and for about how long."""
+    def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
+        """Hear how many variants there are, how many runs and seconds they need, and the budget."""
 
     def compared(self, outcome: Outcome) -> None:
         """Hear how the numbers of a variant compare; nothing was timed yet."""
@@ -29,7 +29,7 @@ class Listener(Protocol):
 class Silence:
     """A listener that does nothing."""
 
-    def planned(self, variants: int, runs: int, seconds: float | None) -> None:
+    def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Ignore the estimate."""
 
     def compared(self, outcome: Outcome) -> None:

@@ -150,6 +150,8 @@ class Task:
 
     watched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Lines of the texts, by file, to notice when they run."""
+    crowded: bool = False
+    """Whether other programs leave no processor free, so that waiting threads must not spin."""
     launched: bool = False
     """Whether torchrun starts the run, so that each rank adapts the task to itself."""
     verbose: bool = False

@@ -117,6 +117,7 @@ class Session:
         self._judged: list[Variant] = []
         self._outcomes: list[Outcome] = []
         self._unmeasured: list[str] = []
+        self._announced = False
 
     def __enter__(self) -> Session:
         return self
@@ -187,7 +188,7 @@ class Session:
         return self._report(self._original)
 
     def _measure_all(self, original: Evidence, variants: Sequence[Variant]) -> None:
-        self._announce(len({frozenset(variant.texts.items()) for variant in variants}))
+        self.announce(len({frozenset(variant.texts.items()) for variant in variants}))
         if not self._plan.limited:
             self._measure(original, variants)
             return
@@ -200,12 +201,13 @@ class Session:
             self._measure(original, [variant])
         self._settle(original)
 
-    def _announce(self, variants: int) -> None:
-        """Tell how many runs are planned and how long they will take."""
-        if variants and not self._judged:
+    def announce(self, variants: int) -> None:
+        """Tell, once, how many runs are planned and how long they will take."""
+        if variants and not self._announced:
+            self._announced = True
             self._expect(variants, numbers=variants)
             schedule = self._runner.schedule
-            self._listener.planned(variants, schedule.ahead, schedule.left)
+            self._listener.planned(variants, schedule.ahead, schedule.left, schedule.remaining)
 
     def _settle(self, original: Evidence) -> None:
         """Repeat rounds while two runs of the original differ too much, and time allows.
@@ -440,9 +442,9 @@ class Session:
         if changed:
             doubts.append(Doubt.written(changed))
         timed = [trace for trial in self._trials for trace in trial.evidence.timed]
-        busy = crowd(timed) if first.device == "cpu" else None
-        if busy is not None:
-            doubts.append(Doubt.busy_machine(*busy))
+        busy, slept = crowd(timed), self._runner.crowded
+        if first.device == "cpu" and timed and (busy is not None or slept):
+            doubts.append(Doubt.busy_machine(busy, slept=slept))
         return tuple(doubts)
 
 

@@ -89,9 +89,14 @@ class Schedule:
         return time.monotonic() + needed <= self._end
 
     @property
+    def remaining(self) -> float:
+        """The seconds until the deadline."""
+        return self._end - time.monotonic()
+
+    @property
     def limit(self) -> float:
         """The time limit of a run in seconds: the time left, or a multiple of the longest run."""
-        return max(self._end - time.monotonic(), HANGS * self._longest)
+        return max(self.remaining, HANGS * self._longest)
 
     @property
     def ahead(self) -> int:

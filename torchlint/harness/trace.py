@@ -78,6 +78,8 @@ class Trace:
     """Threads of torch's operators on the CPU."""
     helpers: int = 0
     """Other processes of the run at the end of the window."""
+    at_rest: float | None = None
+    """Seconds of the window in which the script's thread neither had nor wanted a processor."""
     others: float | None = None
     """Processors that other programs used during the window, None where that is unknown."""
     free: float | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -14,23 +15,59 @@ from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import plural
 
-__all__ = ["checklist", "checklist_json", "checklist_markdown"]
+__all__ = ["STATES", "checklist", "checklist_json", "checklist_markdown"]
 
 _VERSION: Final = 1
-_LEFT: Final = 24
-"""The columns before the text of a row: two spaces, the state, the line."""
+_LEFT: Final = 9
+"""The columns before the text of a row: the line, and two spaces."""
+STATES: Final = {state.value.replace(" ", "-"): state for state in Status}
+"""The states by their words on the command line."""
 _NARROW, _USUAL, _BROAD = 60, 100, 120
 
 
-def checklist(audit: Audit, paint: Paint) -> str:
-    """Return the checklist of one program, grouped by family, and what to do next."""
+def checklist(audit: Audit, paint: Paint, only: Collection[Status] = ()) -> str:
+    """Return the missing techniques of a program by gain, the unknown ones, and the other counts.
+
+    With `only` the rows in these states are listed, and no others.
+    """
     width = min(max(paint.width or _USUAL, _NARROW), _BROAD)
+    listed = only or (Status.MISSING, Status.CANNOT_TELL)
     lines = [paint.path(printable(audit.path)) + _with_modules(audit)]
-    for family, rows in groupby(audit.rows, key=lambda row: row.family):
-        lines += ["", paint.strong(family)]
-        lines += [line for row in rows for line in _lines(row, paint, width)]
-    last = textwrap.wrap(_next(audit), width, break_on_hyphens=False, break_long_words=False)
-    return "\n".join([*lines, "", paint.strong(_counted(audit)), *last]) + "\n"
+    for state in Status:
+        rows = [row for row in audit.rows if row.status is state]
+        if rows and state in listed:
+            lines += ["", f"{_styled(state, paint)} ({len(rows)})"]
+            lines += [line for row in _ordered(rows) for line in _lines(row, paint, width)]
+    last = _wrapped(" ".join((*_folded(audit, listed), _next(audit))), width, 0)
+    return "\n".join([*lines, "", *_bold(_counted(audit), paint, width), *last]) + "\n"
+
+
+def _bold(text: str, paint: Paint, width: int) -> list[str]:
+    return [paint.strong(line) for line in _wrapped(text, width, 0)]
+
+
+def _ordered(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield rows by what they are worth, those without rules and with one reason as one."""
+    alike: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row.why, row.place), []).append(row)
+    for row in sorted(rows, key=lambda row: -row.worth):
+        together = alike[row.why, row.place]
+        if row.rules:
+            yield row
+        elif row is together[0]:
+            yield replace(row, technique=", ".join(each.technique for each in together))
+
+
+def _folded(audit: Audit, listed: Collection[Status]) -> Iterator[str]:
+    """Yield how to list what was only counted."""
+    folded = [
+        f"`--only {word}`"
+        for word, state in STATES.items()
+        if state not in listed and any(row.status is state for row in audit.rows)
+    ]
+    if folded:
+        yield f"{' and '.join(folded)} list{'' if folded[1:] else 's'} the rest."
 
 
 def _with_modules(audit: Audit) -> str:
@@ -38,26 +75,33 @@ def _with_modules(audit: Audit) -> str:
     return f" and {plural(len(audit.modules), 'module')} that it uses" if audit.modules else ""
 
 
-def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
-    styled: Mapping[Status, Callable[[str], str]] = {
+def _styled(state: Status, paint: Paint) -> str:
+    styles: Mapping[Status, Callable[[str], str]] = {
         Status.IN_USE: paint.help,
         Status.MISSING: paint.mark,
         Status.CANNOT_TELL: paint.warn,
         Status.NOT_APPLICABLE: str,
     }
-    state = styled[row.status](row.status.value) + " " * (14 - len(row.status.value))
+    return styles[state](state.value)
+
+
+def _lines(row: Row, paint: Paint, width: int) -> Iterator[str]:
+    """Yield the lines of a row: its place, the technique and the reason, then rules and gain."""
     place = f", {row.elsewhere}" if row.elsewhere else ""
-    text = printable(f"{row.technique}: {row.why}{place}{_aside(row)}")
-    first, *rest = textwrap.wrap(text, width - _LEFT, break_on_hyphens=False)
+    first, *rest = _wrapped(printable(f"{row.technique}: {row.why}{place}"), width, _LEFT)
     named = paint.strong(row.technique)
     shown = first.replace(row.technique, named, 1) if first.startswith(row.technique) else first
-    yield f"  {state} {row.place:>5}  {shown}"
-    yield from (" " * _LEFT + line for line in rest)
+    yield f"{row.place:>{_LEFT - 2}}  {shown}"
+    for line in (*rest, *_wrapped(_aside(row), width, _LEFT)):
+        yield " " * _LEFT + line
+
+
+def _wrapped(text: str, width: int, left: int) -> list[str]:
+    return textwrap.wrap(text, width - left, break_on_hyphens=False, break_long_words=bool(left))
 
 
 def _aside(row: Row) -> str:
-    parts = [part for part in (", ".join(row.rules), row.gain) if part]
-    return f" [{'; '.join(parts)}]" if parts else ""
+    return "; ".join(part for part in (", ".join(row.rules), row.gain) if part)
 
 
 def _counted(audit: Audit) -> str:
@@ -67,7 +111,8 @@ def _counted(audit: Audit) -> str:
 
 
 def _next(audit: Audit) -> str:
-    codes = [code for row in audit.rows for code in row.rules]
+    worth = sorted(audit.rows, key=lambda row: -row.worth)
+    codes = [code for row in worth for code in row.rules]
     path = printable(audit.path)
     if codes:
         return (

@@ -14,8 +14,7 @@ from torchlint.report.toml import toml
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["facts", "page"]
-
+__all__ = ["facts", "page", "prose"]
 
 _GAINS: Final = {
     "memory": "memory",
@@ -26,23 +25,27 @@ _GAINS: Final = {
 
 def page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> str:
     """Return the page in Markdown: header, sections, measurements and examples."""
-    return "\n".join(_lines(rule, paint, measured)) + "\n"
+    return "\n".join((*prose(rule, paint, measured), *_examples(rule, paint))) + "\n"
 
 
-def _lines(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
+def prose(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
+    """Yield the lines of a page down to its examples."""
     card = card_of(rule)
-    written = rule.page()
     yield paint.strong(f"# {card.code} {card.name}")
     yield ""
     yield card.summary
     yield ""
     yield facts(card)
     yield ""
-    for line in written.prose.splitlines():
+    for line in rule.page().prose.splitlines():
         yield paint.strong(line) if line.startswith("## ") else line
     yield from _measured(rule, measured, paint)
     if rule.options:
         yield from _options(rule.name, rule.options, paint)
+
+
+def _examples(rule: type[Rule], paint: Paint) -> Iterator[str]:
+    written = rule.page()
     yield from ("", paint.strong("## Reported"))
     for snippet in written.reported:
         yield from ("", *_title(snippet), "", *_diff(snippet.code, paint))
@@ -80,9 +83,9 @@ def _versions(since: tuple[int, int]) -> str:
 def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -> Iterator[str]:
     yield from ("", paint.strong("## Measured"))
     if measured and rule.gain != "speed":
-        yield f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:"
+        yield from (f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:", "")
     elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
-        yield "The gain is on an accelerator; a CPU only shows what the change costs."
+        yield from ("The gain is on an accelerator; a CPU only shows what the change costs.", "")
     if not measured:
         yield "Not measured yet."
     for each in measured:

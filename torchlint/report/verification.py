@@ -15,6 +15,7 @@ from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite
+from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
 from torchlint.report.summary import plural
 
@@ -49,6 +50,10 @@ _OF_A_TREE: Final = {
 }
 """Words for the working tree, which is not a fix to keep or to revert."""
 _SITES: Final = 5
+_SHARE_MATTERS: Final = 0.02
+"""A smaller difference of shares of the time is not shown."""
+_SIZE_MATTERS: Final = 0.02
+"""A smaller relative difference of memory is not shown."""
 _METHODS: Final[dict[Method, str]] = {
     "as-is": "",
     "nudged": "",
@@ -159,8 +164,11 @@ def _change(change: Change) -> dict[str, float | None]:
     return {"before": change.before, "after": change.after}
 
 
-def verification_text(report: Report, paint: Paint) -> str:
-    """Return the report as text: each verdict first, then the measurements."""
+def verification_text(report: Report, paint: Paint, page: str = "") -> str:
+    """Return the report as text: each verdict first, then the measurements.
+
+    `page` is the file that shows it in a browser. The last line says what to do next.
+    """
     where, *how = conditions(report)
     lines = [f"{paint.path(report.script)} {where}", *how]
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
@@ -170,6 +178,10 @@ def verification_text(report: Report, paint: Paint) -> str:
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
+    end = [f"As a page: {paint.path(page)}"] if page else []
+    said = conclusion(report)
+    end += [paint.strong(said)] if said else []
+    lines += ["", *end] if end else []
     return "\n".join(lines) + "\n"
 
 
@@ -281,13 +293,16 @@ def verdict_text(outcome: Outcome) -> str:
 
 
 def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
-    """Return the measurements behind a verdict by name, empty for those that are missing."""
+    """Return the measurements behind a verdict by name, empty for those that are missing.
+
+    What does not depend on the machine comes first.
+    """
     return (
-        ("speed", _speed(outcome)),
-        ("processor time", _work(outcome)),
         ("numbers", compared_text(outcome)),
         ("because", _because(outcome)),
         ("syncs per step", _counts(outcome.syncs)),
+        ("speed", _speed(outcome)),
+        ("processor time", _work(outcome)),
         ("waiting for data", _shares(outcome.wait_share)),
         ("slowest rank", _slowest(outcome.rank_times)),
         ("host memory", _sizes(outcome.host_memory)),
@@ -307,9 +322,11 @@ def _site_lines(found: tuple[SyncSite, ...]) -> tuple[str, ...]:
 
 
 def _waits(outcome: Outcome) -> list[str]:
-    """Return the lines that no longer wait, else those that still do."""
+    """Return the lines that no longer wait, else those that still do after several fixes."""
     if outcome.sync_sites:
         return [f"no longer waits at {line}" for line in sites(outcome)]
+    if outcome.variant.kind == "rule":
+        return []
     return [f"still waits at {line}" for line in _site_lines(outcome.after.sync_sites)]
 
 
@@ -418,10 +435,14 @@ def _slowest(times: tuple[float, ...]) -> str:
 def _shares(change: Change) -> str:
     if change.before is None or change.after is None:
         return ""
+    if abs(change.after - change.before) < _SHARE_MATTERS:
+        return ""
     return f"{change.before:.0%} -> {change.after:.0%} of the time"
 
 
 def _sizes(change: Change) -> str:
     if change.before is None or change.after is None:
+        return ""
+    if abs(change.after - change.before) <= _SIZE_MATTERS * change.before:
         return ""
     return f"{change.before / _MEBIBYTE:.0f} -> {change.after / _MEBIBYTE:.0f} MiB"

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Final
 
 import psutil
 
 from torchlint.harness.child.cost import Cost
 
-__all__ = ["Load"]
+__all__ = ["Load", "seconds_at_rest"]
 
 _SHORTEST: Final = 0.05
 """Seconds below which the system's counters, which tick a hundred times a second, say little."""
+
+_THREAD: Final = Path("/proc/thread-self/schedstat")
+"""Nanoseconds that this thread had a processor, and that it waited for one."""
+
+
+def seconds_at_rest() -> float | None:
+    """Return a clock that runs while this thread neither uses a processor nor waits for one.
+
+    None where the system does not tell.
+    """
+    try:
+        used, waited, _ = map(int, _THREAD.read_text(encoding="utf-8").split())
+    except (OSError, ValueError):
+        return None
+    return time.perf_counter() - (used + waited) / 1e9
 
 
 class Load:

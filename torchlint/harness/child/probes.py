@@ -25,7 +25,7 @@ from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.cost import Cost
 from torchlint.harness.child.device import Device, Mark
 from torchlint.harness.child.identity import identity
-from torchlint.harness.child.load import Load
+from torchlint.harness.child.load import Load, seconds_at_rest
 from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
@@ -179,6 +179,7 @@ class Timer(Probe):
         self._cost = Cost()
         self._load = Load()
         self._crowd: tuple[float, float] | None = None
+        self._rest: list[float | None] = []
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
@@ -188,6 +189,7 @@ class Timer(Probe):
         full = self.taken >= self.task.warmup + self.task.steps
         if full or self.taken == self.task.warmup:
             self.device.settle()
+            self._rest.append(seconds_at_rest())
         if self.taken == self.task.warmup:
             self.device.forget_peak()
             self._helped = -self._cost.helpers_seconds()
@@ -215,9 +217,15 @@ class Timer(Probe):
             "work": self._works(),
             "threads": torch.get_num_threads(),
             "helpers": self._helpers,
+            "at_rest": self._at_rest(),
             "others": self._crowd[0] if self._crowd else None,
             "free": self._crowd[1] if self._crowd else None,
         }
+
+    def _at_rest(self) -> float | None:
+        if len(self._rest) < 2 or None in self._rest:
+            return None
+        return max(0.0, (self._rest[1] or 0.0) - (self._rest[0] or 0.0))
 
     def _works(self) -> tuple[float, ...]:
         """Return the processor time of each step, that of other processes spread evenly."""

@@ -20,7 +20,7 @@ from torchlint.harness.judging.verdict import (
     judge_speed,
     speed_doubt,
 )
-from torchlint.harness.judging.work import judge_work, work_saved
+from torchlint.harness.judging.work import judge_work, never_rests, work_saved
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite, Trace
 
@@ -99,7 +99,8 @@ def assess(
         verdict = judge_speed(gain, noise)
         if verdict is Verdict.UNSURE:
             work = work_saved(before.rounds, after.rounds)
-            verdict = judge_work(gain, work, work_noise)
+            restless = never_rests(before.rounds, after.rounds)
+            verdict = judge_work(gain, work, work_noise, restless=restless)
         if verdict is Verdict.UNSURE:
             work = None
             doubts.append(speed_doubt(gain, noise))
@@ -107,6 +108,9 @@ def assess(
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
         if comparison.kept is None and verdict is not Verdict.SLOWER:
             verdict = Verdict.UNSURE
+    syncs = Change(_syncs_per_step(before.syncs), _syncs_per_step(after.syncs))
+    if before.numbers.device == "cpu" and verdict in (Verdict.SAME, Verdict.UNSURE):
+        doubts += [Doubt.saves_waits()] if _saves(syncs) else []
     idle, reached = after.numbers.idle, after.numbers
     if idle and comparison is not None:
         part = len(idle) < reached.changed
@@ -121,7 +125,7 @@ def assess(
         speedup=gain,
         work=work,
         step_time=_change(before, after, _step_time),
-        syncs=Change(_syncs_per_step(before.syncs), _syncs_per_step(after.syncs)),
+        syncs=syncs,
         sync_sites=_saved(before.syncs, after.syncs),
         wait_share=_change(before, after, _wait_share),
         host_memory=_change(before, after, _host_memory),
@@ -196,6 +200,10 @@ def _syncs_per_step(trace: Trace | None) -> float | None:
     if trace is None or trace.ending == "failed" or not trace.sync_steps:
         return None
     return sum(site.count for site in trace.syncs) / trace.sync_steps
+
+
+def _saves(syncs: Change) -> bool:
+    return syncs.before is not None and syncs.after is not None and syncs.after < syncs.before
 
 
 def _saved(before: Trace | None, after: Trace | None) -> tuple[SyncSite, ...]:

@@ -37,13 +37,22 @@ class Doubt:
         )
 
     @classmethod
-    def busy_machine(cls, others: float, free: float) -> Doubt:
-        """Report that other programs took the processors that the script needs."""
-        return cls(
-            "busy-machine",
-            f"other programs used {others:.1f} processors while the script was timed, and "
-            f"{free:.1f} were free; close them, or figures may be theirs",
-        )
+    def busy_machine(cls, seen: tuple[float, float] | None, *, slept: bool) -> Doubt:
+        """Report that other programs took the processors that the script needs.
+
+        `seen` are the processors that they used while it was timed, and those that were free.
+        `slept` means that threads slept where they usually spin.
+        """
+        said = ["other programs kept the processors busy when the runs began"]
+        if seen is not None:
+            others, free = seen
+            said = [
+                f"other programs used {others:.1f} processors while the script was timed, and "
+                f"{free:.1f} were free, so times are partly theirs"
+            ]
+        if slept:
+            said.append("threads that wait for one another slept, where they usually spin")
+        return cls("busy-machine", "; ".join(said))
 
     @classmethod
     def wide_interval(cls) -> Doubt:
@@ -174,6 +183,14 @@ class Doubt:
             "slower-on-this-device",
             f"slower on this device ({device}); the fix only pays off on an accelerator, so "
             "verify it there",
+        )
+
+    @classmethod
+    def saves_waits(cls) -> Doubt:
+        """Report that the waits that a fix saves cost no time on a CPU."""
+        return cls(
+            "saves-waits",
+            "fewer syncs gain no time on a CPU; on an accelerator each one keeps the host waiting",
         )
 
     @classmethod

@@ -5,13 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import Final
 
-__all__ = ["Interval", "Rounds", "Speedup", "noise_band", "share", "speedup", "step_time"]
+__all__ = [
+    "Interval",
+    "Rounds",
+    "Speedup",
+    "least",
+    "noise_band",
+    "share",
+    "speedup",
+    "step_time",
+    "usual",
+]
 
 Rounds = Sequence[Sequence[Sequence[float]]]
 """Step times: rounds, each with the runs of one side, each with its steps."""
+
+Runs = Sequence[Sequence[float]]
+Summary = Callable[[Runs, Sequence[int]], float]
+"""Returns the time of a step from the chosen steps of several runs."""
 
 _DRAWS: Final = 1000
 _TAIL: Final = 0.025
@@ -39,13 +53,26 @@ class Speedup:
     high: float
 
 
+def usual(runs: Runs, steps: Sequence[int]) -> float:
+    """Return the median over runs of each run's mean."""
+    return median(sum(map(run.__getitem__, steps)) / len(steps) for run in runs)
+
+
+def least(runs: Runs, steps: Sequence[int]) -> float:
+    """Return the mean over steps of the least time that a run took for each.
+
+    Every run does the same in the same step, and what disturbs it only ever adds time.
+    """
+    return sum(min(run[at] for run in runs) for at in steps) / len(steps)
+
+
 def step_time(rounds: Rounds) -> float:
     """Return the seconds of a step: the median over runs of each run's mean."""
-    return median(fmean(run) for runs in rounds for run in runs)
+    return _of_all(usual, rounds)
 
 
-def speedup(before: Rounds, after: Rounds, seed: int = 0) -> Speedup:
-    """Return the ratio of medians with a bootstrap interval over rounds and steps.
+def speedup(before: Rounds, after: Rounds, of: Summary = usual, seed: int = 0) -> Speedup:
+    """Return the ratio of step times with a bootstrap interval over rounds and steps.
 
     Steps of one process are not independent, so rounds are drawn first, with the runs of both
     sides, and then blocks of steps, the same ones for every run.
@@ -56,12 +83,14 @@ def speedup(before: Rounds, after: Rounds, seed: int = 0) -> Speedup:
     for _ in range(_DRAWS):
         steps = drawn_steps()
         rounds = [draw.randrange(len(before)) for _ in before]
-        ratios.append(_time(before, rounds, steps) / _time(after, rounds, steps))
+        sides = ([run for at in rounds for run in side[at]] for side in (before, after))
+        first, second = (of(runs, steps) for runs in sides)
+        ratios.append(first / second)
     low, high = _quantiles(ratios)
-    return Speedup(step_time(before) / step_time(after), low, high)
+    return Speedup(_of_all(of, before) / _of_all(of, after), low, high)
 
 
-def noise_band(original: Rounds, seed: int = 0) -> Interval:
+def noise_band(original: Rounds, of: Summary = usual, seed: int = 0) -> Interval:
     """Return the interval of the original against itself, its runs split at random.
 
     Each side gets two runs a round, as a variant does, where there are enough.
@@ -71,13 +100,13 @@ def noise_band(original: Rounds, seed: int = 0) -> Interval:
     ratios = []
     for _ in range(_DRAWS):
         steps = drawn_steps()
-        sides: tuple[list[float], list[float]] = ([], [])
+        sides: tuple[list[Sequence[float]], list[Sequence[float]]] = ([], [])
         for _ in original:
             runs = list(original[draw.randrange(len(original))])
             draw.shuffle(runs)
             for at, run in enumerate(runs[: 4 if len(runs) >= 4 else 2]):
-                sides[at % 2].append(_mean(run, steps))
-        ratios.append(median(sides[0]) / median(sides[1]))
+                sides[at % 2].append(run)
+        ratios.append(of(sides[0], steps) / of(sides[1], steps))
     low, high = _quantiles(ratios)
     return Interval(min(low, 1 - _LEAST_NOISE), max(high, 1 + _LEAST_NOISE))
 
@@ -88,12 +117,9 @@ def share(waited: Sequence[float], rounds: Rounds) -> float:
     return median(wait / total for wait, total in zip(waited, totals, strict=True))
 
 
-def _time(rounds: Rounds, chosen: Sequence[int], steps: Sequence[int]) -> float:
-    return median(_mean(run, steps) for index in chosen for run in rounds[index])
-
-
-def _mean(run: Sequence[float], steps: Sequence[int]) -> float:
-    return sum(map(run.__getitem__, steps)) / len(steps)
+def _of_all(of: Summary, rounds: Rounds) -> float:
+    runs = [run for group in rounds for run in group]
+    return of(runs, range(len(runs[0])))
 
 
 def _step_drawer(sides: Sequence[Rounds], draw: random.Random) -> Callable[[], list[int]]:

@@ -15,6 +15,7 @@ from typing import Final
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun, tree
 from torchlint.harness.runs.changedlines import Change, changes, not_run
+from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
@@ -27,7 +28,7 @@ _SYNC_WARMUP: Final = 3
 _SYNC_STEPS: Final = 10
 _ALIGNED_STEPS: Final = 30
 """Steps of runs on recorded batches, which are stored on disk."""
-_PATIENCE: Final = 8.0
+_PATIENCE: Final = 6.0
 """Seconds after which the first run stops where the budget is `_USUAL`; more allows more."""
 _USUAL: Final = 105.0
 _REFUSED: Final = "does not have a deterministic implementation"
@@ -50,6 +51,8 @@ class Runner:
         """Whether runs go from start to end."""
         self.compared = 0
         """The number of steps to compare, where there are fewer than requested."""
+        self.crowded = crowded_now()
+        """Whether other programs leave no processor free for the runs."""
         self._lenient = False
         """Whether an operator was seen that has no deterministic kernel."""
         self._diverted: dict[str, str] = {}
@@ -85,7 +88,7 @@ class Runner:
         if sys.platform != "linux" or first.environment or self.plan.launcher:
             return
         modules = ("torch", *(("torch._dynamo",) if first.compiler else ()))
-        variables = process.environment(self.plan.device, Path(self._folder.name))
+        variables = process.environment(self.plan.device, self.folder, crowded=self.crowded)
         self._server = ForkServer(modules, variables, self.plan.verbose)
 
     @property
@@ -180,6 +183,7 @@ class Runner:
 
         The run ends after `limit` seconds where the plan's own limit is longer.
         """
+        task = replace(task, crowded=self.crowded)
         trace = self._start(task, min(self.plan.timeout, limit))
         if trace.failure is None or trace.failure.kind != "timeout" or limit >= self.plan.timeout:
             return trace

@@ -96,7 +96,7 @@ def run(task: Task, launcher: Launcher, *, device: str, timeout: float) -> Trace
         [*command, "--no-python", *process.COMMAND, str(order)],
         folder / "stdout",
         errors,
-        process.environment(device, folder, task.mode),
+        process.environment(device, folder, task.mode, crowded=task.crowded),
         task.verbose,
     )
     try:

@@ -111,23 +111,49 @@ class Moves:
         if function not in self._only_cuda:
             places = list(self._places(node))
             self._only_cuda[function] = bool(places) and all(
-                place is None or self._is_of(place, _CUDA) for place in places
+                by_cuda or (place is not None and self._is_of(place, _CUDA))
+                for place, by_cuda in places
             )
         return self._only_cuda[function]
 
-    def _places(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression | None]:
-        """Yield the devices used by the code that runs together with a node."""
+    def lead_apart(self, node: cst.CSTNode) -> bool:
+        """Return whether code that runs together with a node uses several GPUs by their numbers."""
+        numbers = [self._numbers(place) for place, _ in self._places(node)]
+        return len({found.pop() for found in numbers if len(found) == 1} - {""}) > 1
+
+    def _numbers(self, device: cst.BaseExpression | None, depth: int = 3) -> set[str]:
+        """Return the numbers of the GPUs that a device can be, empty text for an unknown one."""
+        if device is None or not depth:
+            return {"0" if depth else ""}
+        found: set[str] = set()
+        for value in self.origins.of(device).values or (device,):
+            if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
+                given = [arg.value for arg in value.args[:2]]
+                found |= self._numbers(given[-1], depth - 1) if given else {""}
+            elif isinstance(value, cst.SimpleString):
+                kind, _, number = str(value.evaluated_value).partition(":")
+                found |= set() if kind == "cpu" else {number or "0"}
+            elif isinstance(value, cst.Integer):
+                found.add(value.value)
+            else:
+                last = value.attr if isinstance(value, cst.Attribute) else value
+                word = last.value if isinstance(last, cst.Name) else ""
+                found.add(word[len(word.rstrip("0123456789")) :])
+        return found
+
+    def _places(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression | None, bool]]:
+        """Yield the devices of the code that runs with a node, and whether `cuda()` gets them."""
         for body in self.functions.run_with(node):
             for call in self.functions.own(body, cst.Call):
                 func = call.func
                 move = self._move(call, func) if isinstance(func, cst.Attribute) else None
                 if move is not None:
-                    yield move.device if move.method != "cuda" else None
+                    yield move.device, move.method == "cuda"
                     continue
                 for arg in call.args:
                     named = arg.keyword is not None and arg.keyword.value == "device"
                     if named and not self._is_of_tensor(arg.value):
-                        yield arg.value
+                        yield arg.value, False
 
     def _is_of_tensor(self, node: cst.BaseExpression) -> bool:
         """Return whether a device is that of an existing tensor (`device=x.device`)."""

@@ -1,0 +1,91 @@
+"""TL904: a step that waits until a checkpoint is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Finding, Kind, Role, Rule, Script
+
+_TORCH: Final = "torch.save"
+_SHARDED: Final = (
+    "torch.distributed.checkpoint.save",
+    "torch.distributed.checkpoint.save_state_dict",
+    "torch.distributed.checkpoint.state_dict_saver.save",
+)
+_OFTEN: Final = 500
+"""The number of steps up to which the wait for a whole checkpoint is worth a thread."""
+_DEPTH: Final = 3
+
+
+class BlockingCheckpoint(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every checkpoint that is written while the training waits, again and again."""
+        for site in script.calls(_TORCH, *_SHARDED):
+            sharded = site.name != _TORCH
+            if not sharded and not _holds_both(script, site):
+                continue
+            steps = _interval(script, site.node, _DEPTH)
+            if steps is None or (not sharded and not 1 < steps <= _OFTEN):
+                continue
+            often = f"every {steps} steps" if steps else "again and again"
+            what = (
+                "every process writes its shard"
+                if sharded
+                else ("the network and the optimizer's state are written")
+            )
+            message = (
+                f"{often} the training waits while {what}: "
+                "`torch.distributed.checkpoint.async_save` copies them and writes while the next "
+                "steps run"
+            )
+            notes = script.repetition.notes_on_callers(site.node)
+            yield Finding(self.code, script.span(site.node), message, None, notes)
+
+
+def _holds_both(script: Script, site: CallSite) -> bool:
+    """Return whether a checkpoint has the states of a network and of its optimizer."""
+    given = site.given("obj", 0)
+    if given is None:
+        return False
+    value = script.value_of(given.value).node or given.value
+    kinds = {
+        script.kind(each.value)
+        for each in script.within(value, cst.Attribute)
+        if each.attr.value == "state_dict"
+    }
+    return {Kind.MODULE, Kind.OPTIMIZER} <= kinds
+
+
+def _interval(script: Script, node: cst.CSTNode, depth: int) -> int | None:
+    """Return after how many steps of a training a node runs again, 0 for an unknown number.
+
+    None if it does not run under a count of steps.
+    """
+    counts = [_count(script, test) for test in script.tests_around(node)]
+    counted = [count for count in counts if count is not None]
+    loop = script.batch_loop(node)
+    if loop is not None:
+        return counted[0] if counted and loop.role is Role.TRAIN_BATCH else None
+    function = script.function(node)
+    if function is None or depth == 0:
+        return None
+    for caller in script.functions.callers(function):
+        found = _interval(script, caller, depth - 1)
+        if found is not None:
+            return found
+        around = script.batch_loop(caller)
+        if counted and around is not None and around.role is Role.TRAIN_BATCH:
+            return counted[0]
+    return None
+
+
+def _count(script: Script, test: cst.BaseExpression) -> int | None:
+    """Return the number in a test like `step % 200 == 0`, 0 if it is not known."""
+    for division in script.within(test, cst.BinaryOperation):
+        if isinstance(division.operator, cst.Modulo):
+            found = script.value_of(division.right).literal
+            return found if type(found) is int else 0
+    return None
