@@ -98,7 +98,7 @@ def _is_count(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _starts(script: Script, target: cst.BaseExpression) -> list[Binding]:
-    """Return what sets an attribute of a network, or a name of a module, anew."""
+    """Return what sets an attribute of a network, or a name of a module, to something else."""
     return [
         each
         for each in _bindings(script, target)
