@@ -145,7 +145,7 @@ def graph_breaks(script: Script) -> Iterator[tuple[GraphBreak, Frame]]:
 
 
 def without_breaks(script: Script, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings about waits that are no graph breaks, of which TL316 speaks."""
+    """Yield the findings about waits that are not at a graph break, which TL316 reports."""
     broken = script.once(_spans)
     yield from (
         each for each in findings if not any(_is_within(each.span, span) for span in broken)
