@@ -11,6 +11,8 @@ from torchlint.api import CallSite, Factory, Kind, Script, State
 __all__ = ["Made", "made"]
 
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
+_DRAWN: Final = frozenset({"sample", "rsample"})
+"""What draws from a distribution, where its parameters are."""
 _KEEPING: Final = frozenset(
     (
         "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
@@ -50,6 +52,8 @@ def made(
     name = script.name(node.func)
     if name is None:
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        if method in _DRAWN and _is_of_numbers(script, node):
+            return Made(script.call(node), method, True, rounds)
         if method not in _KEEPING and method not in _DRAWING:
             return None
         assert isinstance(node.func, cst.Attribute)
@@ -67,6 +71,18 @@ def made(
     if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
     return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
+
+
+def _is_of_numbers(script: Script, call: cst.Call) -> bool:
+    """Return whether a distribution whose parameters are numbers draws, so on the host."""
+    assert isinstance(call.func, cst.Attribute)
+    value = script.value_of(call.func.value).node
+    if not isinstance(value, cst.Call) or not value.args:
+        return False
+    name = script.name(value.func) or ""
+    return name.startswith("torch.distributions.") and all(
+        script.is_number(arg.value) or made(script, arg.value) is not None for arg in value.args
+    )
 
 
 def _is_filled(script: Script, call: cst.Call) -> bool:

@@ -50,6 +50,12 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_a_caller_brings_the_star_import_through_which_it_calls(tmp_path: Path) -> None:
+    use = "import os\nfrom lib import *\n\ndef main():\n    step(1)\n\n"
+    found = views(tmp_path, {"lib.py": STEP, "train.py": use + GUARD})
+    assert linked(found["lib.py"]) == {"train.py": [2, 4, 7]}
+
+
 def test_a_program_begins_at_a_guard_at_code_at_a_script_or_in_a_notebook(tmp_path: Path) -> None:
     use = "from lib import step\n\ndef main():\n    step(1)\n"
     cell = '{"cells": [{"cell_type": "code", "source": ["import other\\n", "other.main()"]}]}'

@@ -145,6 +145,8 @@ class Rewrite(ExpressionEdits):
             bindings = self.scopes.reaching(root)
             if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
                 continue
+            if not self.tree.is_own(bindings[0].node):  # behind an import of another module
+                continue
             known = lines.setdefault(id(bindings[0].node), [])
             if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
                 known.append(bindings[0])
