@@ -102,6 +102,17 @@ def test_a_symbol_with_many_users_has_no_callers(tmp_path: Path) -> None:
     assert linked(found["use12.py"]) == {"lib.py": [1]}
 
 
+def test_of_many_users_those_that_train_compiled_code_are_linked(tmp_path: Path) -> None:
+    files = {
+        f"use{i}.py": f"import lib\n\ndef main():\n    lib.step({i})\n\n{GUARD}" for i in range(13)
+    }
+    text = "import torch\nfrom lib import step\n\ndef fit(x):\n    torch.compile(step)(x)"
+    trains = f"{text}.backward()\n\nfit(1)\n"
+    generates = f"{text}\n\nfit(1)\n"
+    found = views(tmp_path, {**files, "lib.py": STEP, "fit.py": trains, "generate.py": generates})
+    assert linked(found["lib.py"]) == {"fit.py": [1, 2, 4, 7]}
+
+
 def test_callers_are_followed_two_steps_up_and_callees_two_steps_down(tmp_path: Path) -> None:
     files = {
         "one.py": "from two import f\ndef f1(): f()\nf1()\n",
