@@ -17,6 +17,7 @@ from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.commandline import started, started_arguments
 from torchlint.cli.epochs import epochs_of
 from torchlint.cli.failure import fail, remark, warn
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
@@ -42,7 +43,7 @@ _MOST_ROUNDS: Final = 12
 """Rounds up to which a budget is used, where the machine is noisy."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @started_arguments
 @configuration_options
 @click.option(
