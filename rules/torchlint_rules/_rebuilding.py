@@ -188,7 +188,7 @@ def hoisted(script: Script, found: Rebuilt) -> Edits | None:
     """Move the construction of an object before the loop, None if its name has other values."""
     statement = script.statement(found.call)
     loop = found.loop.node
-    if found.runs or not script.rewrite.stands_alone(loop):
+    if found.runs or not script.rewrite.stands_alone(loop) or _needs_the_loop(script, found):
         return None
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     if not isinstance(small, cst.Assign) or small.value is not found.whole:
@@ -199,6 +199,16 @@ def hoisted(script: Script, found: Rebuilt) -> Edits | None:
     if not isinstance(target, cst.Name) or not _is_bound_once(script, target, small, loop):
         return None
     return script.rewrite.moved(statement, loop, behind=False)
+
+
+def _needs_the_loop(script: Script, found: Rebuilt) -> bool:
+    """Return whether the loop binds a name of the construction, as an import inside it does."""
+    return any(
+        script.tree.inside(binding.node, found.loop.node)
+        and not script.tree.inside(binding.node, found.whole)
+        for name in script.within(found.whole, cst.Name)
+        for binding in script.scopes.reaching(name)
+    )
 
 
 def _is_bound_once(

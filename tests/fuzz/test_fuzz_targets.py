@@ -85,8 +85,11 @@ def test_what_is_made_of_itself(text: str) -> None:
         "    w = F.softmax(q @ k.mT / w(w) ** 0.5, dim=-1)\n    return w @ v\n",
         "\fmatch one:\n    case 1:\n        import torch\n        @torch.cuda.amp.autocast()\n"
         "        def forward(x):\n            return x @ x\n",
+        "while True:\n    import torch\n    from mine import loader, net\n"
+        "    optimizer = torch.optim.AdamW(net.parameters())\n    for x in loader:\n"
+        "        net(x).backward()\n        optimizer.step()\n    break\n",
     ],
-    ids=["a scale made of the weights", "a form feed before a match"],
+    ids=["a scale made of the weights", "a form feed before a match", "a loop that imports"],
 )
 def test_fixes_that_did_not_compile(text: str) -> None:
     TARGETS["source"](text.encode())
