@@ -173,11 +173,14 @@ class Rewriting:
         return [name for name in self.script.within(node, cst.Name) if name.value != "self"]
 
     def _changes(self, name: cst.Name, node: cst.CSTNode) -> bool:
-        """Return whether a line before the product rebinds a name of a copied expression."""
+        """Return whether a name of a copied expression means something else at the product."""
         script = self.script
         first, last = script.tree.order(node), script.tree.order(self.attention.product)
         scope = script.scopes.lookup(name.value, script.scopes.scope(name))
         bindings = scope.bindings[name.value] if scope is not None else []
+        going = [self._goes(each.node) for each in bindings]
+        if going and all(going):
+            return True
         if any(first < each.at < last and not self._goes(each.node) for each in bindings):
             return True
         around = script.home(node)

@@ -10,7 +10,14 @@ import libcst as cst
 from torchlint.api import Frequency, How, Kind, Role, Script
 from torchlint_rules._elements import elementwise, is_surely_tensor, walk
 
-__all__ = ["element_reads", "element_tests", "sole_line", "written_by_element", "written_by_row"]
+__all__ = [
+    "element_reads",
+    "element_tests",
+    "entry_reads",
+    "sole_line",
+    "written_by_element",
+    "written_by_row",
+]
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
@@ -38,6 +45,53 @@ def element_tests(
             if not script.on_host(tensor) and script.each_step(test) and _counts(script, branch):
                 said.add(id(loop))
                 yield loop, test, tensor
+
+
+def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
+    for node in (*script.all(cst.ListComp), *script.all(cst.GeneratorExp)):
+        part = node.for_in
+        entries = _entries(script, part.target, part.iter)
+        if not entries or part.inner_for_in is not None or not script.each_step(node):
+            continue
+        waits = [*script.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
+        waits += [each.test for each in script.within(node.elt, cst.IfExp)]
+        for wait in waits:
+            name = _waited_for(wait, entries)
+            if name is not None and _may_wait(script, entries[name]):
+                yield wait, entries[name]
+                break
+
+
+def _entries(
+    script: Script, target: cst.BaseExpression, source: cst.BaseExpression
+) -> dict[str, cst.BaseExpression]:
+    """Return the tensors whose entries a comprehension takes, by name (`for a, b in zip(x, y)`)."""
+    if isinstance(target, cst.Name):
+        return {target.value: source}
+    if not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
+        return {}
+    if script.name(source.func) != "builtins.zip":
+        return {}
+    pairs = zip(target.elements, source.args, strict=False)
+    return {one.value.value: arg.value for one, arg in pairs if isinstance(one.value, cst.Name)}
+
+
+def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> str | None:
+    """Return the name whose number `name.item()` or a comparison with it needs."""
+    if isinstance(wait, cst.Call):
+        func = wait.func
+        reads = isinstance(func, cst.Attribute) and func.attr.value == "item" and not wait.args
+        sides = [func.value] if isinstance(func, cst.Attribute) and reads else []
+    elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
+        (other,) = wait.comparisons
+        if isinstance(other.operator, (cst.Is, cst.IsNot)):
+            return None
+        sides = [wait.left, other.comparator]
+    else:
+        return None
+    names = (side.value for side in sides if isinstance(side, cst.Name))
+    return next((name for name in names if name in entries), None)
 
 
 def _is_range(script: Script, loop: cst.For) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script
+from torchlint.api import Finding, Frame, How, Kind, Script, Span
 from torchlint_rules._masks import is_mask
 
-__all__ = ["CONSTRUCTS", "NAMES", "GraphBreak", "graph_breaks"]
+__all__ = ["CONSTRUCTS", "NAMES", "GraphBreak", "graph_breaks", "without_breaks"]
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
@@ -45,11 +45,20 @@ _STAY: Final = "stay on tensors"
 _SHAPED: Final = "keep the shape: multiply by the mask, or use `torch.where(mask, a, b)`"
 
 
+_WAITING: Final = frozenset("GB0033 GB0036 GB0109 GB0124 GB0170 GB0246".split())
+"""The breaks for which the host needs the values of a tensor."""
+
+
 class Construct(NamedTuple):
     """What torch calls a graph break, and what to do about it."""
 
     name: str
     cure: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether the host waits for the device here, too."""
+        return self.name in _WAITING
 
 
 CONSTRUCTS: Final = {
@@ -81,7 +90,7 @@ CONSTRUCTS: Final = {
     "torch.equal": Construct("GB0033", _CHOOSE),
     "torch.nn.functional.one_hot": Construct("GB0246", "pass `num_classes`"),
     "copy.deepcopy": Construct("GB4198", "use `.clone()`"),
-    "backward": Construct("GB0123", "compile only the forward"),
+    "backward": Construct("GB0123", "compile the forward and the optimizer's step apart"),
     "to_sparse": Construct("GB0277", "make it before, or use a dense mask"),
     "recurrent": Construct("GB0014", "compile the parts before and after it"),
     "branch": Construct("GB0170", _CHOOSE),
@@ -126,7 +135,32 @@ class GraphBreak(NamedTuple):
     skips: bool = False
 
 
-def graph_breaks(script: Script) -> Iterator[GraphBreak]:
+def graph_breaks(script: Script) -> Iterator[tuple[GraphBreak, Frame]]:
+    """Yield what ends graphs in compiled code, with the frame that it costs most."""
+    for found in _all(script):
+        for frame in script.compiled.frames_of(found.node):
+            if not script.compiled.option(frame.compilation, "fullgraph").equals(True):
+                yield found, frame
+                break
+
+
+def without_breaks(script: Script, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings about waits that are not at a graph break, which TL316 reports."""
+    broken = script.once(_spans)
+    yield from (
+        each for each in findings if not any(_is_within(each.span, span) for span in broken)
+    )
+
+
+def _spans(script: Script) -> list[Span]:
+    return [script.span(found.node) for found, _ in graph_breaks(script)]
+
+
+def _is_within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _all(script: Script) -> Iterator[GraphBreak]:
     """Yield what ends graphs in the functions that compiled code runs, in source order."""
     functions = dict.fromkeys(frame.function for frame in script.compiled.frames)
     for function in functions:

@@ -13,6 +13,7 @@ _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "ad
 _WORKERS: Final = ("num_workers", 5)
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
+_PROCESSORS: Final = ("os.cpu_count", "multiprocessing.cpu_count")
 
 
 class WorkersRestartedEachEpoch(Rule):
@@ -101,8 +102,10 @@ def _option(script: Script, site: CallSite) -> _Workers | None:
 
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a number of workers is a literal above zero."""
+    """Return whether a number of workers is a literal above zero, or that of the processors."""
     found = script.value_of(node).node or node
+    if isinstance(found, cst.Call) and script.name(found.func) in _PROCESSORS:
+        return True
     return isinstance(found, cst.Integer) and int(found.value, 0) > 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchlint.api import Finding, Rate, Role, Rule, Script
+from torchlint_rules._graphbreaks import without_breaks
 from torchlint_rules._hookreads import hook_reads
 from torchlint_rules._storednumbers import stored_numbers
 from torchlint_rules._syncs import syncs
@@ -13,6 +14,9 @@ from torchlint_rules._syncs import syncs
 class SyncInTrainingLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag each training batch's reads that only add to a sum, a list or a meter."""
-        yield from syncs(script, self.code, Role.TRAIN_BATCH)
-        yield from stored_numbers(script, self.code, Role.TRAIN_BATCH)
-        yield from hook_reads(script, self.code, Rate.STEP)
+        found = (
+            *syncs(script, self.code, Role.TRAIN_BATCH),
+            *stored_numbers(script, self.code, Role.TRAIN_BATCH),
+            *hook_reads(script, self.code, Rate.STEP),
+        )
+        yield from without_breaks(script, found)

@@ -33,20 +33,21 @@ class CreatedOnHost(Rule):
         """Flag every tensor that each step creates on the host and moves."""
         for call in script.method_calls("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
-            found, named = made(script, call.func.value), None
+            found, named, apart = made(script, call.func.value), None, None
             if found is None:
                 named = _named(script, call.func.value)
-                found = made(script, named.value) if named is not None else None
+                apart = _moved_under_guard(script, call) if named is None else None
+                line = named or apart
+                found = made(script, line.value) if line is not None else None
             move = script.moves.move(call) if found is not None else None
             if found is None or move is None or not script.can_use_accelerator:
                 continue
             if not script.each_step(call):
                 continue
-            where = _device(script, move)
-            how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
+            where = _device(script, move) if apart is None else None
             message = (
                 f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
-                f"device in every step; make it there {how} device={where or '...'}"
+                f"device in every step; {_cure(found, where)}"
             )
             fix = _fix(script, move, found, where, named)
             notes = script.repetition.notes_on_callers(call)
@@ -69,6 +70,34 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
     return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
 
 
+def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
+    """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
+    func, small = cst.ensure_type(call.func, cst.Attribute), script.parent(call)
+    moved, suite = func.value, script.parent(script.statement(call))
+    branch = script.parent(suite) if suite is not None else None
+    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
+    line = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):
+        return None
+    if len(line.targets) != 1 or script.code(small.targets[0].target) != script.code(moved):
+        return None
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return None
+    if script.parent(branch) is not script.parent(script.statement(line)):
+        return None
+    uses = script.scopes.uses(bindings[0], script.home(line))
+    at = script.tree.order(moved)
+    return line if all(script.tree.order(use) >= at for use in uses) else None
+
+
+def _cure(found: Made, where: str | None) -> str:
+    """Return what to do in place of making a tensor on the host."""
+    if found.last in ("sample", "rsample"):
+        return "give the distribution parameters on the device, then it draws there"
+    how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
+    return f"make it there {how} device={where or '...'}"
+
+
 def _device(script: Script, move: Move) -> str | None:
     """Return the value for `device`, None if the move means something else."""
     if move.device is None:
@@ -86,7 +115,8 @@ def _fix(
     dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
-    if where is None or made.legacy or others or "#" in script.text[start:tail]:
+    drawn = made.last in ("sample", "rsample")
+    if where is None or made.legacy or drawn or others or "#" in script.text[start:tail]:
         return None
     if named is not None and not _is_known_at(script, move, named):
         return None

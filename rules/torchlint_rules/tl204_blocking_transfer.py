@@ -7,12 +7,14 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Move, Part, Rule, Script
+from torchlint.api import Edits, Finding, Fix, Frequency, Move, Note, Part, Rule, Script
 from torchlint_rules._hostwrites import is_written_after
 from torchlint_rules._pinning import Held, available, held, may_pin, unpinned, unseen
 from torchlint_rules._tupleassignments import split_lines
 
 _POSITION: Final = {"cuda": 1, "to": 2}
+_MOST_NAMES: Final = 4
+"""How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks whose loaders return batches that are already on the device."""
 _OWN_CLASS: Final = (
@@ -22,10 +24,10 @@ _OWN_CLASS: Final = (
 
 class BlockingTransfer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every line with blocking copies of a batch."""
+        """Flag the blocking copies of a batch, those of one block together."""
         if available(script) is None or script.framework in _MOVERS:
             return
-        lines: dict[int, list[_Wait]] = {}
+        waits: list[_Wait] = []
         due: set[int] | None = None
         for call in script.method_calls("to", "cuda"):
             move = script.moves.move(call)
@@ -49,13 +51,14 @@ class BlockingTransfer(Rule):
                 doubt = script.provenance.called_elsewhere(move.moved)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
-                wait = _Wait(move, value, pinned, sure, doubt)
-                lines.setdefault(id(script.smallest_statement(call)), []).append(wait)
-        for waits in lines.values():
-            yield self._finding(script, waits)
+                waits.append(_Wait(move, value, pinned, sure, doubt))
+        for together in _blocks(script, waits):
+            yield self._finding(script, together)
 
     def _finding(self, script: Script, waits: list[_Wait]) -> Finding:
-        names = [f"`{script.code(wait.move.moved)}`" for wait in waits]
+        names = list(dict.fromkeys(f"`{script.code(wait.move.moved)}`" for wait in waits))
+        if len(names) > _MOST_NAMES:
+            names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more"]
         value = next((wait.value for wait in waits if wait.value), "True")
         message = (
             f"this blocking copy makes the CPU wait until {_listed(names)} "
@@ -63,8 +66,9 @@ class BlockingTransfer(Rule):
         )
         if not all(wait.pinned for wait in waits):
             message += " (needs pinned memory)"
-        span = script.span(waits[0].move.call)
-        return Finding(self.code, span, message, _fix(script, waits))
+        span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
+        notes = tuple(Note(other, "and here") for other in others)
+        return Finding(self.code, span, message, _fix(script, waits), notes)
 
 
 class _Wait(NamedTuple):
@@ -77,6 +81,24 @@ class _Wait(NamedTuple):
     """Whether the file shows that the moved value is a tensor."""
     doubt: str
     """Why the loader may be unable to pin it, or may be another one."""
+
+
+def _blocks(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each block whose fix has the same class, whole lines of them."""
+    blocks: dict[tuple[int, bool], list[_Wait]] = {}
+    for line in _lines(script, waits):
+        block = script.parent(script.statement(line[0].move.call))
+        exact = all(wait.is_tensor and not wait.doubt for wait in line)
+        blocks.setdefault((id(block), exact), []).extend(line)
+    return list(blocks.values())
+
+
+def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each statement, in source order."""
+    lines: dict[int, list[_Wait]] = {}
+    for wait in waits:
+        lines.setdefault(id(script.smallest_statement(wait.move.call)), []).append(wait)
+    return list(lines.values())
 
 
 def _doubt(script: Script, parts: Sequence[Part]) -> str:
@@ -124,12 +146,7 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     imported = script.rewrite.importing("torch", at=first)
     if None in values or imported is None or script.framework != "none":
         return None
-    given = {wait.move.call: f"non_blocking={wait.value}" for wait in waits}
-    edits = split_lines(script, given) or tuple(
-        edit
-        for wait in waits
-        for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
-    )
+    edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
     title = f"Pass non_blocking={waits[0].value}"
     because = next((wait.doubt for wait in waits if wait.doubt), "")
@@ -138,3 +155,13 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     if because:
         return Fix.unsafe(title, edits, needed, because=because)
     return Fix.exact(title, edits, needed)
+
+
+def _passing(script: Script, line: Sequence[_Wait]) -> Edits:
+    """Return the edits that pass `non_blocking` in each copy of one statement."""
+    given = {wait.move.call: f"non_blocking={wait.value}" for wait in line}
+    return split_lines(script, given) or tuple(
+        edit
+        for wait in line
+        for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+    )

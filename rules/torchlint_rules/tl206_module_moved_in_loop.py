@@ -85,7 +85,7 @@ def _bound_within(
 
 
 def _is_undone(script: Script, found: _Call) -> bool:
-    """Return whether code in the loop may undo the call."""
+    """Return whether code in the loop may undo the call, or loads weights, which costs far more."""
     bodies = script.functions.reached(found.loop.node.body)
     root = script.code(found.network)
     for body in bodies:
@@ -95,9 +95,10 @@ def _is_undone(script: Script, found: _Call) -> bool:
             far = body is not found.loop.node.body or _bound_within(
                 script, call.func, found.loop, script.parent(call)
             )
-            if (far or _is_part(script, call.func.value, root)) and _undoes(
-                script, call, call.func, found
-            ):
+            mine = far or _is_part(script, call.func.value, root)
+            if mine and _undoes(script, call, call.func, found):
+                return True
+            if mine and call.func.attr.value == "load_state_dict":
                 return True
     return any(
         script.code(arg.value) == root and _is_out_of_sight(script, call)

@@ -11,6 +11,7 @@ from torchlint.api import Finding, Fix, Frequency, Impact, Rule, Script
 from torchlint_rules._elementloops import (
     element_reads,
     element_tests,
+    entry_reads,
     sole_line,
     written_by_element,
     written_by_row,
@@ -142,6 +143,16 @@ class PythonLoopOverTensor(Rule):
                 f"the whole of `{named}` and add up the result, once"
             )
             yield Finding(self.code, script.span(loop.iter), message)
+
+        for wait, tensor in entry_reads(script):
+            named = script.code(tensor)
+            cure = f"read it once before with `{named}.tolist()`"
+            if isinstance(wait, cst.Comparison):
+                cure = f"compare the whole of `{named}`, once"
+            message = (
+                f"`{script.code(wait)}` waits for the device for every entry of `{named}`: {cure}"
+            )
+            yield Finding(self.code, script.span(wait), message)
 
     def _of_writes(self, script: Script, loop: cst.For) -> Finding | None:
         line = sole_line(loop)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State
 from torchlint_rules._finiteguards import finite_guards
+from torchlint_rules._graphbreaks import without_breaks
 from torchlint_rules._masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -37,8 +38,10 @@ _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
 class DataDependentSync(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every operation in each step for which the host must know a tensor's values."""
-        if not script.can_use_accelerator:
-            return
+        if script.can_use_accelerator:
+            yield from without_breaks(script, self._waits(script))
+
+    def _waits(self, script: Script) -> Iterator[Finding]:
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
             if script.each_step(place):
                 message = f"`{script.brief(place)}` waits for the device in every step: {cost}"

@@ -21,6 +21,7 @@ from torchlint.api import (
     Script,
     State,
 )
+from torchlint_rules._graphbreaks import without_breaks
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2
@@ -42,8 +43,12 @@ _RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb"
 class ScalarsReadOneByOne(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the reads of one block that could be one copy of a stack of tensors."""
-        if not script.can_use_accelerator:
-            return
+        if script.can_use_accelerator:
+            found = (*self._of_blocks(script), *self._of_dictionaries(script))
+            yield from without_breaks(script, found)
+
+    def _of_blocks(self, script: Script) -> Iterator[Finding]:
+        """Yield the reads of one block between which the device gets no work."""
         for group in _groups(script):
             found = group.readings
             first = found[0].node
@@ -55,7 +60,6 @@ class ScalarsReadOneByOne(Rule):
             notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
             fix = _fix(script, found)
             yield Finding(self.code, script.span(first), message, fix, notes, group.impact)
-        yield from self._of_dictionaries(script)
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""

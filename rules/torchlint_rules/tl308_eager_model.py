@@ -90,7 +90,8 @@ def _message(script: Script, name: str, move: Move | None = None) -> str:
     named = f"`{name}`" if name else "the network"
     if not name and move is not None and isinstance(move.moved, cst.Call):
         named = f"`{script.code(move.moved.func)}`"
-    if script.target.has((2, 2)):
+    layers = move is not None and script.compiled.compiles_nothing(move.moved)
+    if script.target.has((2, 2)) and not layers:
         how = f"`{name or 'model'}.compile()`"
     else:
         how = (
@@ -174,7 +175,11 @@ def _compiled(script: Script, move: Move, name: str) -> Edits | None:
     if any(True for _ in script.loops_around(move.call)):
         return None
     disabled = _disabled(script, move, written[0])
-    return script.rewrite.after(line, f"{name}.compile({disabled})")
+    code = f"{name}.compile({disabled})"
+    if script.compiled.compiles_nothing(move.moved):
+        given = ", ".join(filter(None, (name, disabled)))
+        code = f"{name} = {written[0]}.compile({given})"
+    return script.rewrite.after(line, code)
 
 
 def _disabled(script: Script, move: Move, torch: str) -> str:

@@ -13,24 +13,20 @@ from torchlint_rules._graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_br
 class GraphBreakInCompiled(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every construct that ends the graph of compiled code."""
-        if not script.compiled.all:
-            return
-        for found in graph_breaks(script):
-            frames = [
-                frame
-                for frame in script.compiled.frames_of(found.node)
-                if not script.compiled.option(frame.compilation, "fullgraph").equals(True)
-            ]
-            if frames:
-                yield self._finding(script, found, frames[0])
+        for found, frame in graph_breaks(script):
+            yield self._finding(script, found, frame)
 
     def _finding(self, script: Script, found: GraphBreak, frame: Frame) -> Finding:
         construct = CONSTRUCTS[found.construct]
         lost = _lost(script, found, frame)
         impact: Impact = "high" if lost is not None else "medium"
+        if lost is None and found.construct == "backward":
+            impact = "low"
         cost = "ends the compiled graph here"
         if lost is not None:
             cost = f"keeps the compiler from compiling any of `{lost}`"
+        if construct.waits and script.can_use_accelerator and not _is_on_host(script, found.node):
+            cost += " and waits for the device"
         message = (
             f"`{script.brief(found.node)}` {cost} (torch: {NAMES[construct.name]}, "
             f"{construct.name}): {construct.cure}"
@@ -55,6 +51,18 @@ def _lost(script: Script, found: GraphBreak, frame: Frame) -> str | None:
     owner = script.scopes.class_of(function)
     name = function.name.value
     return name if owner is None else f"{owner.name.value}.{name}"
+
+
+def _is_on_host(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether what is read is in host memory already."""
+    read = node
+    if isinstance(node, cst.Call):
+        func = node.func
+        named = script.name(func) is not None or not isinstance(func, cst.Attribute)
+        read = node.args[0].value if named and node.args else node
+        if isinstance(func, cst.Attribute) and not named:
+            read = func.value
+    return isinstance(read, cst.BaseExpression) and script.on_host(read)
 
 
 def _notes(script: Script, frame: Frame) -> tuple[Note, ...]:

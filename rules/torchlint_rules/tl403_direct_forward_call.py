@@ -7,9 +7,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, How, Kind, Rule, Script
+from torchlint.api import Finding, How, Kind, Rule, Script
+from torchlint_rules._directforwards import direct_forward
 
-_BECAUSE: Final = "hooks that were skipped until now run, as does compiled code"
+_WHAT: Final = "the network's hooks and wrappers"
+_BECAUSE: Final = "hooks that were skipped until now run"
 _METHODS: Final = frozenset(
     (
         "parameters named_parameters state_dict load_state_dict eval train zero_grad "
@@ -22,7 +24,7 @@ _FORWARDS: Final = ("forward", "__call__")
 
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Report calls of the forward of networks that have hooks, wrappers or compiled code."""
+        """Report calls of the forward of networks that have hooks or wrappers."""
         for call in script.method_calls("forward"):
             func = call.func
             assert isinstance(func, cst.Attribute)
@@ -30,17 +32,7 @@ class DirectForwardCall(Rule):
                 continue
             if _is_own(script, call, func.value) or not script.call_extras.has(func.value):
                 continue
-            network = script.brief(func.value)
-            message = (
-                f"`{network}.forward` skips the network's hooks and compiled code: call "
-                f"`{network}` itself"
-            )
-            start, end = script.span(func.value).end, script.span(func.attr).end
-            fix = None
-            if "#" not in script.text[start:end]:
-                edits = script.rewrite.delete(start, end)
-                fix = Fix.unsafe("Call the network itself", edits, because=_BECAUSE)
-            yield Finding(self.code, script.span(call), message, fix)
+            yield direct_forward(script, self.code, call, _WHAT, _BECAUSE)
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, How, Kind, Rule, Script, Span
+from torchlint.api import Act, Edits, Finding, Fix, How, Impact, Kind, Rule, Script, Span
 from torchlint_rules._accumulators import clips_of_parts
 from torchlint_rules._cliporder import Clip, into_closing, misplaced, without_effect
 from torchlint_rules._renaming import renamed
@@ -27,10 +27,10 @@ class MisplacedClipping(Rule):
             call = site.node
             said = _said(script, call, [window.closing for window in windows if window.closing])
             if said is not None:
-                message, title, edits = said
+                message, title, edits, impact = said
                 own = script.owner(call) == "none"
                 fix = Fix.unsafe(title, edits, because=_CLIPPED_NOW) if edits and own else None
-                yield Finding(self.code, script.span(call), message, fix)
+                yield Finding(self.code, script.span(call), message, fix, impact=impact)
                 continue
             if site.name == _OLD:
                 message = "`clip_grad_norm` is deprecated: write `clip_grad_norm_`"
@@ -69,8 +69,7 @@ class MisplacedClipping(Rule):
             held = grad.value if isinstance(grad, cst.Attribute) else None
             if held is None or cst.ensure_type(grad, cst.Attribute).attr.value != "grad":
                 continue
-            drawn = loop.node.iter.func if isinstance(loop.node.iter, cst.Call) else None
-            if not isinstance(drawn, cst.Attribute) or drawn.attr.value != "parameters":
+            if not _draws_parameters(loop.node.iter):
                 continue
             if script.code(held) == script.code(loop.node.target):
                 message = (
@@ -108,6 +107,16 @@ class MisplacedClipping(Rule):
             yield Finding(self.code, place, message)
 
 
+def _draws_parameters(drawn: cst.BaseExpression) -> bool:
+    """Return whether a loop runs over `net.parameters()` or over `group["params"]`."""
+    if isinstance(drawn, cst.Subscript):
+        key = drawn.slice[0].slice
+        word = key.value if isinstance(key, cst.Index) else None
+        return isinstance(word, cst.SimpleString) and word.raw_value == "params"
+    func = drawn.func if isinstance(drawn, cst.Call) else None
+    return isinstance(func, cst.Attribute) and func.attr.value == "parameters"
+
+
 def _is_of_this_file(script: Script, call: cst.Call) -> bool:
     """Return whether the clipped values are the parameters of a network that the file builds."""
     given = call.args[0].value if call.args else None
@@ -120,7 +129,7 @@ def _is_of_this_file(script: Script, call: cst.Call) -> bool:
 
 def _said(
     script: Script, call: cst.Call, closings: list[cst.If]
-) -> tuple[str, str, Edits | None] | None:
+) -> tuple[str, str, Edits | None, Impact | None] | None:
     """Return the finding for a misplaced clipping."""
     found = without_effect(script, call)
     if found is not None:
@@ -128,6 +137,7 @@ def _said(
             _order_message(script, found),
             "Clip between backward and step",
             misplaced(script, found),
+            None,
         )
     name = script.code(call.func)
     empty = _used_up(script, call)
@@ -141,17 +151,27 @@ def _said(
             *script.rewrite.insert(script.span(line.value).start, "list("),
             *script.rewrite.insert(script.span(line.value).end, ")"),
         )
-        return message, "Keep the parameters in a list", edits
+        return message, "Keep the parameters in a list", edits, None
     for closing in closings:
-        if _clips_each_part(script, call, closing):
+        passes = _passes(script, closing)
+        if passes != 1 and _clips_each_part(script, call, closing):
             message = (
                 f"`{name}` clips the gradients of each micro-batch before they are accumulated; "
                 "clip once, before the step"
             )
             direct = script.parent(script.statement(call)) is script.parent(closing)
             inside = into_closing(script, call, closing) if direct else None
-            return message, "Clip before the step", inside
+            return message, "Clip before the step", inside, None if passes else "low"
     return None
+
+
+def _passes(script: Script, closing: cst.If) -> int:
+    """Return in how many passes one steps, 0 if that is a setting (`step % args.every == 0`)."""
+    for each in script.within(closing.test, cst.BinaryOperation):
+        if isinstance(each.operator, cst.Modulo):
+            count = script.value_of(each.right).literal
+            return count if type(count) is int else 0
+    return 0
 
 
 def _order_message(script: Script, clip: Clip) -> str:

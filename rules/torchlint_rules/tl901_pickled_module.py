@@ -10,11 +10,13 @@ import libcst as cst
 from torchlint.api import Binding, CallSite, Edits, Finding, Fix, How, Kind, Rule, Script
 
 _FILE: Final = ("f", 1)
+_PICKLES: Final = ("pickle.dump", "dill.dump", "joblib.dump", "cloudpickle.dump")
+"""What pickles whatever it gets; the network is the first argument."""
 
 
 class PickledModule(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every network that is passed to `torch.save`."""
+        """Flag every network that is passed to `torch.save` or to pickle."""
         saves = [
             (site, network)
             for site in script.calls("torch.save")
@@ -32,6 +34,14 @@ class PickledModule(Rule):
             together = [one for one, other in saves if script.code(other) == name]
             fix = _fix(script, name, together, loads) if len(together) == len(saves) else None
             yield Finding(self.code, script.span(site.node), message, fix)
+        for site in script.calls(*_PICKLES):
+            given = site.node.args[0].value if site.node.args else None
+            if given is not None and script.kind(given) is Kind.MODULE and not _tests(script, site):
+                message = (
+                    f"this file pickles `{script.code(given)}` with its class: only this very code "
+                    f"can load it; save its `state_dict()` with `torch.save`"
+                )
+                yield Finding(self.code, script.span(site.node), message)
 
 
 def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:

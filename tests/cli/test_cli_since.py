@@ -145,3 +145,49 @@ def test_nothing_is_replayed(repository: Shell) -> None:
     assert shell.run(*arguments).returncode == 1
     commit(shell)
     assert shell.run(*arguments).returncode == 0
+
+
+NOISE = """\
+import torch
+
+
+def noisy(images):
+    return images + torch.zeros(28, 28).to("cuda")
+"""
+TRAIN = """\
+import torch
+from noise import noisy
+
+model = torch.nn.Linear(784, 10).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for images, labels in torch.utils.data.DataLoader(torch.load("data.pt")):
+    loss = model(noisy(images.cuda()).flatten(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_changed_line_of_another_file_that_a_note_names_counts(repository: Shell) -> None:
+    repository.write("pyproject.toml", "")
+    repository.write("noise.py", NOISE)
+    repository.write("train.py", TRAIN)
+    commit(repository)
+    since = ("check", "--select", "TL203", "--since", "main", "--output-format", "concise")
+    assert repository.run(*since).returncode == 0
+    repository.write("train.py", TRAIN.replace("\nfor", "\n# the loop\nfor"))
+    assert repository.run(*since).returncode == 0
+    repository.write("train.py", TRAIN.replace("DataLoader(", "DataLoader(dataset="))
+    done = repository.run(*since)
+    assert done.returncode == 1
+    assert done.stdout.startswith("noise.py:5:21: TL203")
+    assert "note: train.py:6: " in done.stdout
+
+
+def test_the_first_line_of_a_file_does_not_stand_for_notes_elsewhere(repository: Shell) -> None:
+    repository.write("pyproject.toml", "")
+    repository.write("noise.py", NOISE)
+    repository.write("train.py", TRAIN)
+    commit(repository)
+    repository.write("noise.py", "# more\n" + NOISE)
+    assert repository.run("check", "--select", "TL203", "--since", "main").returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,36 @@ DECIDED = LoaderSite(
 
 def test_the_report_names_the_value_to_take(snapshot: SnapshotAssertion) -> None:
     assert tuning_text(REPORT, SITE, (), Paint()) == snapshot
+
+
+def test_the_last_line_agrees_with_the_table() -> None:
+    kept = replace(WORKERS, choice=0)
+    said = tuning_text(
+        replace(REPORT, settings=(kept, PREFETCH, PINNING, BATCHES)), SITE, (), Paint()
+    )
+    assert said.endswith(
+        "\nNothing to write: a batch of 64 gives 1.46x, but changes the optimization; no other "
+        "setting is measurably better.\n"
+    )
+    assert (
+        "num_workers  keep 0: not decided, as noise is larger than the gain (best other: 4, "
+        in said
+    )
+
+
+def test_loader_and_network_alone_show_what_workers_can_bring() -> None:
+    alone = replace(trial(0, 400.0), wait_share=0.9, loading=0.8)
+    workers = replace(WORKERS, trials=(alone, trial(2, 1380.0)))
+    report = replace(REPORT, settings=(workers, PREFETCH, PINNING, BATCHES))
+    assert (
+        "  alone, the loader gives 500 samples/s in the script's own process, and the network "
+        "takes 4000: workers can bring 10x at most\n"
+    ) in tuning_text(report, SITE, (), Paint())
+    found = json.loads(tuning_json(report, SITE, ()))["settings"][0]["trials"]
+    assert [each["alone"] for each in found] == [
+        {"loader": pytest.approx(500), "network": pytest.approx(4000)},
+        None,
+    ]
 
 
 def test_the_report_says_what_was_written_and_what_is_decided_elsewhere() -> None:

@@ -86,11 +86,12 @@ def test_a_path_that_does_not_exist_is_one_line(tree: Path) -> None:
     assert discovery.files == (Path("train.py"),)
 
 
-def test_a_dangling_link_is_one_line(tree: Path) -> None:
+def test_a_dangling_link_is_one_line_where_it_is_named(tree: Path) -> None:
     (tree / "gone.py").symlink_to("nowhere.py")
+    (tree / ".#train.py").symlink_to("me@host.123")
     said = "gone.py is a link to nowhere.py, which does not exist"
-    assert _discover(".").errors == (said,)
     assert _discover("gone.py").errors == (said,)
+    assert _discover(".").errors == ()
     assert len(_discover(".").files) == 3
 
 
@@ -101,7 +102,8 @@ def test_links_are_taken_once_and_loops_end(tree: Path) -> None:
     (tree / "linked.py").symlink_to("notes.txt")
     discovery = _discover(".")
     assert [path.name for path in discovery.files] == ["load.py", "old.py", "linked.py", "train.py"]
-    (error,) = discovery.errors
+    assert discovery.errors == ()
+    (error,) = _discover("self.py").errors
     assert error.startswith("self.py is a link to self.py")
 
 

@@ -79,6 +79,20 @@ def test_what_is_made_of_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.nn.functional as F\ndef forward(q, k, v):\n"
+        "    w = F.softmax(q @ k.mT / w(w) ** 0.5, dim=-1)\n    return w @ v\n",
+        "\fmatch one:\n    case 1:\n        import torch\n        @torch.cuda.amp.autocast()\n"
+        "        def forward(x):\n            return x @ x\n",
+    ],
+    ids=["a scale made of the weights", "a form feed before a match"],
+)
+def test_fixes_that_did_not_compile(text: str) -> None:
+    TARGETS["source"](text.encode())
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         '[0, ["NO101", 0, 5, "told", null, []]]',

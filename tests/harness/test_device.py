@@ -14,6 +14,8 @@ import pytest
 from harness.pretend.build import library, unfit
 from harness.scripts import run, write
 
+from torchlint.harness.judging.assessment import syncs_per_step
+from torchlint.harness.judging.bound import bound
 from torchlint.harness.judging.statistics import Speedup, speedup
 from torchlint.harness.pace import Pace
 from torchlint.harness.plan import Mode
@@ -75,6 +77,15 @@ PLAIN = {
     "ASYNCHRONOUS": True,
     "SYNC": "",
 }
+
+
+BOUND: dict[str, dict[str, Any]] = {
+    "device": {},
+    "data": {"ITEM": 2e-3, "KERNEL": 1e-5},
+    "launches": {"KERNEL": 1e-7},
+    "reads": {"SYNC": "loss.item()", "HOST": 5e-3},
+}
+"""Scripts, and what a step of each waits for."""
 
 
 class Told(NamedTuple):
@@ -267,3 +278,13 @@ def test_a_wait_is_counted_once_at_its_line(look: Look, count: int, noise: str) 
     line = 1 + [text.strip() for text in seen.script].index(wait)
     assert [(name, at) for name, at, _ in waits] == [("train.py", line)] * len(waits)
     assert sum(times for *_, times in waits) == 12 * count
+
+
+@pytest.mark.parametrize("by", BOUND)
+def test_what_a_step_waits_for_is_named(look: Look, by: str) -> None:
+    words = BOUND[by]
+    syncs = look("syncs", **words).trace
+    found = bound([look(**words).trace] * 2, syncs_per_step(syncs))
+    assert found is not None
+    assert found.by == by
+    assert (found.share is not None) is (by == "data")

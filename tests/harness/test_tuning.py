@@ -109,6 +109,10 @@ def test_a_dataset_that_waits_gets_workers(tmp_path: Path) -> None:
     assert now is not None
     assert then is not None
     assert now.wait_share > 0.8
+    assert now.loading == pytest.approx(now.wait_share, abs=0.1)
+    assert now.alone is not None
+    assert now.alone[1] > 3 * now.alone[0]
+    assert "alone, the loader gives " in spoken
     assert now.runs >= 2
     assert then.memory > now.memory > 0
     assert then.cpu > 0

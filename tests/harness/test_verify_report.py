@@ -60,7 +60,8 @@ def test_json_has_the_fields_that_were_promised() -> None:
     }
     assert set(document) == {
         *("version", "script", "args", "device", "torch", "python", "seed", "steps", "warmup"),
-        *("rounds", "noise", "timed", "diverted", "changed", "launcher", "variants"),
+        *("rounds", "noise", "timed", "diverted", "changed", "launcher", "variants", "epoch"),
+        "bound",
     }
     assert document["variants"][0] == {
         "kind": "rule",
@@ -90,6 +91,7 @@ def test_json_has_the_fields_that_were_promised() -> None:
             "host": {"before": 1 << 28, "after": 1 << 29},
             "device": {"before": None, "after": None},
         },
+        "energy_per_step": {"before": None, "after": None},
         "warnings": [],
         "rank_times": [],
         "doubts": [],

@@ -50,6 +50,12 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_a_caller_brings_the_star_import_through_which_it_calls(tmp_path: Path) -> None:
+    use = "import os\nfrom lib import *\n\ndef main():\n    step(1)\n\n"
+    found = views(tmp_path, {"lib.py": STEP, "train.py": use + GUARD})
+    assert linked(found["lib.py"]) == {"train.py": [2, 4, 7]}
+
+
 def test_a_program_begins_at_a_guard_at_code_at_a_script_or_in_a_notebook(tmp_path: Path) -> None:
     use = "from lib import step\n\ndef main():\n    step(1)\n"
     cell = '{"cells": [{"cell_type": "code", "source": ["import other\\n", "other.main()"]}]}'
@@ -94,6 +100,17 @@ def test_a_symbol_with_many_users_has_no_callers(tmp_path: Path) -> None:
     assert found["lib.py"].modules == ()
     assert found["lib.py"].called_unseen == {Symbol("lib.py", "step")}
     assert linked(found["use12.py"]) == {"lib.py": [1]}
+
+
+def test_of_many_users_those_that_train_compiled_code_are_linked(tmp_path: Path) -> None:
+    files = {
+        f"use{i}.py": f"import lib\n\ndef main():\n    lib.step({i})\n\n{GUARD}" for i in range(13)
+    }
+    text = "import torch\nfrom lib import step\n\ndef fit(x):\n    torch.compile(step)(x)"
+    trains = f"{text}.backward()\n\nfit(1)\n"
+    generates = f"{text}\n\nfit(1)\n"
+    found = views(tmp_path, {**files, "lib.py": STEP, "fit.py": trains, "generate.py": generates})
+    assert linked(found["lib.py"]) == {"fit.py": [1, 2, 4, 7]}
 
 
 def test_callers_are_followed_two_steps_up_and_callees_two_steps_down(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def test_groups_and_names_never_collide() -> None:
     assert all(set(head.groups) <= set(GROUPS) for head in REGISTRY.rules)
 
 
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_has_rules_of_ours(group: str) -> None:
+    assert [head.code for head in REGISTRY.rules if group in head.groups]
+
+
 def test_preview_switches_on_what_is_off_by_default() -> None:
     off = {head.code for head in REGISTRY.rules if not head.default}
     assert "TL308" in off

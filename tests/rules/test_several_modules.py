@@ -40,3 +40,22 @@ def test_a_program_may_load_what_it_saves(tmp_path: Path, train: str, rows: list
     (tmp_path / "train.py").write_text(train)
     results = check_paths([tmp_path / "network.py"], project(select=("TL401",)))
     assert [row for _, row, _ in found(results)] == rows
+
+
+def test_an_import_that_a_star_binds_a_second_time(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("")
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch.autograd import Variable\n\n\n"
+        "class Net(torch.nn.Module):\n"
+        "    def start(self):\n        return Variable(torch.zeros(1, 8))\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom model import *\n\nnet = Net()\n"
+        "optimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+        "for step in range(100):\n"
+        "    loss = net(Variable(torch.ones(1, 8)), net.start()).mean()\n"
+        "    loss.backward()\n    optimizer.step()\n    print(loss.data[0])\n"
+    )
+    results = list(check_paths([tmp_path / "train.py"], project(select=("TL408",))))
+    assert 10 in [row for _, row, _ in found(results)]
+    assert not [said for each in results for said in each.warnings]

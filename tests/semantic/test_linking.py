@@ -323,3 +323,10 @@ def test_the_first_node_of_a_program_is_the_same_for_each_file(path: str, guarde
     first = script.guard.first(script.all(cst.Call))
     assert first is not None
     assert script.place(first).path == ("main.py" if guarded else "a.py")
+
+
+def test_an_import_of_another_module_is_not_removed_here() -> None:
+    names = "from torch.autograd import Variable\n"
+    train = "import torch\nfrom names import *\nx = Variable(torch.ones(3))\nx.backward()\n"
+    script = parse({"names.py": names, "train.py": train}, "train.py")
+    assert script.rewrite.without_imports(_expression(script, "Variable")) == ()

@@ -94,6 +94,16 @@ def test_what_is_rare_is_left_to_libcst(line: str) -> None:
     assert read(source).module.code == line
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("feed", ["\f", "  \f", "\f\f", "x = 1;@\f", 's = """@\f"""@\f'])
+def test_a_form_feed_moves_nothing_that_libcst_reads(feed: str, end: str) -> None:
+    lines = [feed + "match x:", "    case 1:", "        \f        print(y)", ""]
+    source = Source("feed.py", "@".join(lines).replace("@", end))
+    tree = Tree(source, read(source))
+    (call,) = tree.all(cst.Call)
+    assert tree.text(call) == "print(y)"
+
+
 def test_parts_of_an_f_string_are_placed_when_asked_for() -> None:
     source = Source("f.py", 'print(("a"\n      f"{ (x + 1) :.{n}f}"), end="")\n')
     tree = Tree(source, read(source))

@@ -213,7 +213,7 @@ PRECISION: Final = (
         ("S1", "S3.bonus"),
         (_compiled, trainer_option("torch_compile"), accelerated, looped, trained,
          unknown("whether the run is long enough to pay for the compilation")),
-        ("TL308", "TL309", "TL313", "TL316"),
+        ("TL308", "TL309", "TL313", "TL316", "TL317", "TL318"),
         "measured x2.5 for an activation written out, x0.7 for a tiny network, on a CPU",
     ),
     Technique(

@@ -9,6 +9,12 @@ import click
 __all__ = ["GroupedCommand"]
 
 _SUBJECTS: Final = {
+    "Measuring": (
+        *("module", "quick", "budget", "steps", "warmup", "rounds"),
+        *("seed", "device", "timeout"),
+    ),
+    "Comparing": ("against", "same_numbers", "fail_slower", "price"),
+    "Processes": ("launcher", "nproc_per_node", "nnodes", "rdzv_endpoint"),
     "Fixes": (
         *("apply", "interactive", "fix", "fix_only", "diff", "show_fixes"),
         *("exit_non_zero_on_fix", "unsafe_fixes", "fixable", "unfixable"),
@@ -24,6 +30,7 @@ _SUBJECTS: Final = {
     "Report": (
         *("output_format", "output_file", "sort", "show_low", "statistics", "measured", "min_cost"),
         *("baseline", "write_baseline", "quiet", "verbose", "color"),
+        *("as_json", "html", "history"),
     ),
     "Exit code": ("fail_on", "exit_zero"),
     "Cache": ("no_cache", "cache_dir"),

@@ -8,12 +8,19 @@ from typing import Final
 
 __all__ = ["command_hint", "option_hint"]
 
+_COMPLETION: Final = (
+    'put `eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"` into ~/.bashrc; also zsh_source, '
+    "fish_source"
+)
 _COMMANDS: Final[Mapping[str, str]] = {
     "format": "torchlint formats nothing: use `ruff format`",
     "help": "use `torchlint --help`",
     "analyze": "use `torchlint audit`, which goes through every known technique",
     "bench": "use `torchlint verify`",
     "benchmark": "use `torchlint verify`",
+    "completion": _COMPLETION,
+    "completions": _COMPLETION,
+    "generate-shell-completion": _COMPLETION,
     "compare": "use `torchlint verify`",
     "doctor": "use `torchlint audit`",
     "measure": "use `torchlint verify`",

@@ -84,14 +84,23 @@ class ChangedLines:
         path = os.path.realpath(entry.path)
         if path in self._untracked:
             return True
+        notes = entry.finding.notes
+        if any(self._has_line(note.path, note.row) for note in notes if note.path):
+            return True
         changed = self._changed.get(path)
         if changed is None:
             return False
-        spans = (entry.finding.span, *(note.span for note in entry.finding.notes))
+        spans = (entry.finding.span, *(note.span for note in notes if not note.path))
         if entry.source.is_notebook:
             return any(self._is_new_cell(path, entry, span) for span in spans)
         rows = (_rows(entry, span) for span in spans)
         return any(lines.touches(*each) for each in rows for lines in changed)
+
+    def _has_line(self, name: str, row: int) -> bool:
+        """Return whether a line of another file has changed."""
+        path = os.path.realpath(name)
+        changed = self._changed.get(path, ())
+        return path in self._untracked or any(lines.touches(row, row) for lines in changed)
 
     def _is_new_cell(self, path: str, entry: Entry, span: Span) -> bool:
         """Return whether the cell of a span is not in the notebook of the base."""

@@ -13,6 +13,7 @@ import click
 
 from torchlint.cli.commandline import Started, started, started_arguments
 from torchlint.cli.failure import fail
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.launching import device_option, end_on_sigterm
 from torchlint.cli.options import color_option
 from torchlint.cli.terminal import paint_for
@@ -28,7 +29,7 @@ __all__ = ["tune"]
 _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @started_arguments
 @click.option("--apply", is_flag=True, help="Write the best values into the source.")
 @click.option(

@@ -15,7 +15,9 @@ import click
 
 from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.commandline import started, started_arguments
+from torchlint.cli.epochs import epochs_of
 from torchlint.cli.failure import fail, remark, warn
+from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
@@ -41,7 +43,7 @@ _MOST_ROUNDS: Final = 12
 """Rounds up to which a budget is used, where the machine is noisy."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @started_arguments
 @configuration_options
 @click.option(
@@ -87,6 +89,12 @@ _MOST_ROUNDS: Final = 12
     type=click.FloatRange(min=10),
     metavar="SECONDS",
     help="Time for all runs: all fixes together, then each one, then more rounds if it is noisy.",
+)
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0),
+    metavar="DOLLARS",
+    help="Price of an hour of each device, to report the money that is saved.",
 )
 @click.option("--apply", is_flag=True, help="Write the fixes that passed.")
 @click.option(
@@ -168,6 +176,7 @@ def verify(
         where = "" if against is None else f"{against.revision.name}: "
         fail(f"{where}{failure_line(str(start.script), error.failure)}")
         ctx.exit(2)
+    report = replace(report, price=options["price"], epochs=epochs_of(start.script, start.args))
     if against is not None:
         tolerated = options["fail_slower"] or 0.0
         report = replace(report, against=against.revision, tolerated=tolerated)

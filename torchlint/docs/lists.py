@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -31,10 +32,21 @@ def files(tree: Checkout) -> dict[Path, str]:
     return {
         tree.rules / EVIDENCE: json.dumps(evidence_of(tree), indent=2) + "\n",
         tree.docs / "rules" / "index.md": _text(_index(rules, "../../rules/torchlint_rules")),
+        **{path: _recounted(path, len(rules)) for path in _counting(tree)},
         tree.docs / "check.svg": picture(tree),
         tree.docs / "speed.svg": speed_chart(rules, evidence_of(tree)),
         tree.docs / "articles.md": _text(_articles(rules, "../rules/torchlint_rules")),
     }
+
+
+def _counting(tree: Checkout) -> tuple[Path, ...]:
+    """Return the pages that say how many rules there are."""
+    pages = (tree.root / "README.md", tree.docs / "guide" / "comparison.md")
+    return tuple(page for page in pages if page.is_file())
+
+
+def _recounted(page: Path, count: int) -> str:
+    return re.sub(r"\b\d+ rules about", f"{count} rules about", page.read_text(encoding="utf-8"))
 
 
 def refuted(tree: Checkout) -> list[str]:

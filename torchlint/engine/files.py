@@ -136,7 +136,8 @@ class _Search:
         try:
             mode = entry.stat().st_mode
         except OSError as error:
-            self.errors.append(_out_of_reach(Path(path), error))
+            if not entry.is_symlink():  # what editors lock files with are links to nowhere
+                self.errors.append(_out_of_reach(Path(path), error))
             return
         if stat.S_ISREG(mode):
             is_link = entry.is_symlink()

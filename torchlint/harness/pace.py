@@ -64,6 +64,8 @@ class Pace:
     optimizer: str
     learning_rate: float
     loaders: tuple[LoaderSeen, ...]
+    loading: float = 0.0
+    """The share of the window in which the script's process was in its loaders."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Pace:

@@ -11,7 +11,8 @@ from statistics import median
 from types import TracebackType
 from typing import Final
 
-from torchlint.harness.judging.assessment import Evidence, assess, durations
+from torchlint.harness.judging.assessment import Evidence, assess, durations, syncs_per_step
+from torchlint.harness.judging.bound import Bound, bound
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
@@ -427,7 +428,14 @@ class Session:
             launcher=plan.launcher,
             before=self._side,
             whole=self._runner.whole,
+            epoch_steps=first.epoch_steps,
+            bound=self._bound(original),
         )
+
+    def _bound(self, original: Evidence) -> Bound | None:
+        if self._runner.whole:
+            return None
+        return bound(original.timed, syncs_per_step(original.syncs))
 
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []

@@ -84,6 +84,8 @@ class Trace:
     """Processors that other programs used during the window, None where that is unknown."""
     free: float | None = None
     """Processors that were idle during the window."""
+    drained: float | None = None
+    """Seconds that the device still worked when the host had launched the window's last step."""
     phases: tuple[Phase, ...] = ()
     """The phases of the steps of the window, for runs that measure these."""
     losses: tuple[float, ...] = ()
@@ -138,6 +140,10 @@ class Trace:
     """Whether torch's compiler made code of the script's own, whose lines cannot be seen."""
     epoch: int | None = None
     """Batches in the longest pass over a loader, None where that is unknown."""
+    epoch_steps: float | None = None
+    """Steps in one pass over the loader that feeds them, None where that is unknown."""
+    energy: float | None = None
+    """Joules that the devices took in each step, None where they do not count them."""
     idle: tuple[tuple[str, int], ...] = ()
     """Places of the fix that the run did not reach."""
     changed: int = 0

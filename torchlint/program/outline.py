@@ -282,7 +282,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
     if isinstance(node, _FRAMES):
         yield node.name
     elif isinstance(node, _IMPORTS):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        names = (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        yield from (name for name in names if name != "*")
     elif isinstance(node, ast.Assign):
         yield from chain.from_iterable(map(_stored, node.targets))
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):

@@ -21,9 +21,10 @@ MOST_CHARACTERS: Final = 16_000
 _MOST_OF_ONE: Final = 12_000
 """The characters of one excerpt."""
 _MOST_USERS: Final = 12
-"""A symbol with more users is that of a library; its callers are not linked."""
+"""A symbol with more users is that of a library: only callers that compile are linked."""
 _MOST_OF_SETTINGS: Final = 1_000
 """The characters of statements that set something for the whole process."""
+_COMPILE: Final = "torch.compile"
 _STEPS: Final = 2
 """How many steps up to callers, and then down to what is called."""
 
@@ -60,8 +61,10 @@ class _Selection:
 
     @property
     def trains(self) -> bool:
-        """Whether the file, or a definition that was taken, trains or loads."""
-        return self.own.trains or any(each.trains for each in self.taken.values())
+        """Whether the file, or a definition that was taken, trains, loads or compiles."""
+        return self.own.trains or any(
+            each.trains or _COMPILE in each.chains for each in self.taken.values()
+        )
 
     def add_callers(self) -> None:
         """Take the definitions that use those of the file, and those that use these.
@@ -127,8 +130,14 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
-        if len(elsewhere) <= _MOST_USERS:
-            yield from (place for place in elsewhere if place.path != self.path)
+        if len(elsewhere) > _MOST_USERS:
+            elsewhere = [place for place in elsewhere if self._compiles(place)]
+        yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
+
+    def _compiles(self, place: Place) -> bool:
+        """Return whether a definition of a module that trains compiles something."""
+        compiles = _COMPILE in self.graph.definition(place).chains
+        return compiles and self.graph.trains(place.path)
 
     def _used(self, place: Place) -> Iterator[Symbol]:
         """Yield the symbols that a definition uses; imports in the file itself are no use."""

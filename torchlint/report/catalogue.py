@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from torchlint.report.card import Card
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
+from torchlint.report.wrapping import wrapped
 
 __all__ = ["catalogue", "catalogue_json"]
+
+_WIDTH: Final = 96
 
 
 def catalogue(cards: Sequence[Card], paint: Paint) -> str:
@@ -20,7 +25,7 @@ def catalogue(cards: Sequence[Card], paint: Paint) -> str:
     for category, group in groupby(cards, key=lambda card: card.category):
         lines = [paint.strong(category or "other packs") + "\n"]
         for card in group:
-            off = "" if card.default else paint.warn(" (off by default)")
+            off = "" if card.default else paint.warn(" (preview: off by default)")
             label = paint.code(card.code, card.link) + " " * (code - len(card.code))
             grade = card.safety or "-"
             lines.append(
@@ -28,7 +33,17 @@ def catalogue(cards: Sequence[Card], paint: Paint) -> str:
                 f"  {card.summary}{off}\n"
             )
         blocks.append("".join(lines))
+    blocks.append("".join(_groups(cards, paint)))
     return "\n".join(blocks)
+
+
+def _groups(cards: Sequence[Card], paint: Paint) -> Iterator[str]:
+    """Yield the groups of rules, which stand where codes do, with how many rules they have."""
+    counts = Counter(group for card in cards for group in card.groups)
+    if counts:
+        yield paint.strong("groups, for --select, --ignore, --fixable and the settings") + "\n"
+        listed = ", ".join(f"{group} ({counts[group]})" for group in sorted(counts))
+        yield from (f"  {line}\n" for line in wrapped(listed, _WIDTH, 0))
 
 
 def catalogue_json(cards: Sequence[Card]) -> str:

@@ -56,7 +56,7 @@ def _examples(rule: type[Rule], paint: Paint) -> Iterator[str]:
 
 def facts(card: Card) -> str:
     """Return impact, fix, default and versions of a rule in one sentence."""
-    default = "on by default" if card.default else "off by default"
+    default = "on by default" if card.default else "preview (off by default)"
     return f"Impact {card.impact}, {_fixes(card.safety)}, {default}, {_versions(card.since)}."
 
 

@@ -75,6 +75,8 @@ def _setting(report: TuningReport, setting: SettingSearch, paint: Paint) -> Iter
         return
     yield f"{paint.strong(setting.knob)}  {_answer(setting, paint)}"
     yield from _table(setting)
+    if setting.knob == "num_workers":
+        yield from _alone(setting)
     if setting.not_tried:
         yield f"  stopped here: {setting.not_tried}"
     if setting.knob == "batch_size" and setting.changes:
@@ -109,11 +111,26 @@ def _why_kept(setting: SettingSearch) -> str:
     assert rival.rate is not None
     ratio = rival.rate.value / now.rate.value
     best = f"(best other: {rival.value}, {ratio:.2f}x)"
+    if ratio > 1 + setting.tolerance:
+        return f"not decided, as noise is larger than the gain {best}"
     if ratio > 1:
         return f"no other value is measurably faster {best}"
     if setting.knob == "num_workers" and setting.current == 0:
         return f"workers cost more than they save here {best}"
     return f"no other value is faster {best}"
+
+
+def _alone(setting: SettingSearch) -> Iterator[str]:
+    """Yield what the loader and the network give by themselves, and so what workers can bring."""
+    for trial in setting.trials:
+        if trial.alone is not None and trial.rate is not None:
+            loader, network = trial.alone
+            most = network / trial.rate.value
+            yield (
+                f"  alone, the loader gives {_count(loader)} samples/s in the script's own "
+                f"process, and the network takes {_count(network)}: workers can bring "
+                f"{most:.3g}x at most"
+            )
 
 
 def _table(setting: SettingSearch) -> Iterator[str]:
@@ -203,12 +220,7 @@ def _what_to_do(
 ) -> Iterator[str]:
     changing = [each for each in report.settings if each.changes and each.knob != "batch_size"]
     if not changing:
-        searched = report.setting("num_workers").trials
-        yield (
-            "Nothing to change: no other setting is measurably better."
-            if sum(trial.rate is not None for trial in searched) > 1
-            else "Nothing to change: too few values could be measured."
-        )
+        yield _nothing_to_write(report)
         return
     if site is None:
         return
@@ -221,6 +233,20 @@ def _what_to_do(
     for each in changing:
         if each.knob in site.decided:
             yield _elsewhere(site, each.knob, site.decided[each.knob], each.choice)
+
+
+def _nothing_to_write(report: TuningReport) -> str:
+    """Return why no setting is written, with the gain of another batch size."""
+    searched = report.setting("num_workers").trials
+    batches = report.setting("batch_size")
+    if batches.changes and batches.gain is not None:
+        return (
+            f"Nothing to write: a batch of {batches.choice} gives {batches.gain.value:.2f}x, but "
+            "changes the optimization; no other setting is measurably better."
+        )
+    if sum(trial.rate is not None for trial in searched) > 1:
+        return "Nothing to change: no other setting is measurably better."
+    return "Nothing to change: too few values could be measured."
 
 
 def _elsewhere(site: LoaderSite, knob: Knob, decision: Decision, value: Value) -> str:
@@ -310,6 +336,9 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         else {"value": rate.value, "low": rate.low, "high": rate.high},
         "runs": trial.runs,
         "wait_share": trial.wait_share,
+        "alone": None
+        if trial.alone is None
+        else dict(zip(("loader", "network"), trial.alone, strict=True)),
         "processors": trial.cpu,
         "peak_memory": {"host": trial.memory, "device": trial.device_memory},
         "steps_per_epoch": trial.steps,

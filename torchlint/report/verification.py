@@ -15,8 +15,10 @@ from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite
+from torchlint.report.bound import bound_words
 from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
+from torchlint.report.savings import savings
 from torchlint.report.summary import plural
 
 __all__ = [
@@ -88,6 +90,8 @@ def verification_json(report: Report) -> str:
         "steps": report.steps,
         "warmup": report.warmup,
         "rounds": report.rounds,
+        "bound": None if report.bound is None else asdict(report.bound),
+        "epoch": {"steps": report.epoch_steps, "count": report.epochs},
         "noise": _interval(report.noise),
         **({"partial": True} if report.partial else {}),
         "timed": "runs" if report.whole else "steps",
@@ -130,6 +134,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
             "host": _change(outcome.host_memory),
             "device": _change(outcome.device_memory),
         },
+        "energy_per_step": _change(outcome.energy),
         "warnings": list(outcome.warnings),
         "doubts": [
             {"name": doubt.name, "message": doubt.message}
@@ -179,7 +184,8 @@ def verification_text(report: Report, paint: Paint, page: str = "") -> str:
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
     end = [f"As a page: {paint.path(page)}"] if page else []
-    said = conclusion(report)
+    said, saved = conclusion(report), savings(report)
+    end += [saved[0].upper() + saved[1:]] if saved else []
     end += [paint.strong(said)] if said else []
     lines += ["", *end] if end else []
     return "\n".join(lines) + "\n"
@@ -235,6 +241,7 @@ def conditions(report: Report) -> tuple[str, ...]:
     return (
         where,
         *compared,
+        *bound_words(report.bound),
         f"{plural(report.rounds, 'round')} of {window}; "
         f"the original against itself: {low:.2f}x to {high:.2f}x",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,7 +14,9 @@ import torch
 from torchlint.harness.child.device import Device
 from torchlint.harness.child.precision import tf32_convolutions, tf32_products
 
-__all__ = ["identity"]
+__all__ = ["identity", "joules"]
+
+Questions = dict[str, Callable[[], Any]]
 
 _NVML: Final = "pynvml"
 _NO_ANSWER: Final = (AttributeError, NotImplementedError, RuntimeError, AssertionError)
@@ -55,8 +58,40 @@ def _uuids(device: Device) -> list[str]:
     return [f"GPU-{it.uuid}" for it in properties if hasattr(it, "uuid")]
 
 
+def joules(device: Device) -> float | None:
+    """Return what the devices of the network took so far, None where they do not count it."""
+    if device.kind != "cuda":
+        return None
+    taken = [_asked(uuid, _energy).get("millijoules") for uuid in _uuids(device)]
+    known = [float(each) for each in taken if each is not None]
+    return sum(known) / 1e3 if known and len(known) == len(taken) else None
+
+
 def _state(uuid: str) -> dict[str, Any]:
     """Return driver, clock, temperature, power limit and other users of a device, from NVML."""
+    return _asked(
+        uuid,
+        lambda nvml, handle: {
+            "driver": nvml.nvmlSystemGetDriverVersion,
+            "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(
+                handle, nvml.NVML_TEMPERATURE_GPU
+            ),
+            "power_limit_mw": lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle),
+            "other_processes": lambda: sum(
+                each.pid != os.getpid()
+                for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            ),
+        },
+    )
+
+
+def _energy(nvml: Any, handle: Any) -> Questions:
+    return {"millijoules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle)}
+
+
+def _asked(uuid: str, questions: Callable[[Any, Any], Questions]) -> dict[str, Any]:
+    """Return what NVML answers about a device, without what it does not know."""
     if importlib.util.find_spec(_NVML) is None:
         return {}
     nvml = importlib.import_module(_NVML)
@@ -65,17 +100,8 @@ def _state(uuid: str) -> dict[str, Any]:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
     except nvml.NVMLError:
         return {}
-    asked = {
-        "driver": nvml.nvmlSystemGetDriverVersion,
-        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-        "power_limit_mw": lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle),
-        "other_processes": lambda: sum(
-            each.pid != os.getpid() for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        ),
-    }
     found = {}
-    for name, ask in asked.items():
+    for name, ask in questions(nvml, handle).items():
         with suppress(nvml.NVMLError):
             found[name] = ask()
     nvml.nvmlShutdown()

@@ -85,6 +85,8 @@ class Pacer(Probe):
         self._aside = False
         self._cpu = 0.0
         self._cost = (0.0, 0)
+        self._loading = 0.0
+        self._loading_share = 0.0
         self._costs = Cost()
         self._watch_making()
         self._watch_drawing()
@@ -104,6 +106,7 @@ class Pacer(Probe):
         if self.taken == self.task.warmup:
             self._cpu = self._costs.cpu_seconds()
             self._begin = time.perf_counter()
+            self._loading = 0.0
             self._last = self.device.mark()
             self._settled = len(self._steps)
         if full:
@@ -119,6 +122,7 @@ class Pacer(Probe):
 
     def _take_stock(self, now: float) -> None:
         length = now - self._begin if self._begin else 0.0
+        self._loading_share = self._loading / length if length else 0.0
         spent = self._costs.cpu_seconds() - self._cpu
         self._cost = (spent / length if length else 0.0, self._costs.memory())
 
@@ -139,6 +143,7 @@ class Pacer(Probe):
             "memory": self._cost[1],
             "optimizer": type(optimizer).__name__ if optimizer else "",
             "learning_rate": float(optimizer.param_groups[0]["lr"]) if optimizer else 0.0,
+            "loading": self._loading_share,
             "loaders": [asdict(self._seen(each)) for each in self._loaders],
         }
         return {"pace": pace}
@@ -194,11 +199,12 @@ class Pacer(Probe):
             begin(iterator, loader)
 
         def __next__(iterator: Any) -> Any:  # noqa: N807
-            asked = self.device.mark()
+            asked, began = self.device.mark(), clock()
             batch = ask(iterator)
             if self._last is not None:
                 self._waits.append((asked, self.device.mark()))
             now = clock()
+            self._loading += now - began
             watched = iterator.__dict__.get("_torchlint")
             if watched is not None:
                 self._note(watched, batch, now)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +23,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.cost import Cost
 from torchlint.harness.child.device import Device, Mark
-from torchlint.harness.child.identity import identity
+from torchlint.harness.child.identity import identity, joules
 from torchlint.harness.child.load import Load, seconds_at_rest
+from torchlint.harness.child.passes import Passes
 from torchlint.harness.child.precision import Precision, Rounding
 from torchlint.harness.child.weights import (
     buffers,
@@ -180,6 +180,8 @@ class Timer(Probe):
         self._load = Load()
         self._crowd: tuple[float, float] | None = None
         self._rest: list[float | None] = []
+        self._joules: list[float | None] = []
+        self._drained: float | None = None
         _around_loading(self._ask, self._get)
 
     def at_step(self) -> bool:
@@ -190,14 +192,23 @@ class Timer(Probe):
         if full or self.taken == self.task.warmup:
             self.device.settle()
             self._rest.append(seconds_at_rest())
+            self._joules.append(joules(self.device))
         if self.taken == self.task.warmup:
             self.device.forget_peak()
             self._helped = -self._cost.helpers_seconds()
         self._marks.append(self.device.mark())
         self._work.append(time.process_time())
         if full:
+            self._drain()
             self._look_around()
         return full
+
+    def _drain(self) -> None:
+        """Measure how far the device is behind the host."""
+        if self.device.has_clock:
+            launched = time.perf_counter()
+            self.device.wait()
+            self._drained = time.perf_counter() - launched
 
     def _look_around(self) -> None:
         """Note what other processes did during the window."""
@@ -210,6 +221,7 @@ class Timer(Probe):
         """Return the window's times; it waited for data while the device had nothing to do."""
         self.device.wait()
         waited = [self.device.between(*pair) for pair in self._waits]
+        energy = _grown(self._joules)
         return {
             "durations": self.device.spans(self._marks),
             "waited": sum(waited) if waited else None,
@@ -217,15 +229,12 @@ class Timer(Probe):
             "work": self._works(),
             "threads": torch.get_num_threads(),
             "helpers": self._helpers,
-            "at_rest": self._at_rest(),
+            "drained": self._drained,
+            "at_rest": _grown(self._rest),
+            "energy": None if energy is None else energy / max(1, self.task.steps),
             "others": self._crowd[0] if self._crowd else None,
             "free": self._crowd[1] if self._crowd else None,
         }
-
-    def _at_rest(self) -> float | None:
-        if len(self._rest) < 2 or None in self._rest:
-            return None
-        return max(0.0, (self._rest[1] or 0.0) - (self._rest[0] or 0.0))
 
     def _works(self) -> tuple[float, ...]:
         """Return the processor time of each step, that of other processes spread evenly."""
@@ -258,8 +267,7 @@ class Numbers(Probe):
         self._asks = False
         self._answered = False
         self._precision = Precision(self._coarser)
-        self._epoch: int | None = None
-        self._watch_passes()
+        self._passes = Passes()
         register_optimizer_step_pre_hook(self._stepping)
         self._watch_backward()
         _be_deterministic(task.lenient)
@@ -268,6 +276,7 @@ class Numbers(Probe):
         """Return whether the agreed number of steps was taken, or time ran out after a few."""
         if self.taken > len(self._marks):
             self._marks.append(self.device.mark())
+            self._passes.stepped()
         gone = time.perf_counter() - self._begin
         late = self.taken >= _FEWEST and gone > self.task.seconds
         if self.task.seconds and self._end_together.reached(self.taken, late):
@@ -286,7 +295,8 @@ class Numbers(Probe):
             "batch_norm": has_batch_norm(self._layers),
             "precision": self._precision.coarsest,
             "compiled": _has_compiled(),
-            "epoch": self._epoch,
+            "epoch": self._passes.longest,
+            "epoch_steps": self._passes.steps,
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
         }
 
@@ -317,16 +327,6 @@ class Numbers(Probe):
             backward(tensors, *args, **kwargs)
 
         torch.autograd.backward = recorded
-
-    def _watch_passes(self) -> None:
-        begin = _BaseDataLoaderIter.__init__
-
-        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807 - takes the method's place
-            begin(iterator, loader)
-            with suppress(TypeError, NotImplementedError):
-                self._epoch = max(self._epoch or 0, len(loader))
-
-        _BaseDataLoaderIter.__init__ = __init__
 
     def _match(self) -> ParameterMatch | None:
         parameters = self._trained()
@@ -381,6 +381,13 @@ class Nudged(Numbers):
         size = torch.finfo(parameter.dtype).eps
         real = torch.view_as_real(parameter) if parameter.is_complex() else parameter
         real.addcmul_(real, torch.empty_like(real).uniform_(-size, size, generator=dice))
+
+
+def _grown(counted: list[float | None]) -> float | None:
+    """Return by how much a count grew over the window, None where it was not read twice."""
+    if len(counted) < 2 or counted[0] is None or counted[1] is None:
+        return None
+    return max(0.0, counted[1] - counted[0])
 
 
 def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> None:

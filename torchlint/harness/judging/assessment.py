@@ -24,7 +24,7 @@ from torchlint.harness.judging.work import judge_work, never_rests, work_saved
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite, Trace
 
-__all__ = ["Evidence", "assess", "durations", "place"]
+__all__ = ["Evidence", "assess", "durations", "place", "syncs_per_step"]
 
 _DEVICE_RULES: Final = ("TL2", "TL102", "TL3")
 """Code prefixes of fixes whose gain is on an accelerator."""
@@ -108,7 +108,7 @@ def assess(
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
         if comparison.kept is None and verdict is not Verdict.SLOWER:
             verdict = Verdict.UNSURE
-    syncs = Change(_syncs_per_step(before.syncs), _syncs_per_step(after.syncs))
+    syncs = Change(syncs_per_step(before.syncs), syncs_per_step(after.syncs))
     if before.numbers.device == "cpu" and verdict in (Verdict.SAME, Verdict.UNSURE):
         doubts += [Doubt.saves_waits()] if _saves(syncs) else []
     idle, reached = after.numbers.idle, after.numbers
@@ -130,6 +130,7 @@ def assess(
         wait_share=_change(before, after, _wait_share),
         host_memory=_change(before, after, _host_memory),
         device_memory=_change(before, after, _device_memory),
+        energy=_change(before, after, _energy),
         warnings=_new_warnings(before.timed, after.timed),
         doubts=tuple(doubts),
         rank_times=_rank_times(after),
@@ -140,7 +141,7 @@ def assess(
 
 def _curves(side: Evidence) -> Curves:
     times = tuple(tuple(trace.durations for trace in traces) for traces in side.rounds)
-    syncs = side.syncs if _syncs_per_step(side.syncs) is not None else None
+    syncs = side.syncs if syncs_per_step(side.syncs) is not None else None
     return Curves(
         times=times,
         losses=side.numbers.losses,
@@ -196,7 +197,13 @@ def _device_memory(side: Evidence) -> float | None:
     return median(peaks) if peaks else None
 
 
-def _syncs_per_step(trace: Trace | None) -> float | None:
+def _energy(side: Evidence) -> float | None:
+    known = [trace.energy for trace in side.timed if trace.energy is not None]
+    return median(known) if len(known) == len(side.timed) else None
+
+
+def syncs_per_step(trace: Trace | None) -> float | None:
+    """Return how often the host waits in a step, None where that was not counted."""
     if trace is None or trace.ending == "failed" or not trace.sync_steps:
         return None
     return sum(site.count for site in trace.syncs) / trace.sync_steps

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from torchlint.harness.judging.anatomy import Step
+from torchlint.harness.judging.bound import Bound
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
@@ -86,6 +87,8 @@ class Outcome:
     wait_share: Change = Change()
     host_memory: Change = Change()
     device_memory: Change = Change()
+    energy: Change = Change()
+    """Joules of the devices in each step."""
     warnings: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     rank_times: tuple[float, ...] = ()
@@ -139,8 +142,22 @@ class Report:
     """What the variants were compared with."""
     against: Revision | None = None
     """The git revision that is the original, None where that is the script as it is."""
+    epoch_steps: float | None = None
+    """Steps of an epoch, None where no loader shows them."""
+    epochs: int | None = None
+    """Epochs of the whole training, None where the script does not show them."""
+    bound: Bound | None = None
+    """What the original's steps wait for most."""
+    price: float | None = None
+    """What an hour of each device costs."""
     tolerated: float = 0.0
     """The slowdown up to which a slower variant does not fail, as a share of a step."""
+
+    @property
+    def devices(self) -> int:
+        """The number of devices in use."""
+        ranks = 1 if self.launcher is None else self.launcher.nproc_per_node * self.launcher.nnodes
+        return max(1, ranks, len(self.machine.get("indices", ())))
 
     @property
     def failed(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from torchlint.harness.pace import LoaderSeen
 from torchlint.harness.trace import Failure
@@ -15,6 +15,9 @@ __all__ = ["Decision", "Knob", "LoaderSite", "SettingSearch", "Trial", "TuningRe
 Knob = Literal["num_workers", "prefetch_factor", "pin_memory", "batch_size"]
 
 Value = int | bool | None
+
+_SMALL: Final = 0.01
+"""A share of the time that is too small to tell what would be without the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,19 @@ class Trial:
     steps: int | None = None
     """Batches in one pass over the data."""
     failure: Failure | None = None
+    loading: float = 0.0
+    """The share of the time that the script's process spent in its loaders."""
+
+    @property
+    def alone(self) -> tuple[float, float] | None:
+        """Samples per second that loader and network would give alone, without workers.
+
+        None where the loader's share is too small to tell.
+        """
+        rest = max(_SMALL, 1 - self.wait_share)
+        if self.value != 0 or self.rate is None or self.loading < _SMALL:
+            return None
+        return self.rate.value / self.loading, self.rate.value / rest
 
 
 @dataclass(frozen=True, slots=True)

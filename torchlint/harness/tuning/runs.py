@@ -220,6 +220,7 @@ class Runs:
             memory=max(run.pace.memory for run in runs),
             device_memory=trace.device_memory,
             steps=trained.passes if trained else None,
+            loading=fmean(run.pace.loading for run in runs),
         )
 
     def memory_fits(self, more: int) -> bool:

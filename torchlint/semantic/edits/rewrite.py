@@ -145,6 +145,8 @@ class Rewrite(ExpressionEdits):
             bindings = self.scopes.reaching(root)
             if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
                 continue
+            if not self.tree.is_own(bindings[0].node):  # behind an import of another module
+                continue
             known = lines.setdefault(id(bindings[0].node), [])
             if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
                 known.append(bindings[0])
@@ -173,11 +175,14 @@ class Rewrite(ExpressionEdits):
             return self.drop(line)
         if any(firsts.count(binding.name) != 1 for binding in unused):
             return None
+        gone = {firsts.index(binding.name) for binding in unused}
+        if len(gone) == len(node.names):  # a name can be bound twice: by an import, and by a star
+            return self.drop(line)
         spans = []
         for alias in node.names:
             last = alias.asname.name if alias.asname is not None else alias.name
             spans.append(Span(self.tree.span(alias.name).start, self.tree.span(last).end))
-        return self._without_all(spans, {firsts.index(binding.name) for binding in unused})
+        return self._without_all(spans, gone)
 
     def _without_all(self, members: Sequence[Span], gone: set[int]) -> Edits | None:
         """Remove several, but not all, of some comma-separated items."""

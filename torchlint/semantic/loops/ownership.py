@@ -66,6 +66,18 @@ _OBJECTS: Final = (
 )  # fmt: skip
 """The objects whose `backward` a loop calls."""
 _PROCESSES: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
+_EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")
+_EVENTS: Final = {
+    "ITERATION_STARTED": Rate.STEP,
+    "ITERATION_COMPLETED": Rate.STEP,
+    "GET_BATCH_STARTED": Rate.STEP,
+    "GET_BATCH_COMPLETED": Rate.STEP,
+    "EPOCH_STARTED": Rate.EPOCH,
+    "EPOCH_COMPLETED": Rate.EPOCH,
+    "STARTED": Rate.ONCE,
+    "COMPLETED": Rate.ONCE,
+}
+"""How often an engine of Ignite fires each event."""
 _WORDS: Final = {
     "accelerator": "accelerate",
     "fabric": "fabric",
@@ -134,6 +146,10 @@ class Ownership:
         """Return how often a framework calls a function, None if none is known to call it."""
         if self._is_process(function):
             return Rate.STEP
+        if function.decorators:
+            handled = self._handled(function)
+            if handled is not None:
+                return handled
         owner = self._class(function)
         served = self._classes.answer(owner) if owner is not None else None
         return None if served is None else _RATES[served[1]].get(function.name.value)
@@ -175,6 +191,22 @@ class Ownership:
             for pattern, framework, what in _BASES:
                 if pattern.fullmatch(base):
                     return framework, what
+        return None
+
+    def _handled(self, function: cst.FunctionDef) -> Rate | None:
+        """Return how often an engine of Ignite calls a handler (`@trainer.on(Events...)`)."""
+        for mark in (each.decorator for each in function.decorators):
+            if not isinstance(mark, cst.Call) or not isinstance(mark.func, cst.Attribute):
+                continue
+            if mark.func.attr.value != "on" or not mark.args:
+                continue
+            event = mark.args[0].value
+            filtered = isinstance(event, cst.Call)
+            found = _EVENT.fullmatch(
+                self.names.name(event.func if isinstance(event, cst.Call) else event) or ""
+            )
+            if found is not None:
+                return Rate.EPOCH if filtered else _EVENTS.get(found.group(1))
         return None
 
     def _is_process(self, function: cst.FunctionDef) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -15,6 +16,8 @@ from torchlint.semantic.syntax.statements import Statements
 from torchlint.source import Source
 
 __all__ = ["Syntax", "read"]
+
+_INDENTATION: Final = re.compile(r"(?:\A|(?<=[\r\n]))[ \t\f]*\f")
 
 
 class Syntax(NamedTuple):
@@ -40,7 +43,9 @@ def read(source: Source, tree: ast.Module | None = None) -> Syntax:
             return Syntax(module, reader.spans, reader.fragments)
         except (UnusualError, cst.ParserSyntaxError):
             pass
-    return Syntax(cst.parse_module(source.text))
+    # LibCST leaves out form feeds before a statement, which would move all that follows.
+    text = _INDENTATION.sub(lambda found: found[0].replace("\f", "\n"), source.text)
+    return Syntax(cst.parse_module(text))
 
 
 def _parsed(source: Source) -> ast.Module | None:

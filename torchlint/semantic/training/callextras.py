@@ -18,22 +18,22 @@ __all__ = ["CallExtras"]
 _REGISTER: Final = frozenset(
     (
         "register_forward_hook register_forward_pre_hook register_full_backward_hook "
-        "register_full_backward_pre_hook register_backward_hook compile"
+        "register_full_backward_pre_hook register_backward_hook"
     ).split()
 )
 _ADDING: Final = frozenset(
     (
         "weight_norm spectral_norm fully_shard checkpoint_wrapper l1_unstructured "
-        "random_unstructured ln_structured compile DataParallel DistributedDataParallel "
+        "random_unstructured ln_structured DataParallel DistributedDataParallel "
         "FullyShardedDataParallel"
     ).split()
 )
-"""Functions of torch whose result, or whose argument, gets hooks or compiled code."""
+"""Functions of torch whose result, or whose argument, gets hooks."""
 _PARTS: Final = frozenset("modules children named_modules named_children".split())
 
 
 class CallExtras:
-    """Finds the networks that this file gives hooks, wrappers or compiled code."""
+    """Finds the networks that this file gives hooks or wrappers."""
 
     def __init__(self, functions: Functions, origins: Origins, iteration: Iteration) -> None:
         self.tree = functions.tree

@@ -98,6 +98,10 @@ class Compiled:
         subject = compilation.subject
         return () if isinstance(subject, cst.FunctionDef) else self.submodules.classes(subject)
 
+    def compiles_nothing(self, network: cst.BaseExpression) -> bool:
+        """Return whether `network.compile()` has no effect, as with torch's own layers."""
+        return self.submodules.is_of_torch(network)
+
     def _decorated(self) -> Iterator[Compilation]:
         for mark in self.tree.all(cst.Decorator):
             function = self.tree.parent(mark)

@@ -143,7 +143,8 @@ class Evaluations:
         if function is not None and self._is_unit_test(function, loop.loader):
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
-        if not by_function and not by_loader and not self._in_eval(node):
+        named = by_function or by_loader
+        if not named and not self._in_eval(node) and not self._stays_in_eval(node):
             return None
         if self._is_method_of_network(function) and not (batches and self._stands_apart(function)):
             return None
@@ -183,6 +184,14 @@ class Evaluations:
             return False
         last = self.modes.last_switch(place, None)
         return last is not None and last.mode is Mode.EVAL and last.network is not None
+
+    def _stays_in_eval(self, node: LoopNode) -> bool:
+        """Return whether the passes of a loop call `eval()` and set no other mode."""
+        calls = self.functions.own(node.body, cst.Call)
+        switches = [switch for call in calls if (switch := self.modes.switch(call)) is not None]
+        return bool(switches) and all(
+            each.mode is Mode.EVAL and each.network is not None for each in switches
+        )
 
     # -- functions without a loop -----------------------------------------------------
 

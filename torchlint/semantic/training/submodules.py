@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -23,6 +24,9 @@ _CONTAINERS: Final = frozenset({
 _MEMBERS: Final = frozenset("values items __iter__".split())
 _PARTS: Final = frozenset("children named_children modules named_modules".split())
 _HANDED_ON: Final = (*WRAPPERS, "copy.copy", "copy.deepcopy")
+_LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*|torch\.nn\.modules\.\w+\.[A-Z]\w*")
+_NO_NETWORKS: Final = (cst.SimpleString, cst.List, cst.Tuple, cst.Dict)
+"""Names of members, and containers that are empty where they are made."""
 _BOUND: Final = (How.ASSIGN, How.DECLARED, How.LOOP, How.UNPACKED)
 
 
@@ -47,7 +51,23 @@ class Submodules:
         known = self.functions.instance_of(node)
         if known is not None:
             return (known,)
-        found: dict[cst.ClassDef, None] = {}
+        found = (self.functions.instance_of(each) for each in self._ends(node))
+        return tuple(dict.fromkeys(owner for owner in found if owner is not None))
+
+    def is_of_torch(self, node: cst.BaseExpression) -> bool:
+        """Return whether a network is surely one of torch's own classes, down to all members."""
+        made = [each for each in self._ends(node) if not isinstance(each, _NO_NETWORKS)]
+        return bool(made) and all(map(self._is_layer, made))
+
+    def _is_layer(self, node: cst.BaseExpression) -> bool:
+        name = self.names.name(node.func) if isinstance(node, cst.Call) else None
+        if name is None or _LAYER.fullmatch(name) is None:
+            return False
+        given = (arg.value for arg in cst.ensure_type(node, cst.Call).args)
+        return not any(map(self.classes, given))
+
+    def _ends(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """Yield where following a network and its members ends: instances, or what is unknown."""
         seen: set[int] = set()
         edge = [node]
         while edge:
@@ -55,12 +75,22 @@ class Submodules:
             if id(each) in seen:
                 continue
             seen.add(id(each))
-            owner = self.functions.instance_of(each)
-            if owner is not None:
-                found[owner] = None
-            else:
-                edge += self._onward(each)
-        return tuple(found)
+            onward = []
+            if self.functions.instance_of(each) is None:
+                onward = list(self._onward(each))
+            if not onward or self._is_open(each):
+                yield each
+            edge += onward
+
+    def _is_open(self, node: cst.BaseExpression) -> bool:
+        """Return whether a name is a parameter to which code that is not in view may pass more."""
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        return any(
+            isinstance(each.node, cst.Param)
+            and each.how is How.PARAMETER
+            and self.functions.given_unseen(each.node)
+            for each in bindings
+        )
 
     def _onward(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the expressions that a value, or one of its members, can come from."""

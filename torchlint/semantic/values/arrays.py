@@ -160,10 +160,16 @@ class Arrays:
     def _attribute(self, node: cst.Attribute) -> Array | None:
         word = node.attr.value
         if word == "values" and self._is_frame(node.value):
-            return Array()
+            return Array(1, 1) if self._is_column(node.value) else Array()
         if word == "T":
             return self.array(node.value)
         return _shared(self._joint(self.functions.attribute(node)))
+
+    def _is_column(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is one column of a frame: `frame["label"]`."""
+        if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+            return False
+        return self._is_key(node.slice[0].slice) and self._is_frame(node.value)
 
     def _is_frame(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a DataFrame or Series of pandas."""
@@ -353,7 +359,8 @@ class Arrays:
         if method == "numpy" and not node.args:
             return Array() if self.kinds.kind(node) is Kind.NDARRAY else None
         if method == "to_numpy":
-            return Array(fresh=self.values.argument(node, "copy").equals(True))
+            rank = 1 if self._is_column(owner) else None
+            return Array(rank, rank or 0, fresh=self.values.argument(node, "copy").equals(True))
         made = self._maker(owner)
         if made in _GENERATORS:
             return self._drawn(method, node, [arg.value for arg in node.args])

@@ -150,7 +150,21 @@ class Devices:
             return self.kinds.kind(node) is Kind.DEVICE
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._named.answer(node)
-        return isinstance(node, cst.Subscript) and _holds_devices(node.value)
+        return isinstance(node, cst.Subscript) and self._entry(node)
+
+    def _entry(self, node: cst.Subscript) -> bool:
+        """Return whether an entry of a dictionary that the file does not show is a device."""
+        value = self.values.value_of(node)
+        if value.state is State.KNOWN and value.node is not None and value.node is not node:
+            return self._may_be_accelerator(value.node)
+        if self.kinds.kind(node) not in (Kind.UNKNOWN, Kind.DEVICE) or len(node.slice) != 1:
+            return False
+        if _holds_devices(node.value):
+            return True
+        key = node.slice[0].slice
+        text = key.value if isinstance(key, cst.Index) else None
+        word = self.values.value_of(text).literal if text is not None else None
+        return isinstance(word, str) and conventional(word.lower()) is Kind.DEVICE
 
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
         bindings = (

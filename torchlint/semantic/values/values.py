@@ -107,8 +107,34 @@ class Values:
             bindings = self.functions.attribute(node)
             return self._joint(bindings) if bindings else _DECIDED
         if type(node) is cst.Subscript:
-            return _DECIDED
+            return self._item(node)
         return Value(State.KNOWN, node)
+
+    def _item(self, node: cst.Subscript) -> Value:
+        """Return an entry that a dictionary always has: nothing in view changes it."""
+        index = node.slice[0].slice
+        key = self.value_of(index.value).literal if isinstance(index, cst.Index) else None
+        if not isinstance(key, str) or len(node.slice) > 1:
+            return _DECIDED
+        found = self.entry(node.value, key)
+        if found.state is not State.KNOWN or self._is_changed(dotted(node.value), key):
+            return _DECIDED
+        return found
+
+    def _is_changed(self, path: str, key: str) -> bool:
+        """Return whether code may change an entry of a dictionary after it was made."""
+        for line in self._touching.get(path, ()):
+            if isinstance(line, cst.Call):
+                name = self.names.name(line.func)
+                library = name is not None and not name.startswith(".")
+                if not library and self._entry_of_change(line, path, key) is not None:
+                    return True
+            elif self._assigned_entry(line, path, key) is not None:
+                return True
+        return any(
+            isinstance(line.target, cst.Subscript) and dotted(line.target.value) == path
+            for line in self.tree.all(cst.AugAssign)
+        )
 
     def _joint(self, bindings: Iterable[Binding]) -> Value:
         found = [self._bound(binding) for binding in bindings]

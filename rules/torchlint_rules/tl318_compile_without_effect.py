@@ -1,0 +1,236 @@
+"""TL318: a compilation that compiles nothing of what the training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Compilation, Finding, Fix, Rule, Script
+from torchlint_rules._directforwards import direct_forward
+
+_DDP: Final = "torch.nn.parallel.DistributedDataParallel"
+_RUN: Final = ("forward", "__call__")
+_BECAUSE: Final = (
+    "compiled code rounds otherwise and draws other dropout masks, and checkpoints get the prefix "
+    "`_orig_mod.` before their keys"
+)
+_RUNS_COMPILED: Final = "compiled code, which was skipped until now, rounds otherwise"
+
+
+class CompileWithoutEffect(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every compilation of which nothing runs."""
+        for each in script.compiled.all:
+            if isinstance(each.node, cst.Decorator) or isinstance(each.subject, cst.FunctionDef):
+                continue
+            if each.in_place:
+                yield from self._in_place(script, each, each.node, each.subject)
+            else:
+                yield from self._wrapped(script, each, each.node, each.subject)
+
+    def _in_place(
+        self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
+    ) -> Iterator[Finding]:
+        named = script.code(network)
+        if script.compiled.compiles_nothing(network):
+            if _wraps(script, network):
+                cure, fix = "compile the network before it is wrapped", None
+            else:
+                cure, fix = f"`{named} = torch.compile({named})` does", _wrap(script, call, network)
+            what = "torch's own containers and layers stay as they are"
+            message = f"`{named}.compile()` compiles nothing, because {what}: {cure}"
+            yield Finding(self.code, script.span(call), message, fix)
+            return
+        for forward in script.method_calls("forward"):
+            direct = cst.ensure_type(forward.func, cst.Attribute).value
+            if _is_same(script, direct, network) and not script.call_extras.has(direct):
+                what = f"the code that `{named}.compile()` compiles"
+                yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)
+
+    def _wrapped(
+        self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
+    ) -> Iterator[Finding]:
+        holder, named = script.parent(call), script.code(network)
+        message, fix = "", None
+        if isinstance(holder, cst.Expr) and not _is_expected(script, call):
+            message = (
+                f"the result of `{script.brief(call)}` is dropped, and `{named}` stays as it is: "
+                f"assign it to `{named}`"
+            )
+            fix = _assign(script, call, network)
+        elif _wraps(script, network) and script.compiled.compiles_nothing(network):
+            message = (
+                f"`{script.brief(call)}` compiles nothing, because torch's own containers and "
+                "layers stay as they are under DistributedDataParallel: compile, then wrap"
+            )
+        elif isinstance(holder, cst.Assign) and len(holder.targets) == 1:
+            target = holder.targets[0].target
+            if isinstance(target, cst.Name):
+                uses = _uses(script, target)
+                if not uses and _is_called_after(script, call, network):
+                    message = (
+                        f"nothing calls `{target.value}`, the compiled network, and `{named}` "
+                        f"stays as it is: assign it to `{named}`"
+                    )
+                    fix = _renamed(script, target, network)
+                else:
+                    message = _run_by_method(script, each, target, uses)
+        if message:
+            yield Finding(self.code, script.span(call), message, fix)
+        for caller in _dropping(script, call):
+            given = f"`{script.brief(caller)}`"
+            message = f"{given} returns a compiled object, which is dropped: use what it returns"
+            yield Finding(self.code, script.span(caller), message)
+
+
+def _wraps(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether a network is known to be wrapped in DistributedDataParallel."""
+    made = script.value_of(network).node
+    return isinstance(made, cst.Call) and script.name(made.func) == _DDP
+
+
+def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    """Return whether two expressions certainly are one network."""
+    if script.code(one) != script.code(other) or not isinstance(one, (cst.Name, cst.Attribute)):
+        return False
+    roots = script.networks.roots(one)
+    return None not in roots and roots == script.networks.roots(other)
+
+
+def _is_expected(script: Script, call: cst.Call) -> bool:
+    """Return whether a `with` expects that compiling fails or warns."""
+    return any(
+        "raises" in script.code(item.item) or "warns" in script.code(item.item)
+        for outer in script.tree.ancestors(call)
+        if isinstance(outer, cst.With)
+        for item in outer.items
+    )
+
+
+# -- uses of what is compiled ---------------------------------------------------
+
+
+def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
+    """Yield the calls that drop what the function around a compilation returns: its result."""
+    function = script.function(call)
+    returned = script.functions.returns(function) if function is not None else []
+    if function is None or not any(_is_result(script, each, call) for each in returned):
+        return
+    for caller in script.functions.callers(function):
+        if isinstance(script.parent(caller), cst.Expr) and not _is_expected(script, caller):
+            yield caller
+
+
+def _is_result(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether a value can be what a compilation returns."""
+    if isinstance(value, cst.IfExp):
+        return any(_is_result(script, each, call) for each in (value.body, value.orelse))
+    if isinstance(value, cst.Name):
+        return any(each.value is call for each in script.scopes.reaching(value))
+    return value is call
+
+
+def _uses(script: Script, target: cst.Name) -> Sequence[cst.Name]:
+    bound = script.scopes.stored(target)
+    return script.scopes.readers(bound) if bound is not None else ()
+
+
+def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
+    """Return whether the function that compiles a network runs the old one in a loop later."""
+    if not isinstance(network, (cst.Name, cst.Attribute)):
+        return False
+    text, after = script.code(network), script.tree.order(call)
+    return any(
+        script.code(other.func) == text
+        and script.tree.order(other) > after
+        and next(script.loops_around(other), None) is not None
+        for other in script.within(script.region(call), cst.Call)
+    )
+
+
+def _run_by_method(
+    script: Script, each: Compilation, target: cst.Name, uses: Sequence[cst.Name]
+) -> str:
+    """Return the message if the loop only calls another method than `forward`, else nothing."""
+    classes = script.compiled.classes(each)
+    called: dict[str, cst.Call] = {}
+    for use in uses:
+        holder = script.parent(use)
+        if not isinstance(holder, cst.Attribute) or holder.attr.value in _RUN:
+            return ""
+        call = script.parent(holder)
+        if isinstance(call, cst.Call) and call.func is holder and script.each_step(call):
+            called[holder.attr.value] = call
+    for name, call in called.items():
+        methods = [script.functions.method(owner, name) for owner in classes]
+        if not methods or None in methods or _has_own(script, each, name):
+            continue
+        inside = f"`{target.value}.{name} = torch.compile({target.value}.{name})` compiles it"
+        return (
+            f"`{script.brief(call)}` runs in every step, and the result of `torch.compile` "
+            f"compiles only the call of `{target.value}` itself: {inside}"
+        )
+    return ""
+
+
+def _has_own(script: Script, each: Compilation, name: str) -> bool:
+    """Return whether a method of the network is compiled by itself."""
+    return any(
+        frame.function.name.value == name and frame.compilation is not each
+        for frame in script.compiled.frames
+    )
+
+
+# -- fixes ------------------------------------------------------------------------
+
+
+def _assign(script: Script, call: cst.Call, network: cst.BaseExpression) -> Fix | None:
+    """Assign the result of a compilation to what was compiled."""
+    if not _may_bind(script, call, network):
+        return None
+    edits = script.rewrite.insert(script.span(call).start, f"{script.code(network)} = ")
+    return Fix.unsafe("Assign the compiled network", edits, because=_BECAUSE)
+
+
+def _wrap(script: Script, call: cst.Call, network: cst.BaseExpression) -> Fix | None:
+    """Replace `net.compile(…)` by `net = torch.compile(net, …)`."""
+    line = script.parent(call)
+    if not isinstance(line, cst.Expr) or not _may_bind(script, call, network):
+        return None
+    imported = script.rewrite.importing("torch", at=call)
+    if imported is None or "#" in script.text[script.span(call).start : script.span(call).end]:
+        return None
+    named = script.code(network)
+    given = ", ".join([named, *(script.code(arg) for arg in call.args)])
+    edits = script.rewrite.replace(line, f"{named} = {imported[0]}.compile({given})")
+    return Fix.unsafe("Compile with torch.compile", edits, imported[1], because=_BECAUSE)
+
+
+def _renamed(script: Script, target: cst.Name, network: cst.BaseExpression) -> Fix | None:
+    """Assign the compiled network to the name that the loop calls."""
+    if target.value in script.scopes.scope(target).outward:
+        return None
+    if not _may_bind(script, target, network):
+        return None
+    edits = script.rewrite.replace(target, script.code(network))
+    return Fix.unsafe("Assign it to the name that is called", edits, because=_BECAUSE)
+
+
+def _may_bind(script: Script, at: cst.CSTNode, network: cst.BaseExpression) -> bool:
+    """Return whether a network can be set here, and is used here afterwards."""
+    if any(True for _ in script.loops_around(at)):
+        return False
+    text, after = script.code(network), script.tree.order(at)
+    if isinstance(network, cst.Name):
+        scope = script.scopes.scope(at)
+        if script.scopes.lookup(text, scope) is not scope:
+            return False
+        region = script.region(at)
+        return any(
+            name.value == text and script.tree.order(name) > after
+            for name in script.within(region, cst.Name)
+            if name is not network
+        )
+    return isinstance(network, cst.Attribute) and text.startswith("self.")
