@@ -14,6 +14,7 @@ from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
 from torchlint.semantic.loops.ownership import Duty, Rate
 from torchlint.semantic.loops.stuckmodes import StuckMode
+from torchlint.semantic.scope.libraries import Factory
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Adding
@@ -59,6 +60,7 @@ __all__ = [
     "Edits",
     "End",
     "Evaluation",
+    "Factory",
     "Finding",
     "Fix",
     "Form",

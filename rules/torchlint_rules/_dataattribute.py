@@ -12,11 +12,10 @@ from torchlint.api import Binding, Grad, How, Impact, Kind, Script
 __all__ = ["VARIABLE", "Misuse", "misuse", "without_graph", "wraps"]
 
 VARIABLE: Final = "torch.autograd.Variable"
-_FACTORIES: Final = frozenset(
+_CONSTRUCTORS: Final = frozenset(
     (
-        "tensor as_tensor from_numpy zeros ones full empty arange linspace eye rand randn randint "
-        "randperm normal Tensor FloatTensor LongTensor DoubleTensor IntTensor ByteTensor "
-        "HalfTensor BoolTensor"
+        "tensor as_tensor from_numpy Tensor FloatTensor LongTensor DoubleTensor IntTensor "
+        "ByteTensor HalfTensor BoolTensor"
     ).split()
 )
 _SAME: Final = frozenset(
@@ -62,7 +61,9 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
     if name == VARIABLE:
         return wraps(script, node)
     if name is not None:
-        made = name.startswith("torch.") and name.rpartition(".")[2] in _FACTORIES
+        factory = script.factory(node)
+        built = name.startswith("torch.") and name.rpartition(".")[2] in _CONSTRUCTORS
+        made = built or (factory is not None and not factory.like)
         return made and script.call(node).given("requires_grad") is None
     if isinstance(node.func, cst.Name):
         return _is_type(script, node.func)

@@ -6,17 +6,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Kind, Script, State
+from torchlint.api import CallSite, Factory, Kind, Script, State
 
 __all__ = ["Made", "made"]
 
-_FILLED: Final = frozenset("zeros ones full empty eye arange linspace logspace".split())
-_LIKE: Final = frozenset(
-    "zeros_like ones_like full_like empty_like rand_like randn_like randint_like".split()
-)
-_RANDOM: Final = frozenset(
-    "rand randn randint randperm normal rand_like randn_like randint_like".split()
-)
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 _DRAWN: Final = frozenset({"sample", "rsample"})
 """What draws from a distribution, where its parameters are."""
@@ -71,12 +64,13 @@ def made(
     module, _, last = name.rpartition(".")
     if module == "torch" and last in _LEGACY and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
-    if module != "torch" or site.has_splat or not _could_be_made(script, site, last):
+    factory = script.factory(node)
+    if factory is None or site.has_splat or not _could_be_made(script, site, factory):
         return None
     words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
     if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
-    return Made(site, last, random or last in _RANDOM, rounds or _rounds(script, site, last))
+    return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
 
 
 def _is_of_numbers(script: Script, call: cst.Call) -> bool:
@@ -124,11 +118,9 @@ def _is_leaf(script: Script, node: cst.Call) -> bool:
     return script.call(node).argument("requires_grad", 1).state is not State.ABSENT
 
 
-def _could_be_made(script: Script, site: CallSite, last: str) -> bool:
+def _could_be_made(script: Script, site: CallSite, factory: Factory) -> bool:
     """Return whether a factory function takes `device` and avoids a copy with it."""
     args = site.node.args
-    if last == "normal":
+    if factory.word == "normal":
         return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
-    if last in _LIKE:
-        return bool(args) and bool(script.parts.of(args[0].value))
-    return last in _FILLED or last in _RANDOM
+    return not factory.like or (bool(args) and bool(script.parts.of(args[0].value)))

@@ -51,7 +51,6 @@ NEVER: Final = {
         "the compiler's mode",
         "equal blocks compiled one by one",
         "batches as they come, not in order",
-        "gradients reduced in place, in suitable buckets",
     },
     Status.IN_USE: set[str](),
 }

@@ -38,4 +38,4 @@ def test_golden_files_are_written_and_read(tmp_path: Path, registry: Registry) -
     assert (script / "after.py").read_bytes() == b"z = 1\r\ny = 2\r\n"
     assert refresh(tmp_path, registry) == []
     for golden in goldens(tmp_path):
-        assert golden.refixed(registry) == golden.fixed(registry)
+        assert golden.fixed_twice(registry) == golden.fixed(registry)

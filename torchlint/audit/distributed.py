@@ -146,7 +146,8 @@ DISTRIBUTED: Final = (
         (),
         (keyword(r"gradient_as_bucket_view|static_graph|bucket_cap_mb(?:_list)?|batched_grad_copy"),
          _no_wrap, unknown("whether a copy of all gradients is worth the saving")),
-        gain="saves the memory of one copy of all gradients (`gradient_as_bucket_view=True`)",
+        ("TL708",),
+        "saves the memory of one copy of all gradients (`gradient_as_bucket_view=True`)",
     ),
     Technique(
         "no collective in every step",

@@ -22,6 +22,7 @@ from torchlint.semantic.loops.gradientaccumulation import (
 from torchlint.semantic.loops.loops import Loop, LoopNode, Role
 from torchlint.semantic.loops.ownership import Duty
 from torchlint.semantic.scope.labels import brief
+from torchlint.semantic.scope.libraries import Factory, factory
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
@@ -303,6 +304,10 @@ class Script(Facts):
         found = (*self.functions.imported, *self.scopes.star_imports)
         wanted = tuple(f"{module}." for module in modules)
         return any(f"{name}.".startswith(wanted) for name in found)
+
+    def factory(self, call: cst.Call) -> Factory | None:
+        """Return the function of torch by which a call creates a tensor."""
+        return factory(self.name(call.func))
 
     def definition(self, node: cst.CSTNode) -> Definition | None:
         """Return the function or class of this file that an expression names."""

@@ -45,7 +45,7 @@ class Golden:
         assert result.is_whole, (result.errors, result.warnings)
         return result.after.to_bytes()
 
-    def refixed(self, registry: Registry) -> bytes:
+    def fixed_twice(self, registry: Registry) -> bytes:
         """Return the fixed file after a second run."""
         return self._fixed(self.fixed(registry), registry).after.to_bytes()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "COLLATORS",
     "CONTAINER_AND_TENSOR_METHODS",
     "DATA_PACKAGES",
+    "DRAWN",
     "FACTORIES",
+    "FILLED",
     "HOST_CONSTRUCTORS",
     "LOGGING_METHODS",
     "NETWORK_METHODS",
@@ -20,6 +22,8 @@ __all__ = [
     "TENSOR_METHODS",
     "TO_HOST",
     "TRANSFORM_ARGUMENTS",
+    "Factory",
+    "factory",
     "is_data_library",
     "is_library",
     "takes_transform",
@@ -86,12 +90,22 @@ _SECOND_IS_DATA: Final = frozenset(
 )
 """Datasets of torchvision whose second argument is a split, an option or a file."""
 
-FACTORIES: Final = frozenset(
-    (
-        "zeros ones full empty rand randn randint randperm arange linspace logspace eye normal "
-        "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
-        "loadtxt genfromtxt open_memmap fromstring"
-    ).split()
+FILLED: Final = frozenset("zeros ones full empty arange linspace logspace eye".split())
+"""Functions of torch that create tensors from numbers."""
+DRAWN: Final = frozenset("rand randn randint randperm normal".split())
+"""Functions of torch that create tensors of random numbers."""
+_LIKE: Final = frozenset(
+    f"{name}_like" for name in "zeros ones full empty rand randn randint".split()
+)
+FACTORIES: Final = (
+    FILLED
+    | DRAWN
+    | frozenset(
+        (
+            "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
+            "loadtxt genfromtxt open_memmap fromstring"
+        ).split()
+    )
 )
 """Functions of torch and NumPy that create tensors and arrays from numbers, or read a file."""
 HOST_CONSTRUCTORS: Final = frozenset(
@@ -140,6 +154,26 @@ LOGGING_METHODS: Final = frozenset(
     ).split()
 )
 """Methods of loggers, progress bars and files."""
+
+
+class Factory(NamedTuple):
+    """A function of torch that creates a tensor."""
+
+    word: str
+    """Its name, such as `zeros`."""
+    draws: bool
+    """Whether the values are random."""
+    like: bool
+    """Whether it takes a tensor whose shape and device the new one has."""
+
+
+def factory(name: str | None) -> Factory | None:
+    """Return the function of torch that creates a tensor under a qualified name."""
+    module, _, word = (name or "").rpartition(".")
+    if module != "torch" or word not in FILLED | DRAWN | _LIKE:
+        return None
+    like = word in _LIKE
+    return Factory(word, word.removesuffix("_like") in DRAWN, like)
 
 
 def is_library(name: str) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.loops import Loops
-from torchlint.semantic.scope.libraries import NETWORK_METHODS
+from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind
@@ -26,7 +26,7 @@ _CUT_NAMES: Final = frozenset({
 })  # fmt: skip
 _CUT_PARTS: Final = frozenset("data shape device dtype grad".split())
 _LEAVES: Final = frozenset({"torch.nn.Parameter", "torch.autograd.grad"})
-_DRAWS: Final = ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial")
+_DRAWS: Final = DRAWN | {"bernoulli", "multinomial"}
 _TIMES: Final = 400
 """How many expressions are followed at most."""
 

@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
@@ -15,11 +16,8 @@ from torchlint.semantic.values.kinds import Kinds
 
 __all__ = ["Placement"]
 
-_MADE_ON_HOST: Final = frozenset(
-    (
-        "from_numpy tensor as_tensor zeros ones full arange linspace eye rand randn randint "
-        "randperm empty FloatTensor LongTensor Tensor"
-    ).split()
+_MADE_ON_HOST: Final = (FILLED | DRAWN - {"normal"}) | frozenset(
+    "from_numpy tensor as_tensor FloatTensor LongTensor Tensor".split()
 )
 _REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
 _MOVING: Final = frozenset("cpu to cuda xpu".split())
