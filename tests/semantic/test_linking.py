@@ -330,3 +330,16 @@ def test_an_import_of_another_module_is_not_removed_here() -> None:
     train = "import torch\nfrom names import *\nx = Variable(torch.ones(3))\nx.backward()\n"
     script = parse({"names.py": names, "train.py": train}, "train.py")
     assert script.rewrite.without_imports(_expression(script, "Variable")) == ()
+
+
+def test_a_part_of_a_network_that_is_out_of_view_may_heed_the_mode() -> None:
+    parts = """\
+import torch.nn as nn
+class Block(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.part = double_conv(n)
+"""
+    train = "from parts import Block\nnet = Block(3)\nnet(1)\n"
+    script = parse({"parts.py": parts, "train.py": train}, "train.py")
+    assert script.modes.depends_on_mode(_expression(script, "net")) is None

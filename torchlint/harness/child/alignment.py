@@ -21,8 +21,8 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from torchlint.harness.child.privates import LoaderIterator
 from torchlint.harness.child.probes import LOAD, SAVE, Numbers
 from torchlint.harness.child.share import share_of
 from torchlint.harness.child.weights import distance
@@ -159,7 +159,7 @@ class Aligned(Numbers):
             self._misaligned = str(error)
 
     def _watch_loaders(self) -> None:
-        ask = _BaseDataLoaderIter.__next__
+        ask = LoaderIterator.__next__
 
         def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
             try:
@@ -173,7 +173,7 @@ class Aligned(Numbers):
             self._seed("batch")
             return batch
 
-        _BaseDataLoaderIter.__next__ = __next__
+        LoaderIterator.__next__ = __next__
 
     def _take(self, found: tuple[Any] | None) -> Any:
         """Return the batch to train on: this run's own, or the recorded one in its place."""

@@ -12,6 +12,7 @@ import torch
 from torchlint.harness.child.alignment import Aligned
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.child.pacer import Pacer
+from torchlint.harness.child.privates import leave_uncompiled
 from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers, Probe, Timer
 from torchlint.harness.child.shadow import Shadow
 from torchlint.harness.child.syncs import Syncs
@@ -36,7 +37,7 @@ def attach(task: Task, shadow: Shadow, finish: Callable[[], None]) -> Probe:
     """Seed torch, divert its checkpoints and hook what the task measures."""
     torch.manual_seed(task.seed + task.shift)
     _divert_checkpoints(shadow)
-    after_import("torch._dynamo", _keep_out_of_graphs)
+    after_import("torch._dynamo", lambda: leave_uncompiled(__name__.partition(".")[0]))
     if task.shift:
         _shift_seeds(task.shift)
     state = random.getstate()
@@ -61,13 +62,6 @@ def _divert_checkpoints(shadow: Shadow) -> None:
     torch.save = save
     torch.load = load
     torch.jit.save = save_as_script
-
-
-def _keep_out_of_graphs() -> None:
-    """Make torch's compiler leave our hooks as they are, where it compiles what calls them."""
-    rules = sys.modules["torch._dynamo"].trace_rules
-    if hasattr(rules, "add"):
-        rules.add(__name__.partition(".")[0])
 
 
 def _shift_seeds(shift: int) -> None:

@@ -6,6 +6,8 @@ from typing import Final
 
 from torch import distributed
 
+from torchlint.harness.child.privates import group_store
+
 __all__ = ["CommonEnd"]
 
 _KEY: Final = "torchlint-last-step"
@@ -29,7 +31,9 @@ class CommonEnd:
         """
         if not distributed.is_available() or not distributed.is_initialized():
             return late
-        store = distributed.distributed_c10d._get_default_store()
+        store = group_store()
+        if store is None:
+            return False
         if distributed.get_rank() == 0 and late and self._last is None:
             self._last = taken + 1
             store.set(_KEY, str(self._last))

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.device import Mark
+from torchlint.harness.child.privates import LoaderIterator
 from torchlint.harness.child.probes import Probe
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.plan import Task
@@ -183,7 +183,7 @@ class Pacer(Probe):
         DataLoader.__init__ = __init__
 
     def _watch_drawing(self) -> None:
-        begin, ask = _BaseDataLoaderIter.__init__, _BaseDataLoaderIter.__next__
+        begin, ask = LoaderIterator.__init__, LoaderIterator.__next__
         reset = DataLoader.__iter__
         clock = time.perf_counter
 
@@ -211,8 +211,8 @@ class Pacer(Probe):
             return batch
 
         DataLoader.__iter__ = __iter__
-        _BaseDataLoaderIter.__init__ = __init__
-        _BaseDataLoaderIter.__next__ = __next__
+        LoaderIterator.__init__ = __init__
+        LoaderIterator.__next__ = __next__
 
     def _note(self, watched: _Watched, batch: Any, now: float) -> None:
         watched.draws += 1

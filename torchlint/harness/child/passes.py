@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torchlint.harness.child.privates import LoaderIterator
 
 __all__ = ["Passes"]
 
@@ -19,7 +19,7 @@ class Passes:
         self._draws = Counter[int]()
         self._fed = Counter[int]()
         self._last: int | None = None
-        begin, ask = _BaseDataLoaderIter.__init__, _BaseDataLoaderIter.__next__
+        begin, ask = LoaderIterator.__init__, LoaderIterator.__next__
 
         def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807 - takes the method's place
             begin(iterator, loader)
@@ -34,8 +34,8 @@ class Passes:
                 self._draws[self._last] += 1
             return batch
 
-        _BaseDataLoaderIter.__init__ = __init__
-        _BaseDataLoaderIter.__next__ = __next__
+        LoaderIterator.__init__ = __init__
+        LoaderIterator.__next__ = __next__
 
     def stepped(self) -> None:
         """Count a step for the loader that gave the last batch."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from torchlint.harness.child.privates import DispatchMode, leaves
 
 __all__ = ["Precision", "Rounding", "tf32_convolutions", "tf32_products"]
 
@@ -62,7 +62,7 @@ class Precision:
                 self._coarser(name)
 
 
-class Rounding(TorchDispatchMode):  # type: ignore[misc]
+class Rounding(DispatchMode):  # type: ignore[misc]
     """Rounds results of operators in other directions, by up to half their last digit.
 
     Only precisions coarser than float32 are rounded: what is left of the others is done to
@@ -79,7 +79,7 @@ class Rounding(TorchDispatchMode):  # type: ignore[misc]
         name = func._schema.name.partition("::")[2]
         fresh = all(each.alias_info is None for each in func._schema.returns)
         if fresh and name not in _COPIES and not name.startswith(("empty", "zeros", "new_")):
-            for leaf in tree_leaves(result):
+            for leaf in leaves(result):
                 if isinstance(leaf, torch.Tensor) and (unit := _unit(name, leaf)):
                     self._round(leaf, unit)
         return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.cost import Cost
@@ -27,6 +25,7 @@ from torchlint.harness.child.identity import identity, joules
 from torchlint.harness.child.load import Load, seconds_at_rest
 from torchlint.harness.child.passes import Passes
 from torchlint.harness.child.precision import Precision, Rounding
+from torchlint.harness.child.privates import LoaderIterator, compiled_graphs, in_backward
 from torchlint.harness.child.weights import (
     buffers,
     digest,
@@ -140,7 +139,7 @@ class Probe:
         backward = torch.autograd.backward
 
         def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            outermost = torch._C._current_graph_task_id() == -1
+            outermost = not in_backward()
             backward(tensors, *args, **kwargs)
             if outermost:
                 self._sent(tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors)))
@@ -294,7 +293,7 @@ class Numbers(Probe):
             "parameters": self._match(),
             "batch_norm": has_batch_norm(self._layers),
             "precision": self._precision.coarsest,
-            "compiled": _has_compiled(),
+            "compiled": bool(compiled_graphs()),
             "epoch": self._passes.longest,
             "epoch_steps": self._passes.steps,
             "weights": digest(_copies(self._trained())) if self.task.launched else "",
@@ -316,7 +315,7 @@ class Numbers(Probe):
 
         def recorded(tensors: Any, *args: Any, **kwargs: Any) -> None:
             # Activation checkpointing calls backward from inside another backward.
-            outermost = torch._C._current_graph_task_id() == -1
+            outermost = not in_backward()
             counts = outermost and not (self._asks and self._answered)
             self._answered = self._answered or counts
             started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
@@ -392,7 +391,7 @@ def _grown(counted: list[float | None]) -> float | None:
 
 def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> None:
     """Call functions before and after every batch that a loader yields."""
-    ask = _BaseDataLoaderIter.__next__
+    ask = LoaderIterator.__next__
 
     def __next__(loader: Any) -> Any:  # noqa: N807 - takes the method's place
         before()
@@ -401,13 +400,7 @@ def _around_loading(before: Callable[[], None], after: Callable[[], None]) -> No
         finally:
             after()
 
-    _BaseDataLoaderIter.__next__ = __next__
-
-
-def _has_compiled() -> bool:
-    """Return whether torch's compiler has made code of a function of the script."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
+    LoaderIterator.__next__ = __next__
 
 
 def _as_number(loss: torch.Tensor) -> torch.Tensor:

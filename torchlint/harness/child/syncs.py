@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from torchlint.harness.child.privates import DispatchMode, leaves
 from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import SyncSite
@@ -173,7 +172,7 @@ def _would_be_on_device(value: Any) -> bool:
 
 def _sent(result: Any) -> Any:
     """Record that this result would be on an accelerator."""
-    for tensor in tree_leaves(result):
+    for tensor in leaves(result):
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
             setattr(tensor, _MARK, True)
     return result
@@ -186,7 +185,7 @@ def _names_device(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
     return name == "cuda" or kwargs.get("device") is not None
 
 
-class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
+class _OpCounter(DispatchMode):  # type: ignore[misc]
     """Counts the operators whose result the host has to wait for."""
 
     def __init__(self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter) -> None:
@@ -199,7 +198,7 @@ class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
         if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
             self._hit(_OPERATOR_NAMES.get(name, name.partition("::")[2]), args[0])
         result = func(*args, **(kwargs or {}))
-        return _sent(result) if any(map(_would_be_on_device, tree_leaves(args))) else result
+        return _sent(result) if any(map(_would_be_on_device, leaves(args))) else result
 
 
 _OPERATOR_NAMES: Final = {

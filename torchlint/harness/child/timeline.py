@@ -12,9 +12,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchlint.harness.child.device import Device, Mark
+from torchlint.harness.child.privates import LoaderIterator
 from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Phase, PhaseName
@@ -52,7 +52,7 @@ class Timeline:
         themselves would be copied, pickled and compiled with them.
         """
         modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
-        parts = {id(part) for module in modules for part in module._modules.values()}
+        parts = {id(part) for module in modules for part in module.children()}
         for kind in {type(module) for module in modules if id(module) not in parts}:
             kind.__call__ = self._inside("forward", kind.__call__)
 
@@ -120,7 +120,7 @@ class Timeline:
         return watched
 
     def _watch_loaders(self) -> None:
-        _BaseDataLoaderIter.__next__ = self._inside("data", _BaseDataLoaderIter.__next__)
+        LoaderIterator.__next__ = self._inside("data", LoaderIterator.__next__)
 
     def _watch_backward(self) -> None:
         torch.autograd.backward = self._inside("backward", torch.autograd.backward)

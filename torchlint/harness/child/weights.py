@@ -5,14 +5,21 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import torch
 
+from torchlint.harness.child.privates import is_kept, own_parameters
 from torchlint.harness.trace import ParameterMatch
 
 __all__ = ["buffers", "digest", "distance", "has_batch_norm", "layers_of", "match", "trained"]
 
 Tensors = list[torch.Tensor]
+
+_BATCH_NORMS: Final = (
+    *(torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d),
+    torch.nn.SyncBatchNorm,
+)
 
 
 def trained(optimizers: Iterable[torch.optim.Optimizer]) -> Tensors:
@@ -32,7 +39,7 @@ def layers_of(parameters: Sequence[torch.Tensor]) -> list[torch.nn.Module]:
     layers = []
     for layer in gc.get_objects():
         if issubclass(type(layer), torch.nn.Module):
-            held = (places.get(id(it)) for it in layer.__dict__.get("_parameters", {}).values())
+            held = (places.get(id(it)) for it in own_parameters(layer))
             first = min((place for place in held if place is not None), default=None)
             if first is not None:
                 layers.append((first, layer))
@@ -48,14 +55,14 @@ def buffers(layers: Iterable[torch.nn.Module]) -> Tensors:
     return [
         buffer
         for layer in layers
-        for name, buffer in layer._buffers.items()
-        if buffer is not None and name not in layer._non_persistent_buffers_set
+        for name, buffer in layer.named_buffers(recurse=False)
+        if is_kept(layer, name)
     ]
 
 
 def has_batch_norm(layers: Iterable[torch.nn.Module]) -> bool:
     """Return whether one of the layers uses batch statistics."""
-    return any(isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) for layer in layers)
+    return any(isinstance(layer, _BATCH_NORMS) for layer in layers)
 
 
 def match(

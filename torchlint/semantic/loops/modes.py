@@ -204,8 +204,17 @@ class Modes:
         last = name.rpartition(".")[2]
         if is_module_class(name) or self.kinds.kind(call) is Kind.MODULE:
             return True
+        if name.startswith(".") and self._is_kept(call):  # of the project, but out of view
+            return True
         imported = not name.startswith(("builtins.", "torch.", "numpy.", "math."))
         return imported and last[:1].isupper()
+
+    def _is_kept(self, call: cst.Call) -> bool:
+        """Return whether a network keeps the result of a call: `self.down = block(3)`."""
+        line = self.tree.parent(call)
+        return isinstance(line, cst.Assign) and any(
+            dotted(target.target).startswith("self.") for target in line.targets
+        )
 
     # -- switches ---------------------------------------------------------------
 

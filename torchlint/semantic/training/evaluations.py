@@ -144,7 +144,7 @@ class Evaluations:
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
         named = by_function or by_loader
-        if not named and not self._in_eval(node) and not self._stays_in_eval(node):
+        if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
         if self._is_method_of_network(function) and not (batches and self._stands_apart(function)):
             return None
@@ -185,12 +185,19 @@ class Evaluations:
         last = self.modes.last_switch(place, None)
         return last is not None and last.mode is Mode.EVAL and last.network is not None
 
-    def _stays_in_eval(self, node: LoopNode) -> bool:
-        """Return whether the passes of a loop call `eval()` and set no other mode."""
-        calls = self.functions.own(node.body, cst.Call)
+    def _stays_in_eval(self, loop: Loop) -> bool:
+        """Return whether the passes over a loader call `eval()` and set no other mode."""
+        calls = self.functions.own(loop.node.body, cst.Call)
         switches = [switch for call in calls if (switch := self.modes.switch(call)) is not None]
-        return bool(switches) and all(
-            each.mode is Mode.EVAL and each.network is not None for each in switches
+        return (
+            loop.loader is not None
+            and bool(switches)
+            and all(
+                each.mode is Mode.EVAL
+                and each.network is not None
+                and isinstance(self.tree.parent(each.call), cst.Expr)
+                for each in switches
+            )
         )
 
     # -- functions without a loop -----------------------------------------------------
