@@ -97,7 +97,9 @@ class DeprecatedApi(Rule):
         """Yield an in-place operation whose factor stands before its tensors."""
         assert isinstance(call.func, cst.Attribute)
         length, keyword = OVERLOADS[call.func.attr.value]
-        if len(call.args) != length or any(arg.keyword or arg.star for arg in call.args):
+        if script.name(call.func) is not None or len(call.args) != length:
+            return
+        if any(arg.keyword or arg.star for arg in call.args):
             return
         factor, *tensors = (script.argument(arg.value) for arg in call.args)
         new = f"{', '.join(tensors)}, {keyword}={factor}"
