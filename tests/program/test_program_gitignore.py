@@ -102,3 +102,8 @@ def test_lines_say_what_they_say_to_git(repository: Path) -> None:
 def test_no_line_takes_long(line: str, path: str) -> None:
     """As plain stars in one expression these would go on for years."""
     assert not IgnoreFile(line).leaves_out(path, False)
+
+
+@pytest.mark.parametrize("line", ["*" * 60 + "!", "a" + "**a" * 20, "!" + "***" * 20 + "x"])
+def test_runs_of_stars_take_no_time(line: str) -> None:
+    assert IgnoreFile(line).leaves_out("a" * 90 + "/" + "b" * 90 + ".py", False) is None

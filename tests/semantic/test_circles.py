@@ -86,6 +86,8 @@ for x, y in DataLoader(data):
         "while True:\n    i = i.long()\n    z = torch.zeros(3, 4).scatter_(1, i, 1) @ w\n",
         "def f():\n    return f()\nnet = f().cuda()\nloader = f()\n" + TRAINING,
         "x = np.sqrt()\n",
+        "def f(q, k, v):\n    mask = mask.triu(1)\n"
+        "    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)\n",
     ],
 )
 def test_circles_that_had_no_end(text: str) -> None:

@@ -18,6 +18,8 @@ __all__ = ["IgnoreFile", "Ignored"]
 _MOST_STEPS: Final = 1_000_000
 """How many positions the stars of a line may be tried at on one path."""
 _STARS: Final = re.compile(r"\*+")
+_RUNS: Final = re.compile(r"(?<![\\*])(?:\*{3,}|(?<=[^/!])\*\*|\*\*(?=[^/*]))")
+"""Stars that mean what one star means: more than two, or two beside other characters."""
 _SPACES: Final = re.compile(r"(?<!\\) +$")
 _ALL_BELOW: Final = re.compile(r"/\*\*(?=/?$)")
 """The end of a pattern for everything below a folder; pathspec matches the folder itself, too."""
@@ -28,7 +30,7 @@ class IgnoreFile:
 
     def __init__(self, text: str) -> None:
         bare = (_SPACES.sub("", line.removesuffix("\r")) for line in text.split("\n"))
-        lines = [_ALL_BELOW.sub("/**/*", line) for line in bare]
+        lines = [_ALL_BELOW.sub("/**/*", _RUNS.sub("*", line)) for line in bare]
         self._of_files = _Lines([line for line in lines if not line.endswith("/")])
         self._of_folders = _Lines([line.removesuffix("/") for line in lines])
 

@@ -163,13 +163,15 @@ class Scores:
                 break
         return mask, boolean
 
-    def _is_boolean(self, node: cst.BaseExpression) -> bool:
+    def _is_boolean(self, node: cst.BaseExpression, depth: int = 8) -> bool:
         """Return whether a matrix holds booleans, as far as its making shows."""
+        if not depth:
+            return False
         if isinstance(node, cst.Comparison):
             return True
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
             made, boolean = self._peeled(node.expression)
-            return boolean or (made is not None and self._is_boolean(made))
+            return boolean or (made is not None and self._is_boolean(made, depth - 1))
         if not isinstance(node, cst.Call):
             return False
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "logical_not":
@@ -179,7 +181,7 @@ class Scores:
             return self.names.name(given.value) == "torch.bool"
         bounded = self._bounded_matrix(node)
         made, boolean = self._peeled(bounded) if bounded is not None else (None, False)
-        return boolean or (made is not None and self._is_boolean(made))
+        return boolean or (made is not None and self._is_boolean(made, depth - 1))
 
     def _bounded_matrix(self, node: cst.Call) -> cst.BaseExpression | None:
         """Return the matrix of which `tril` or `triu` keeps a triangle."""
