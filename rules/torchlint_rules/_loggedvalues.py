@@ -73,6 +73,8 @@ def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int
 def _is_value(script: Script, name: cst.Name) -> bool:
     """Return whether a name is used for its value, not for a part that the host knows anyway."""
     holder = script.parent(name)
+    if isinstance(holder, cst.CompFor):
+        return False
     if isinstance(holder, cst.Attribute):
         if holder.attr.value in ("items", "values"):
             return holder.value is name

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Fix, Kind, Loop, Role, Safety, ScalerCall, Script
+from torchlint.api import Fix, Impact, Kind, Loop, Role, Safety, ScalerCall, Script
 
 __all__ = ["Misuse", "misuses"]
 
@@ -21,6 +21,7 @@ class Misuse(NamedTuple):
     node: cst.CSTNode
     message: str
     fix: Fix | None = None
+    impact: Impact | None = None
 
 
 def misuses(script: Script) -> Iterator[Misuse]:
@@ -465,7 +466,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
                     f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
                     f"starts at the first scale again: add `{scaler}.state_dict()`"
                 )
-                yield Misuse(checkpoint, message)
+                yield Misuse(checkpoint, message, impact="low")
 
 
 def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -17,6 +18,7 @@ from torchlint.api import (
     Frequency,
     Impact,
     Kind,
+    Loop,
     Note,
     Reading,
     Role,
@@ -33,6 +35,7 @@ _LARGE: Final = re.compile(
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
     re.IGNORECASE,
 )
+_SHARES: Final = "read one by one as well: keep this on the device, too"
 _STAYS: Final = "every pass waits here as well: read both once"
 _TENSORS_ONLY: Final = ("detach", "cpu")
 _WRITERS: Final = frozenset(
@@ -56,11 +59,58 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         if id(wait.reading.node) not in said and script.span(wait.reading.node) not in spans:
             said[id(wait.reading.node)] = wait.reading
             indirect.append(wait)
-    yield from (_finding(script, code, each, said) for each in sums)
-    yield from early
+    found = [
+        _Found(
+            each.accumulation.loop,
+            each.found[0].node,
+            _finding(script, code, each, said),
+            not each.fixable or script.accumulator(each.accumulation) is None,
+        )
+        for each in sums
+    ]
     for wait in indirect:
         notes = script.repetition.notes_on(wait.loop.node)
-        yield Finding(code, script.span(wait.reading.node), _told(script, wait), None, notes)
+        span = script.span(wait.reading.node)
+        told = Finding(code, span, _told(script, wait), None, notes)
+        found.append(_Found(wait.loop, wait.reading.node, told, shares=True))
+    yield from _folded(script, found)
+    yield from early
+
+
+class _Found(NamedTuple):
+    """A finding, with the loop that waits and the read that does."""
+
+    loop: Loop
+    read: cst.CSTNode
+    finding: Finding
+    shares: bool
+    """Whether no rewrite is in sight, in any layout, so that one finding can stand for several."""
+
+
+def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
+    """Yield findings, those without a fix that share a wait as one with notes."""
+    open_: dict[tuple[int, int], _Found] = {}
+    for each in sorted(found, key=lambda one: one.finding.span.start):
+        home = script.home(each.read)
+        key = id(each.loop.node), id(home)
+        first = open_.get(key)
+        if not each.shares or each.finding.fix is not None:
+            yield each.finding
+        elif first is None or script.works_between(first.read, each.read, _body(script, each)):
+            if first is not None:
+                yield first.finding
+            open_[key] = each
+        else:
+            notes = (*first.finding.notes, Note(each.finding.span, _SHARES))
+            open_[key] = first._replace(finding=replace(first.finding, notes=notes))
+    yield from (each.finding for each in open_.values())
+
+
+def _body(script: Script, found: _Found) -> cst.For | cst.While | cst.FunctionDef:
+    """Return the loop that waits, or the function that it calls for it."""
+    function = script.function(found.read)
+    inside = script.tree.inside(found.read, found.loop.node)
+    return found.loop.node if inside or function is None else function
 
 
 class _Sum(NamedTuple):

@@ -14,6 +14,7 @@ from torchlint.api import (
     Fix,
     Frequency,
     How,
+    Impact,
     Invariance,
     Loop,
     Role,
@@ -50,7 +51,8 @@ class LoaderBuiltInLoop(Rule):
                 message = f"each epoch rebuilds {label}; make it once before the loop"
             fixable = not runs and invariance is Invariance.INVARIANT
             fix = _fix(script, site, loop) if fixable else None
-            yield Finding(self.code, script.span(site.node), message, fix)
+            impact: Impact | None = None if _starts_workers(site) or fix is None else "low"
+            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
         yield from self._iterators(script)
 
     def _iterators(self, script: Script) -> Iterator[Finding]:
@@ -75,6 +77,12 @@ class LoaderBuiltInLoop(Rule):
                 "the loop and draw from it"
             )
             yield Finding(self.code, script.span(outer), message)
+
+
+def _starts_workers(site: CallSite) -> bool:
+    """Return whether a loader may have workers, which are what costs time to start again."""
+    workers = site.argument("num_workers", 5)
+    return workers.state is not State.ABSENT and not workers.equals(0)
 
 
 def _epoch_loops(script: Script) -> list[Loop]:

@@ -17,4 +17,5 @@ class MisusedGradScaler(Rule):
         for misuse in misuses(script):
             if id(misuse.node) not in seen and script.owner(misuse.node) == "none":
                 seen.add(id(misuse.node))
-                yield Finding(self.code, script.span(misuse.node), misuse.message, misuse.fix)
+                span = script.span(misuse.node)
+                yield Finding(self.code, span, misuse.message, misuse.fix, impact=misuse.impact)

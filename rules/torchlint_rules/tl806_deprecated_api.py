@@ -50,7 +50,7 @@ class DeprecatedApi(Rule):
         call = site.node
         if site.given(name, position) is not None or (site.has_splat and not default):
             return
-        if any(arg.star == "**" for arg in call.args):
+        if any(arg.star == "**" for arg in call.args) or _passed_beside(script, site, name):
             return
         message = f"`{script.code(call.func)}` without `{name}` is deprecated: {why}"
         fix = None
@@ -97,7 +97,9 @@ class DeprecatedApi(Rule):
         """Yield an in-place operation whose factor stands before its tensors."""
         assert isinstance(call.func, cst.Attribute)
         length, keyword = OVERLOADS[call.func.attr.value]
-        if len(call.args) != length or any(arg.keyword or arg.star for arg in call.args):
+        if script.name(call.func) is not None or len(call.args) != length:
+            return
+        if any(arg.keyword or arg.star for arg in call.args):
             return
         factor, *tensors = (script.argument(arg.value) for arg in call.args)
         new = f"{', '.join(tensors)}, {keyword}={factor}"
@@ -121,6 +123,15 @@ def _also_new(script: Script, call: cst.Call, new: str) -> bool:
     home = script.function(call)
     return home is not None and any(
         script.name(each.func) == new for each in script.within(home, cst.Call)
+    )
+
+
+def _passed_beside(script: Script, site: CallSite, keyword: str) -> bool:
+    """Return whether the same function passes an argument in another call of a name."""
+    home = script.function(site.node)
+    return home is not None and any(
+        script.name(each.func) == site.name and script.call(each).given(keyword) is not None
+        for each in script.within(home, cst.Call)
     )
 
 

@@ -46,7 +46,10 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if key == "options":
-        return {name: str(each) for name, each in json.loads(value).items()}
+        return {
+            name: each if isinstance(each, str) else json.dumps(each)
+            for name, each in json.loads(value).items()
+        }
     return value or "none"
 
 

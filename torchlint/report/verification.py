@@ -183,9 +183,9 @@ def verification_text(report: Report, paint: Paint, page: str = "") -> str:
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
         lines += ["", _diverted(report.diverted)]
-    end = [f"As a page: {paint.path(page)}"] if page else []
     said, saved = conclusion(report), savings(report)
-    end += [saved[0].upper() + saved[1:]] if saved else []
+    end = [saved[0].upper() + saved[1:]] if saved else []
+    end += [f"As a page: {paint.path(page)}"] if page else []
     end += [paint.strong(said)] if said else []
     lines += ["", *end] if end else []
     return "\n".join(lines) + "\n"

@@ -485,7 +485,9 @@ class Script(Facts):
         """Return whether a statement only shows or records the value of an expression."""
         return self._readings.is_logged(node)
 
-    def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: LoopNode) -> bool:
+    def works_between(
+        self, one: cst.CSTNode, other: cst.CSTNode, loop: LoopNode | cst.FunctionDef
+    ) -> bool:
         """Return whether the device gets work between two places, so that a read at each waits."""
         return self._readings.works_between(one, other, loop)
 

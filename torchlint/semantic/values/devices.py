@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -31,6 +32,7 @@ _ACCELERATOR_CALLS: Final = (
     "ignite.distributed.",
 )
 _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
+_DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
 _FRAMEWORKS: Final = {
@@ -157,6 +159,8 @@ class Devices:
             return self._may_be_accelerator(value.node)
         if self.kinds.kind(node) not in (Kind.UNKNOWN, Kind.DEVICE) or len(node.slice) != 1:
             return False
+        if _holds_devices(node.value):
+            return True
         key = node.slice[0].slice
         text = key.value if isinstance(key, cst.Index) else None
         word = self.values.value_of(text).literal if text is not None else None
@@ -173,14 +177,36 @@ class Devices:
             if any(map(self._may_be_accelerator, shown)):
                 return True
             if not any(self._is_made_of(value, node) for value in shown):
-                return False
+                return self._is_unseen_device(node, shown)
         else:
             value = self.values.value_of(node)
             if value.state is State.KNOWN and value.node is not None and value.node is not node:
-                return self._may_be_accelerator(value.node)
+                given = [one for each in bindings for one in self._given(each.node)]
+                return self._may_be_accelerator(value.node) or self._is_unseen_device(node, given)
         if self.kinds.kind(node) is Kind.DEVICE or self._configured(node):
             return True
         return isinstance(node, cst.Name) and self._takes_several(node)
+
+    def _given(self, bound: cst.CSTNode) -> list[cst.BaseExpression]:
+        """Return what calls in view pass to a parameter."""
+        return self.functions.given(bound) if isinstance(bound, cst.Param) else []
+
+    def _is_unseen_device(
+        self, node: cst.Name | cst.Attribute, values: list[cst.BaseExpression]
+    ) -> bool:
+        """Return whether what is named like a device is made by functions out of view."""
+        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        named = conventional(word.lower()) is Kind.DEVICE
+        return named and bool(values) and all(map(self._is_made_unseen, values))
+
+    def _is_made_unseen(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is the result of a function that is not in view."""
+        made = self.values.value_of(value).node or value
+        return (
+            isinstance(made, cst.Call)
+            and self.functions.definition(made.func) is None
+            and self.kinds.kind(made) is Kind.UNKNOWN
+        )
 
     def _takes_several(self, node: cst.Name) -> bool:
         """Return whether a function moves several of its tensors to a parameter of its own.
@@ -264,6 +290,12 @@ class Devices:
             if not isinstance(self.tree.parent(node), cst.Attribute)
         )
         return frozenset(name for name in named if name and name.startswith(_ROOTS))
+
+
+def _holds_devices(node: cst.BaseExpression) -> bool:
+    """Return whether a name says that its entries are devices (`self.devices["net"]`)."""
+    word = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(word, cst.Name) and not _DEVICES.isdisjoint(words(word.value))
 
 
 def _is_index(node: cst.BaseExpression) -> bool:
