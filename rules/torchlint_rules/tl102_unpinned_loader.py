@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.api import CallSite, Finding, Fix, Rule, Script, TrainerArguments
-from torchlint_rules._pinning import available, unpinned, unseen
+from torchlint_rules.shared.pinning import available, unpinned, unseen
 
 _OPTION: Final = "dataloader_pin_memory"
 _BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Array, Binding, CallSite, Finding, Fix, Frequency, How, Rule, Script
-from torchlint_rules._tensoruses import TensorUse, tensor_use
+from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
 _VIEWS: Final = frozenset("reshape ravel transpose squeeze swapaxes view".split())

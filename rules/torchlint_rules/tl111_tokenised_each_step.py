@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Frequency, Per, Role, Rule, Script, State
-from torchlint_rules._tokenizers import tokenizer_of
+from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _GENERATES: Final = frozenset("generate sample rollout".split())

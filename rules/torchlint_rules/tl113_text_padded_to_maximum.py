@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Script, State, TrainerCall
-from torchlint_rules._tokenizers import TextMap, text_maps, tokenizer_of
+from torchlint_rules.shared.tokenizers import TextMap, text_maps, tokenizer_of
 
 _PADDING: Final = frozenset({
     "DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq",

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Script, State
-from torchlint_rules._tokenizers import TextMap, is_column, text_maps, tokenizer_of
+from torchlint_rules.shared.tokenizers import TextMap, is_column, text_maps, tokenizer_of
 
 _BY_ROW: Final = "batched with_indices with_rank input_columns fn_kwargs".split()
 """Arguments of `map` that say what its function gets."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchlint.api import Finding, Rate, Role, Rule, Script
-from torchlint_rules._graphbreaks import without_breaks
-from torchlint_rules._hookreads import hook_reads
-from torchlint_rules._storednumbers import stored_numbers
-from torchlint_rules._syncs import syncs
+from torchlint_rules.shared.graphbreaks import without_breaks
+from torchlint_rules.shared.hookreads import hook_reads
+from torchlint_rules.shared.storednumbers import stored_numbers
+from torchlint_rules.shared.syncs import syncs
 
 
 class SyncInTrainingLoop(Rule):

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Rule, Script, State
-from torchlint_rules._tensoruses import TensorUse, tensor_use
+from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
     "torch.tensor torch.as_tensor torch.FloatTensor torch.LongTensor torch.Tensor".split()

@@ -8,9 +8,9 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State
-from torchlint_rules._finiteguards import finite_guards
-from torchlint_rules._graphbreaks import without_breaks
-from torchlint_rules._masks import is_mask
+from torchlint_rules.shared.finiteguards import finite_guards
+from torchlint_rules.shared.graphbreaks import without_breaks
+from torchlint_rules.shared.masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {

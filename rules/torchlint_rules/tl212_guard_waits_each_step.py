@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Frequency, Impact, Note, Role, Rule, Script
-from torchlint_rules._finiteguards import FiniteGuard, finite_guards
+from torchlint_rules.shared.finiteguards import FiniteGuard, finite_guards
 
 _SYNCS: Final = tuple(
     f"torch.{device}.synchronize" for device in ("cuda", "xpu", "mps", "accelerator")

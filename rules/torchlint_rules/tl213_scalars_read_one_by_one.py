@@ -21,7 +21,7 @@ from torchlint.api import (
     Script,
     State,
 )
-from torchlint_rules._graphbreaks import without_breaks
+from torchlint_rules.shared.graphbreaks import without_breaks
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2

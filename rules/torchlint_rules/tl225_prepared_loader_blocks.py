@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Finding, Rule, Script, State, TrainerArguments
-from torchlint_rules._pinning import may_pin
+from torchlint_rules.shared.pinning import may_pin
 
 
 class PreparedLoaderBlocks(Rule):

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Script, State
-from torchlint_rules._cuda import (
+from torchlint_rules.shared.cuda import (
     in_environment,
     may_be_cuda,
     named_convolutional,

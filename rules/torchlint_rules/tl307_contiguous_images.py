@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State
-from torchlint_rules._cuda import in_environment, makers, may_be_cuda, regions, trains
+from torchlint_rules.shared.cuda import in_environment, makers, may_be_cuda, regions, trains
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _LAYOUT: Final = re.compile(

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Move, Rule, Script
-from torchlint_rules._cuda import (
+from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
     may_be_cuda,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Finding, Frame, Impact, Note, Rule, Script
-from torchlint_rules._graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_breaks
+from torchlint_rules.shared.graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_breaks
 
 
 class GraphBreakInCompiled(Rule):

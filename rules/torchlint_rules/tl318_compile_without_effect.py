@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Compilation, Finding, Fix, Rule, Script
-from torchlint_rules._directforwards import direct_forward
+from torchlint_rules.shared.directforwards import direct_forward
 
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _RUN: Final = ("forward", "__call__")

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script
-from torchlint_rules._directforwards import direct_forward
+from torchlint_rules.shared.directforwards import direct_forward
 
 _WHAT: Final = "the network's hooks and wrappers"
 _BECAUSE: Final = "hooks that were skipped until now run"

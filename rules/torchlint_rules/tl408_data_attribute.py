@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Finding, Fix, Note, Rule, Safety, Script, Span
-from torchlint_rules._dataattribute import VARIABLE, misuse, without_graph, wraps
+from torchlint_rules.shared.dataattribute import VARIABLE, misuse, without_graph, wraps
 
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
 

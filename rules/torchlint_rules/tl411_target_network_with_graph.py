@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Ancestry, Finding, Fix, Grad, Rule, Script
-from torchlint_rules._nograd import without_graph, wrapped
+from torchlint_rules.shared.nograd import without_graph, wrapped
 
 
 class TargetNetworkWithGraph(Rule):

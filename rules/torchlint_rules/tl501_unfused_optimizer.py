@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Note, Rule, Script, State
-from torchlint_rules._cuda import makers, regions
+from torchlint_rules.shared.cuda import makers, regions
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),

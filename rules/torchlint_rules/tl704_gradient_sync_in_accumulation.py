@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Grad, GradientAccumulation, Rule, Script, Wrapped
-from torchlint_rules._accumulators import accumulates_under
+from torchlint_rules.shared.accumulators import accumulates_under
 
 _MANAGED: Final = frozenset(
     "no_sync require_backward_grad_sync set_requires_gradient_sync has_no_sync".split()

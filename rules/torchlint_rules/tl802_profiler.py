@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Role, Rule, Script, State
-from torchlint_rules._removal import Leftover, removal_of
+from torchlint_rules.shared.removal import Leftover, removal_of
 
 _TORCH: Final = frozenset({
     "torch.profiler.profile", "torch.profiler.profiler.profile", "torch.autograd.profiler.profile",

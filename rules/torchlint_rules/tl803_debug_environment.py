@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Script, Value
-from torchlint_rules._removal import Leftover, removal_of
+from torchlint_rules.shared.removal import Leftover, removal_of
 
 _COSTS: Final = {
     "CUDA_LAUNCH_BLOCKING": "makes the host wait for every kernel",

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Script
-from torchlint_rules._removal import Leftover, removal_of
+from torchlint_rules.shared.removal import Leftover, removal_of
 
 _COSTS: Final = {
     "torch.backends.cudnn.deterministic": "keeps cuDNN to kernels that are slower in part",

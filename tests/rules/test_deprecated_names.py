@@ -11,7 +11,7 @@ from torchlint.config import Settings
 from torchlint.engine import FixResult, check_source, fix_source
 from torchlint.registry import load_registry
 from torchlint.source import Source
-from torchlint_rules._deprecations import LOSSES, NAMES, NEEDED, OVERLOADS
+from torchlint_rules.tl806_deprecated_api.deprecations import LOSSES, NAMES, NEEDED, OVERLOADS
 
 torch = pytest.importorskip("torch")
 

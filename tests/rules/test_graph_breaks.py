@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from torchlint_rules._graphbreaks import CONSTRUCTS, NAMES
+from torchlint_rules.shared.graphbreaks import CONSTRUCTS, NAMES
 
 SAMPLES: Final = {
     "builtins.print": "print(x.shape)",

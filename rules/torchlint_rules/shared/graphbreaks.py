@@ -1,0 +1,335 @@
+"""Graph breaks: what ends a graph of torch's compiler, with the name that torch has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Finding, Frame, How, Kind, Script, Span
+from torchlint_rules.shared.masks import is_mask
+
+__all__ = ["CONSTRUCTS", "NAMES", "GraphBreak", "graph_breaks", "without_breaks"]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+
+NAMES: Final = {
+    "GB0007": "Attempted to call function marked as skipped",
+    "GB0014": "Attempted to wrap RNN, GRU, or LSTM",
+    "GB0033": "Data dependent operator",
+    "GB0036": "Dynamic shape operator",
+    "GB0059": "Failed to trace builtin operator",
+    "GB0109": "Tensor.tolist() with non-integer tensor",
+    "GB0123": "Unsupported Tensor.backward() call",
+    "GB0124": "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+    "GB0156": "Unsupported method call",
+    "GB0170": "Data-dependent branching",
+    "GB0208": "torch.* op returned non-Tensor",
+    "GB0246": "Attempted to use `torch.nn.functional.one_hot` with data-dependent output shape",
+    "GB0277": "Attempted to wrap sparse Tensor with VariableTracker",
+    "GB0291": "logging.Logger method not supported for non-export cases",
+    "GB0294": "attempted to trace numpy function unsupported by PyTorch",
+    "GB0569": "repr() on tensor",
+    "GB4198": "Attempted to copy.deepcopy a tensor",
+    "GB4841": "Unsupported python_type() call",
+    "GB9186": ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`"),
+}
+"""Torch's names of its graph breaks."""
+
+_OUT: Final = "take it out, or put it under `if not torch.compiler.is_compiling():`"
+_BEFORE: Final = "call it before, and pass the result"
+_DRAWN: Final = "draw with `torch.rand(())` and choose with `torch.where`"
+_CHOOSE: Final = "choose with `torch.where` or `torch.cond`"
+_STAY: Final = "stay on tensors"
+_SHAPED: Final = "keep the shape: multiply by the mask, or use `torch.where(mask, a, b)`"
+
+
+_WAITING: Final = frozenset("GB0033 GB0036 GB0109 GB0124 GB0170 GB0246".split())
+"""The breaks for which the host needs the values of a tensor."""
+
+
+class Construct(NamedTuple):
+    """What torch calls a graph break, and what to do about it."""
+
+    name: str
+    cure: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether the host waits for the device here, too."""
+        return self.name in _WAITING
+
+
+CONSTRUCTS: Final = {
+    "builtins.print": Construct("GB0059", _OUT),
+    "builtins.open": Construct("GB0059", _OUT),
+    "logging.debug": Construct("GB4841", _OUT),
+    "logging.info": Construct("GB4841", _OUT),
+    "logging.warning": Construct("GB4841", _OUT),
+    "logger": Construct("GB0291", _OUT),
+    "sys.stdout.write": Construct("GB0156", _OUT),
+    "warnings.warn": Construct("GB0007", _OUT),
+    "time.time": Construct("GB0007", _OUT),
+    "time.perf_counter": Construct("GB0007", _OUT),
+    "time.monotonic": Construct("GB0007", _OUT),
+    "time.sleep": Construct("GB0007", _OUT),
+    "gc.collect": Construct("GB0007", _OUT),
+    "torch.save": Construct("GB0007", _OUT),
+    "torch.manual_seed": Construct("GB0007", _BEFORE),
+    "torch.cuda.memory_allocated": Construct("GB0208", _OUT),
+    "os.path.exists": Construct("GB0007", _BEFORE),
+    "random.random": Construct("GB0007", _DRAWN),
+    "random.choice": Construct("GB0007", _DRAWN),
+    "random.shuffle": Construct("GB0007", _DRAWN),
+    "random.sample": Construct("GB0007", _DRAWN),
+    "numpy.random.permutation": Construct("GB0294", "use `torch.randperm`"),
+    "torch.nn.utils.rnn.pack_padded_sequence": Construct("GB0007", _BEFORE),
+    "torch.autograd.grad": Construct("GB9186", "compile only the forward"),
+    "torch.allclose": Construct("GB0033", _CHOOSE),
+    "torch.equal": Construct("GB0033", _CHOOSE),
+    "torch.nn.functional.one_hot": Construct("GB0246", "pass `num_classes`"),
+    "copy.deepcopy": Construct("GB4198", "use `.clone()`"),
+    "backward": Construct("GB0123", "compile the forward and the optimizer's step apart"),
+    "to_sparse": Construct("GB0277", "make it before, or use a dense mask"),
+    "recurrent": Construct("GB0014", "compile the parts before and after it"),
+    "branch": Construct("GB0170", _CHOOSE),
+    "item": Construct("GB0124", _STAY),
+    "tolist": Construct("GB0109", _STAY),
+    "builtins.float": Construct("GB0124", _STAY),
+    "builtins.int": Construct("GB0124", _STAY),
+    "math": Construct("GB0033", "use the function of torch"),
+    "builtins.str": Construct("GB0059", _OUT),
+    "builtins.repr": Construct("GB0569", _OUT),
+    "builtins.range": Construct("GB0059", "keep the number on the host too"),
+    "mask": Construct("GB0036", _SHAPED),
+    "nonzero": Construct("GB0036", _SHAPED),
+    "argwhere": Construct("GB0036", _SHAPED),
+    "masked_select": Construct("GB0036", _SHAPED),
+    "unique": Construct("GB0036", "count before, outside the compiled code"),
+    "unique_consecutive": Construct("GB0036", "count before, outside the compiled code"),
+    "torch.bincount": Construct("GB0036", "add up with `scatter_add`"),
+    "torch.where": Construct("GB0036", _SHAPED),
+}
+"""The constructs by the qualified name of a call, or by a word for the others."""
+
+_CAPTURED: Final = ("item", "builtins.float", "builtins.int")
+_LOGGING: Final = frozenset("debug info warning warn error critical exception log".split())
+_SIZED: Final = frozenset("nonzero argwhere masked_select unique unique_consecutive".split())
+_METHODS: Final = ("item", "tolist", "backward", "to_sparse")
+_OF_TENSORS: Final = frozenset(
+    "math builtins.float builtins.int builtins.str builtins.repr builtins.range "
+    "copy.deepcopy".split()
+)
+"""Calls that break the graph only if their first argument is a tensor."""
+_REDUCING: Final = frozenset("sum mean any all norm amax amin std var item".split())
+_NOT_COMPARING: Final = (cst.Is, cst.IsNot, cst.In, cst.NotIn)
+_RECURRENT: Final = frozenset({"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU"})
+
+
+class GraphBreak(NamedTuple):
+    """A place that ends the graph; `skips`: its function is not compiled at all."""
+
+    node: cst.CSTNode
+    construct: str
+    skips: bool = False
+
+
+def graph_breaks(script: Script) -> Iterator[tuple[GraphBreak, Frame]]:
+    """Yield what ends graphs in compiled code, with the frame that it costs most."""
+    for found in _all(script):
+        for frame in script.compiled.frames_of(found.node):
+            if not script.compiled.option(frame.compilation, "fullgraph").equals(True):
+                yield found, frame
+                break
+
+
+def without_breaks(script: Script, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings about waits that are not at a graph break, which TL316 reports."""
+    broken = script.once(_spans)
+    yield from (
+        each for each in findings if not any(_is_within(each.span, span) for span in broken)
+    )
+
+
+def _spans(script: Script) -> list[Span]:
+    return [script.span(found.node) for found, _ in graph_breaks(script)]
+
+
+def _is_within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _all(script: Script) -> Iterator[GraphBreak]:
+    """Yield what ends graphs in the functions that compiled code runs, in source order."""
+    functions = dict.fromkeys(frame.function for frame in script.compiled.frames)
+    for function in functions:
+        found_here = (
+            *_branches(script, function),
+            *_calls(script, function),
+            *_selections(script, function),
+        )
+        last: cst.CSTNode | None = None
+        for found in sorted(found_here, key=lambda each: script.tree.order(each.node)):
+            if last is not None and script.tree.inside(found.node, last):
+                continue
+            if not _is_captured(script, found.construct) and script.compiled.is_taken(found.node):
+                last = found.node
+                yield found
+
+
+def _is_captured(script: Script, construct: str) -> bool:
+    """Return whether a setting of the file lets the compiler go on."""
+    settings: tuple[str, ...] = ()
+    if construct in _CAPTURED:
+        settings = ("capture_scalar_outputs",)
+    elif CONSTRUCTS[construct].name == "GB0036":
+        settings = ("capture_dynamic_output_shape_ops",)
+    elif construct == "recurrent":
+        settings = ("allow_rnn",)
+    elif construct in ("logger", "builtins.print") or construct.startswith("logging."):
+        settings = ("ignore_logging_functions", "reorderable_logging_functions")
+    return any(setting in script.whole.text for setting in settings)
+
+
+# -- branches -----------------------------------------------------------------
+
+
+def _branches(script: Script, function: cst.FunctionDef) -> Iterator[GraphBreak]:
+    """Yield the tests that need the value of a tensor."""
+    holders: list[cst.If | cst.While | cst.IfExp] = [
+        *script.functions.own(function, cst.If),
+        *script.functions.own(function, cst.While),
+        *script.functions.own(function, cst.IfExp),
+    ]
+    for holder in holders:
+        for part in _parts(holder.test):
+            if _is_computed(script, part, frozenset()):
+                yield GraphBreak(part, "branch")
+                break
+
+
+def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the operands of `and`, `or` and `not` in a condition."""
+    if isinstance(test, cst.BooleanOperation):
+        yield from _parts(test.left)
+        yield from _parts(test.right)
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        yield from _parts(test.expression)
+    else:
+        yield test
+
+
+def _is_computed(script: Script, node: cst.BaseExpression, trail: frozenset[int]) -> bool:
+    """Return whether a value is a tensor that torch computes, not a flag by its name."""
+    if id(node) in trail:
+        return False
+    trail = trail | {id(node)}
+    if isinstance(node, cst.Call):
+        func = node.func
+        if (script.name(func) or "").startswith("torch."):
+            return script.kind(node) in _TENSORS
+        if not isinstance(func, cst.Attribute) or script.name(func) is not None:
+            return False
+        if script.kind(func.value) in _TENSORS:
+            return script.kind(node) in _TENSORS
+        return func.attr.value in _REDUCING and _is_given(script, func.value)
+    if isinstance(node, cst.Comparison):
+        if any(isinstance(each.operator, _NOT_COMPARING) for each in node.comparisons):
+            return False
+        sides = (node.left, *(each.comparator for each in node.comparisons))
+        return any(_is_computed(script, each, trail) for each in sides)
+    if isinstance(node, cst.BinaryOperation):
+        return any(_is_computed(script, each, trail) for each in (node.left, node.right))
+    if isinstance(node, cst.UnaryOperation):
+        return _is_computed(script, node.expression, trail)
+    if isinstance(node, cst.Subscript):
+        return _is_computed(script, node.value, trail)
+    if isinstance(node, cst.Name):
+        bindings = script.scopes.reaching(node)
+        return bool(bindings) and all(
+            binding.how is How.ASSIGN
+            and binding.value is not None
+            and _is_computed(script, binding.value, trail)
+            for binding in bindings
+        )
+    return False
+
+
+def _is_given(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value of no known kind is a parameter, in compiled code a tensor."""
+    if script.kind(node) is not Kind.UNKNOWN or not isinstance(node, cst.Name):
+        return False
+    bindings = script.scopes.reaching(node)
+    return bool(bindings) and all(binding.how is How.PARAMETER for binding in bindings)
+
+
+# -- calls --------------------------------------------------------------------
+
+
+def _calls(script: Script, function: cst.FunctionDef) -> Iterator[GraphBreak]:
+    for call in script.functions.own(function, cst.Call):
+        construct = _construct(script, call)
+        if construct is not None:
+            yield GraphBreak(call, construct, skips=construct == "recurrent")
+
+
+def _construct(script: Script, call: cst.Call) -> str | None:
+    """Return the construct that a call is."""
+    name = script.name(call.func)
+    if name is not None:
+        return _named(script, call, name)
+    func = call.func
+    made = script.value_of(func).node
+    if isinstance(made, cst.Call) and script.name(made.func) in _RECURRENT:
+        return "recurrent"
+    if not isinstance(func, cst.Attribute):
+        return None
+    method = func.attr.value
+    if method in _LOGGING:
+        maker = script.value_of(func.value).node
+        if isinstance(maker, cst.Call) and script.name(maker.func) == "logging.getLogger":
+            return "logger"
+    if script.kind(func.value) in _TENSORS or _is_computed(script, func.value, frozenset()):
+        return method if method in _SIZED or method in _METHODS else None
+    return None
+
+
+def _named(script: Script, call: cst.Call, name: str) -> str | None:
+    """Return the construct that a call of a function with a qualified name is."""
+    last = name.rpartition(".")[2]
+    construct = last if name in {f"torch.{last}"} and last in _SIZED else name
+    construct = "math" if name.startswith("math.") else construct
+    first = call.args[0].value if call.args else None
+    if construct in _OF_TENSORS:
+        if first is None or not _is_computed(script, first, frozenset()):
+            return None
+    if construct == "torch.where" and len(call.args) > 1:
+        return None
+    if construct == "torch.nn.functional.one_hot" and len(call.args) > 1:
+        return None
+    return construct if construct in CONSTRUCTS else None
+
+
+# -- masks --------------------------------------------------------------------
+
+
+def _selections(script: Script, function: cst.FunctionDef) -> Iterator[GraphBreak]:
+    """Yield the subscripts by masks."""
+    for item in script.functions.own(function, cst.Subscript):
+        if _selects(script, item):
+            yield GraphBreak(item, "mask")
+
+
+def _selects(script: Script, item: cst.Subscript) -> bool:
+    """Return whether a subscript reads the elements that a mask chooses."""
+    if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+        return False
+    if script.kind(item.value) not in _TENSORS and not _is_given(script, item.value):
+        return False
+    return any(
+        isinstance(each.slice, cst.Index)
+        and script.kind(each.slice.value) in (*_TENSORS, Kind.UNKNOWN)
+        and is_mask(script, each.slice.value)
+        for each in item.slice
+    )

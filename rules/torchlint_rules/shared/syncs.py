@@ -1,0 +1,337 @@
+"""Additions that force a sync in every batch: the common part of TL201 and TL202."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import (
+    Accumulation,
+    Adding,
+    End,
+    Finding,
+    Form,
+    Frequency,
+    Impact,
+    Kind,
+    Loop,
+    Note,
+    Reading,
+    Role,
+    Script,
+    Wait,
+)
+from torchlint_rules.shared.deferredsums import DeferredSum
+from torchlint_rules.shared.occasionalreads import occasional_reads
+
+__all__ = ["syncs"]
+
+_LARGE: Final = re.compile(
+    r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
+    r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
+    re.IGNORECASE,
+)
+_SHARES: Final = "read one by one as well: keep this on the device, too"
+_STAYS: Final = "every pass waits here as well: read both once"
+_TENSORS_ONLY: Final = ("detach", "cpu")
+_WRITERS: Final = frozenset(
+    (
+        "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
+        "savefig savemat to_csv create_dataset open"
+    ).split()
+)
+
+
+def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
+    """Yield a finding for every avoidable sync in the batch loops with a role."""
+    if not script.loops(role) or not script.can_use_accelerator:
+        return
+    said: dict[int, Reading] = {}
+    sums = list(_deferrable(script, role, said))
+    early = list(occasional_reads(script, code, role))
+    spans = {each.span for each in early}
+    indirect: list[Wait] = []
+    for wait in _indirect(script, role):
+        if id(wait.reading.node) not in said and script.span(wait.reading.node) not in spans:
+            said[id(wait.reading.node)] = wait.reading
+            indirect.append(wait)
+    found = [
+        _Found(
+            each.accumulation.loop,
+            each.found[0].node,
+            _finding(script, code, each, said),
+            not each.fixable or script.accumulator(each.accumulation) is None,
+        )
+        for each in sums
+    ]
+    for wait in indirect:
+        notes = script.repetition.notes_on(wait.loop.node)
+        span = script.span(wait.reading.node)
+        told = Finding(code, span, _told(script, wait), None, notes)
+        found.append(_Found(wait.loop, wait.reading.node, told, shares=True))
+    yield from _folded(script, found)
+    yield from early
+
+
+class _Found(NamedTuple):
+    """A finding, with the loop that waits and the read that does."""
+
+    loop: Loop
+    read: cst.CSTNode
+    finding: Finding
+    shares: bool
+    """Whether no rewrite is in sight, in any layout, so that one finding can stand for several."""
+
+
+def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
+    """Yield findings, those without a fix that share a wait as one with notes."""
+    open_: dict[tuple[int, int], _Found] = {}
+    for each in sorted(found, key=lambda one: one.finding.span.start):
+        home = script.home(each.read)
+        key = id(each.loop.node), id(home)
+        first = open_.get(key)
+        if not each.shares or each.finding.fix is not None:
+            yield each.finding
+        elif first is None or script.works_between(first.read, each.read, _body(script, each)):
+            if first is not None:
+                yield first.finding
+            open_[key] = each
+        else:
+            notes = (*first.finding.notes, Note(each.finding.span, _SHARES))
+            open_[key] = first._replace(finding=replace(first.finding, notes=notes))
+    yield from (each.finding for each in open_.values())
+
+
+def _body(script: Script, found: _Found) -> cst.For | cst.While | cst.FunctionDef:
+    """Return the loop that waits, or the function that it calls for it."""
+    function = script.function(found.read)
+    inside = script.tree.inside(found.read, found.loop.node)
+    return found.loop.node if inside or function is None else function
+
+
+class _Sum(NamedTuple):
+    """An addition whose value could stay on the device, with its reads."""
+
+    accumulation: Accumulation
+    found: list[Reading]
+    fixable: bool
+
+
+def _deferrable(script: Script, role: Role, said: dict[int, Reading]) -> Iterator[_Sum]:
+    """Yield the additions whose reads no pass needs, and add these reads to `said`."""
+    waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
+    besides: list[cst.CSTNode] = [each.node for each in waiting]
+    for accumulation in waiting:
+        direct = _readings(script, accumulation)
+        found = direct or _named(script, accumulation, besides)
+        if not found or id(found[0].node) in said:
+            continue
+        if not direct and _writes_results(script, accumulation, found):
+            continue
+        if any(_needed(script, accumulation, each, besides) for each in found):
+            continue
+        plain = bool(direct) or isinstance(accumulation.values[0], cst.Name)
+        fixable = plain and all(_is_shown(script, each) for each in found)
+        said.update((id(each.node), each) for each in found)
+        yield _Sum(accumulation, found, fixable)
+
+
+def _finding(script: Script, code: str, each: _Sum, said: Mapping[int, Reading]) -> Finding:
+    """Return the finding for a sum, without a fix where its pass waits beside it anyway."""
+    accumulation, found, fixable = each
+    stays = _staying(script, accumulation, found[0], said)
+    fix = DeferredSum(script, accumulation).fix() if fixable and stays is None else None
+    notes = () if stays is None else (Note(script.span(stays), _STAYS),)
+    message = _message(script, accumulation, found)
+    impact: Impact | None = None if _trains(script) else "medium"
+    return Finding(code, script.span(found[0].node), message, fix, notes, impact=impact)
+
+
+def _staying(
+    script: Script, accumulation: Accumulation, read: Reading, said: Mapping[int, Reading]
+) -> cst.Call | None:
+    """Return a read of the same pass that stays, with no work for the device in between."""
+    loop = accumulation.loop
+    for other in script.once(_method_reads):
+        node = other.node
+        if id(node) in said or script.batch_loop(node) is not loop or script.on_host(other.tensor):
+            continue
+        if not _is_shown(script, other) or script.is_logged(node):
+            continue
+        if script.frequency(node) is not Frequency.EVERY_PASS:
+            continue
+        if not script.works_between(node, read.node, loop.node):
+            return node
+    return None
+
+
+def _method_reads(script: Script) -> list[Reading]:
+    return list(script.readings(script.tree.module))
+
+
+def _indirect(script: Script, role: Role) -> Iterator[Wait]:
+    """Yield the avoidable reads that go through functions, tuples and texts."""
+    elsewhere: set[int] = set()
+    waits = script.once(_in_training)
+    if role is Role.EVAL_BATCH:
+        # A function that training calls as well is the training loop's.
+        elsewhere = {id(wait.reading.node) for wait in waits}
+        waits = [wait for loop in script.loops(role) for wait in script.waits(loop)]
+    for wait in waits:
+        if id(wait.reading.node) in elsewhere or script.is_round(wait.loop):
+            continue
+        if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
+            continue
+        if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
+            continue
+        yield wait
+
+
+def _in_training(script: Script) -> list[Wait]:
+    return [wait for loop in script.loops(Role.TRAIN_BATCH) for wait in script.waits(loop)]
+
+
+def _is_bulky(script: Script, wait: Wait) -> bool:
+    """Return whether values of a batch may be too large for the device, or must be on the host."""
+    if isinstance(wait.target, cst.Subscript) and End.KEPT in wait.ends:
+        return True
+    named = [wait.reading.tensor] + ([wait.target] if wait.target is not None else [])
+    if script.is_integral(wait.reading.tensor) or script.kind(wait.reading.tensor) is Kind.LOSS:
+        return False
+    return any(_LARGE.fullmatch(_root(node)) for node in named)
+
+
+def _told(script: Script, wait: Wait) -> str:
+    loader = wait.loop.loader
+    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
+    start = f"{_quoted(script, wait.reading.node)} waits for the device in every {batch}"
+    if End.KEPT in wait.ends:
+        kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
+        return f"{start}, and the value is only kept{kept}: keep tensors, read them {_when(script)}"
+    if End.RARE in wait.ends:
+        return f"{start}, but only an occasional report uses the value: read it there"
+    return f"{start}, but only the last value is used: read it after the loop"
+
+
+def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
+    return [each for value in accumulation.values for each in script.readings(value)]
+
+
+def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
+    """Return the reads behind a name (`value = loss.item()`) that is only added up."""
+    loop = accumulation.loop.node
+    return [
+        reading
+        for value in accumulation.values
+        for reading in script.named_readings(value, loop, besides)
+    ]
+
+
+def _is_shown(script: Script, reading: Reading) -> bool:
+    """Return whether the file shows that a read value is a tensor."""
+    if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
+        return True
+    return any(_last(call.func) in _TENSORS_ONLY for call in script.within(reading.node, cst.Call))
+
+
+def _needed(
+    script: Script, accumulation: Accumulation, reading: Reading, besides: list[cst.CSTNode]
+) -> bool:
+    """Return whether the host needs the value in the same iteration."""
+    loop = accumulation.loop.node
+    if script.needed_in(loop, reading, besides):
+        return True
+    if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
+        if _is_large(script, accumulation, reading):
+            return True
+    return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:
+    """Return whether every batch also writes results to disk or plots them."""
+    if all(each.form is Form.NUMBER for each in found):
+        return False
+    loop = accumulation.loop.node
+    return bool(script.tree.among(script.once(_hot_writes), loop.body))
+
+
+def _hot_writes(script: Script) -> list[cst.Call]:
+    """Return the calls in every batch that write results to disk or plot them."""
+    return [
+        call
+        for call in script.all(cst.Call)
+        if _last(call.func) in _WRITERS and script.frequency(call) is Frequency.EVERY_PASS
+    ]
+
+
+def _last(func: cst.BaseExpression) -> str:
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def _is_large(script: Script, accumulation: Accumulation, reading: Reading) -> bool:
+    """Return whether names suggest that values of a batch are too large for the device."""
+    if script.is_integral(reading.tensor) or script.kind(reading.tensor) is Kind.LOSS:
+        return False
+    return any(_LARGE.fullmatch(_root(node)) for node in (reading.tensor, accumulation.target))
+
+
+def _root(node: cst.BaseExpression) -> str:
+    """Return the leftmost name of an expression."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
+    """Return whether a loop steps an environment, which needs the action on the host."""
+    return bool(script.tree.among(script.once(_actions), loop))
+
+
+def _actions(script: Script) -> list[cst.Call]:
+    """Return the calls that step an environment."""
+    return [
+        call
+        for call in script.method_calls("step")
+        if isinstance(call.func, cst.Attribute) and "env" in script.code(call.func.value).lower()
+    ]
+
+
+def _message(script: Script, accumulation: Accumulation, readings: list[Reading]) -> str:
+    nearest = next(script.loops_around(accumulation.node), accumulation.loop)
+    often = "once" if nearest.node is accumulation.loop.node else "several times"
+    if often == "once" and len(readings) > 1:
+        often = "twice" if len(readings) == 2 else f"{len(readings)} times"
+    loader = accumulation.loop.loader
+    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
+    shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
+    wait = "wait" if len(readings) > 1 else "waits"
+    target = _quoted(script, accumulation.target)
+    when = "where the loop empties it" if script.is_emptied(accumulation) else _when(script)
+    if accumulation.adding is Adding.SUM:
+        cure = f"add up {target} on the device and read it {when}"
+    elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
+        cure = f"hand {target} the detached tensor and read it {when}"
+    else:
+        cure = f"keep tensors in {target} and read them {when}"
+    return f"{shown} {wait} for the device {often} per {batch}: {cure}"
+
+
+def _when(script: Script) -> str:
+    return "once per epoch" if _trains(script) else "once after the loop"
+
+
+def _trains(script: Script) -> bool:
+    """Return whether something in sight trains, so that an evaluation comes again and again."""
+    return next(script.method_calls("backward"), None) is not None or bool(
+        script.optimizers.steps or script.loops(Role.EPOCH)
+    )
+
+
+def _quoted(script: Script, node: cst.CSTNode) -> str:
+    return f"`{script.brief(node)}`"

@@ -1,0 +1,1 @@
+"""TL101: the rule, its page and its parts."""

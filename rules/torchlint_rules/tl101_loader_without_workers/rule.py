@@ -1,0 +1,141 @@
+"""TL101: a loader that loads every batch in the training process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import (
+    CallSite,
+    Edits,
+    Finding,
+    Fix,
+    Option,
+    Rule,
+    Script,
+    State,
+    Trait,
+    Traits,
+)
+from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData, trained_data
+from torchlint_rules.tl101_loader_without_workers.workers import (
+    GUARD,
+    doubt,
+    in_shell,
+    keeps_on_device,
+    runs_unguarded,
+)
+
+_WORKERS: Final = ("num_workers", 5)
+_OPTION: Final = "dataloader_num_workers"
+_EXEMPT: Final = (
+    Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
+)  # fmt: skip
+_DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
+
+
+class LoaderWithoutWorkers(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every loader without workers whose dataset would gain from them."""
+        if any(True for _ in script.calls("IPython.get_ipython")) or in_shell(script):
+            return
+        if any(True for _ in script.calls(*_DEFAULT_DEVICE)):
+            return
+        for site in script.calls("torch.utils.data.DataLoader"):
+            traits = self._traits(script, site)
+            if traits is None or any(trait in traits for trait in _EXEMPT):
+                continue
+            if script.guard.in_daemon(site.node) or script.loaders.takes_one_batch_a_pass(
+                site.node
+            ):
+                continue
+            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
+                continue
+            if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
+                continue
+            option = _zero_by_default(script, site)
+            if option is not None:
+                message = (
+                    f"{script.loaders.label(site.node)} has no workers unless `{option.flag}` "
+                    "asks for some, because that is 0 by default: give it a default above 0"
+                )
+                yield Finding(self.code, script.span(site.node), message, impact="low")
+                continue
+            message, fix = self._advice(script, site, traits)
+            yield Finding(self.code, script.span(site.node), message, fix)
+        for data in trained_data(script):
+            workers = data.arguments.setting(_OPTION)
+            if workers is not None and workers.value == 0:
+                message, fix = self._advice_to_trainer(script, data)
+                yield Finding(self.code, script.span(data.arguments.call), message, fix)
+
+    def _traits(self, script: Script, site: CallSite) -> Traits | None:
+        """Return the traits of the dataset of a loader without workers, None for other loaders."""
+        workers = site.argument(*_WORKERS)
+        if workers.state is not State.ABSENT and not workers.equals(0):
+            if _zero_by_default(script, site) is None:
+                return None
+        dataset = site.given("dataset", 0)
+        if dataset is None:
+            return None
+        found = dict(script.datasets.traits(dataset.value))
+        for name, position in (("collate_fn", 6), ("worker_init_fn", 10)):
+            function = site.given(name, position)
+            if function is not None:
+                for trait, word in script.datasets.callable_traits(function.value).items():
+                    found.setdefault(trait, word)
+        return found
+
+    def _advice(self, script: Script, site: CallSite, traits: Traits) -> tuple[str, Fix | None]:
+        message = (
+            f"{script.loaders.label(site.node)} has no workers: the loop waits while each batch "
+            "is loaded; pass num_workers"
+        )
+        if not script.is_notebook and runs_unguarded(script, site.node):
+            return f"{message} and put the training behind {GUARD}, which workers need", None
+        given = site.given(*_WORKERS)
+        absent = site.argument(*_WORKERS).state is State.ABSENT
+        literal = absent if given is None else isinstance(given.value, cst.Integer)
+        imported = script.rewrite.importing("os", at=site.node)
+        if imported is None or not literal:
+            return message, None
+        os, edits = imported
+        count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
+        title = f"Load with num_workers={count}"
+        change: Edits = script.rewrite.set_argument(
+            site.node, site.given(*_WORKERS), "num_workers", count
+        )
+        dataset = site.given("dataset", 0)
+        because = doubt(script, site.node, dataset.value if dataset is not None else None, traits)
+        if because:
+            return message, Fix.unsafe(title, change, edits, because=because)
+        return message, Fix.exact(title, change, edits)
+
+    def _advice_to_trainer(self, script: Script, data: TrainerData) -> tuple[str, Fix | None]:
+        call, given = data.arguments.call, data.arguments.given(_OPTION)
+        message = (
+            f"the trainer reads `{script.brief(data.dataset)}` without workers: it waits while "
+            f"each batch is loaded; pass {_OPTION}"
+        )
+        if script.guard.at_import(data.trainer.call):
+            return f"{message} and put the training behind {GUARD}, which workers need", None
+        imported = script.rewrite.importing("os", at=call)
+        if imported is None or (given is not None and not isinstance(given.value, cst.Integer)):
+            return message, None
+        os, edits = imported
+        count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
+        title = f"Load with {_OPTION}={count}"
+        change = script.rewrite.set_argument(call, given, _OPTION, count)
+        because = doubt(script, data.trainer.call, data.dataset, data.traits)
+        if because:
+            return message, Fix.unsafe(title, change, edits, because=because)
+        return message, Fix.exact(title, change, edits)
+
+
+def _zero_by_default(script: Script, site: CallSite) -> Option | None:
+    """Return the option of the command line that sets the number of workers, 0 by default."""
+    given = site.given(*_WORKERS)
+    option = script.options.of(given.value) if given is not None else None
+    return option if option is not None and option.default == 0 else None

@@ -1,0 +1,131 @@
+"""The data of Transformers' trainers: which read items that cost work, and how they load them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits
+from torchlint_rules.shared.tokenizers import tokenizer_of
+
+__all__ = ["TrainerData", "trained_data"]
+
+_TRANSFORMS: Final = ("with_transform", "set_transform")
+_NO_WORK: Final = (
+    Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
+    Trait.ITERABLE,
+)  # fmt: skip
+_PROCESSORS: Final = frozenset("processor extractor".split())
+_MASKING: Final = ("ForLanguageModeling", "ForWholeWordMask", "ForPermutationLanguageModeling")
+
+
+class TrainerData(NamedTuple):
+    """A trainer, its arguments, and the dataset that does work for each of its items."""
+
+    trainer: TrainerCall
+    arguments: TrainerArguments
+    dataset: cst.BaseExpression
+    traits: Traits
+
+
+def trained_data(script: Script) -> Iterator[TrainerData]:
+    """Yield the trainers whose dataset the file shows to work for each item."""
+    if script.is_notebook:
+        return
+    for trainer in script.trainings.trainers("transformers"):
+        dataset = trainer.given("train_dataset")
+        owner = script.definition(trainer.call.func)
+        if trainer.arguments is None or dataset is None:
+            continue
+        if isinstance(owner, cst.ClassDef):
+            if script.functions.method(owner, "get_train_dataloader") is not None:
+                continue
+        traits = _traits(script, trainer, dataset)
+        if traits is not None and not any(trait in traits for trait in _NO_WORK):
+            yield TrainerData(trainer, trainer.arguments, dataset, traits)
+
+
+def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -> Traits | None:
+    """Return the traits of what is done for each item, None if no work is in sight."""
+    transforms = list(_transforms(script, dataset))
+    collate = trainer.given("data_collator")
+    found: dict[Trait, str] = {}
+    for one in transforms:
+        found.update(script.datasets.callable_traits(one))
+    if not transforms:
+        if _is_own(script, dataset):
+            found.update(script.datasets.traits(dataset))
+        elif collate is None or not _processes(script, collate):
+            return None
+    if collate is not None:
+        for trait, word in script.datasets.callable_traits(collate).items():
+            found.setdefault(trait, word)
+        if _masks(script, collate):
+            found[Trait.RANDOM] = script.code(collate)
+    return found
+
+
+def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
+    made = script.origins.of(dataset).values
+    for call in script.method_calls(*_TRANSFORMS):
+        assert isinstance(call.func, cst.Attribute)
+        given = script.call(call).given("transform", 0)
+        same = script.code(call.func.value) == script.code(dataset)
+        if given is not None and (same or any(call is value for value in made)):
+            yield given.value
+
+
+def _processes(script: Script, collate: cst.BaseExpression) -> bool:
+    """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
+    for value in script.origins.of(collate).values:
+        made = value.func if isinstance(value, cst.Call) else value
+        owner = script.definition(made)
+        if isinstance(owner, cst.ClassDef):
+            owner = script.functions.method(owner, "__call__")
+        if isinstance(owner, cst.FunctionDef) and any(
+            _prepares(script, call)
+            for body in script.functions.reached(owner)
+            for call in script.functions.own(body, cst.Call)
+        ):
+            return True
+    return False
+
+
+def _prepares(script: Script, call: cst.Call) -> bool:
+    """Return whether a call tokenises, or runs a processor of images, sounds or both."""
+    func = call.func
+    named = func.attr if isinstance(func, cst.Attribute) else func
+    called = not isinstance(named, cst.Name) or script.definition(func) is None
+    words = script.words(named.value) if isinstance(named, cst.Name) else []
+    return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None
+
+
+def _is_own(script: Script, dataset: cst.BaseExpression) -> bool:
+    """Return whether a dataset can only be an instance of classes in view that read by index."""
+    origin = script.origins.of(dataset)
+    classes = [
+        script.definition(value.func) if isinstance(value, cst.Call) else None
+        for value in origin.values
+    ]
+    return (
+        origin.complete
+        and bool(classes)
+        and all(
+            isinstance(owner, cst.ClassDef)
+            and script.functions.method(owner, "__getitem__") is not None
+            for owner in classes
+        )
+    )
+
+
+def _masks(script: Script, collate: cst.BaseExpression) -> bool:
+    """Return whether a collator of Transformers masks words at random."""
+    for value in script.origins.of(collate).values:
+        name = script.name(value.func) or "" if isinstance(value, cst.Call) else ""
+        if isinstance(value, cst.Call) and name.endswith(_MASKING):
+            if not script.call(value).argument("mlm").equals(False):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""TL108: the rule, its page and its parts."""

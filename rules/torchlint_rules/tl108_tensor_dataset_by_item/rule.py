@@ -1,0 +1,102 @@
+"""TL108: tensors in memory that a loader collates item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Edits, Finding, Fix, Layout, Rule, Script, State
+from torchlint_rules.tl108_tensor_dataset_by_item.batchsampler import whole_batches
+
+_LOST: Final = frozenset("batch_size batch_sampler drop_last sampler collate_fn".split())
+_MODULE: Final = "torch.utils.data"
+
+
+class TensorDatasetByItem(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every loader that collates items which one indexing operation could return."""
+        if script.framework != "none" or any(True for _ in script.calls("opacus.PrivacyEngine")):
+            return
+        for site in script.calls(f"{_MODULE}.DataLoader"):
+            dataset = site.given("dataset", 0)
+            tensors = script.batching.tensors(dataset.value) if dataset is not None else None
+            if dataset is None or tensors is None or not _makes_batches(site):
+                continue
+            if script.loaders.takes_one_batch(site.node):
+                continue
+            if _is_asked(script, site.node):
+                continue
+            message = (
+                f"{script.loaders.label(site.node)} collates every batch item by item, but "
+                f"`{_short(script, dataset.value)}` can be indexed with a whole batch; pass "
+                "batch_size=None and a BatchSampler as sampler"
+            )
+            change = whole_batches(script, site, dataset.value)
+            fix = _fix(script, site, tensors, change) if change is not None else None
+            yield Finding(self.code, script.span(site.node), message, fix)
+
+
+def _makes_batches(site: CallSite) -> bool:
+    """Return whether a loader certainly collates several items with torch's own function."""
+    size = site.argument("batch_size", 1)
+    if size.state in (State.ABSENT, State.UNKNOWN) or size.equals(1) or size.equals(None):
+        return False
+    return all(
+        (given := site.argument(name, position)).state is State.ABSENT or given.equals(None)
+        for name, position in (("batch_sampler", 4), ("collate_fn", 6))
+    ) and all(
+        site.argument(name, position).state is not State.UNKNOWN
+        for name, position in (("shuffle", 2), ("sampler", 3), ("drop_last", 8))
+    )
+
+
+def _is_asked(script: Script, made: cst.Call) -> bool:
+    """Return whether the file reads an attribute of a loader that the fix would change."""
+    return any(
+        attribute.attr.value in _LOST and made in script.loaders.made_by(attribute.value)
+        for attribute in script.all(cst.Attribute)
+    )
+
+
+def _short(script: Script, dataset: cst.BaseExpression) -> str:
+    """Return the user's name for a dataset."""
+    return script.code(dataset.func if isinstance(dataset, cst.Call) else dataset)
+
+
+# -- the fix ------------------------------------------------------------------
+
+
+def _fix(script: Script, site: CallSite, tensors: list[cst.BaseExpression], change: Edits) -> Fix:
+    title = "Take whole batches by their indices"
+    layout = script.batching.layout(tensors)
+    because = ""
+    if layout is Layout.PERMUTED:
+        because = "batches of permuted tensors lie permuted in memory: `view` may fail on them"
+    elif layout is Layout.UNSEEN:
+        because = (
+            "if the tensors, which are made out of sight, are permuted views, then batches of "
+            "them lie permuted in memory"
+        )
+    elif script.loaders.escapes(site.node) or not script.loaders.passes(site.node):
+        because = "code out of sight gets the loader, whose batch_size becomes None"
+    elif not _has_known_sampler(script, site):
+        because = "if the sampler gives something else than numbers, it indexes otherwise"
+    return Fix.unsafe(title, change, because=because) if because else Fix.exact(title, change)
+
+
+def _has_known_sampler(script: Script, site: CallSite) -> bool:
+    """Return whether indices come from one of torch's own samplers."""
+    sampler = site.given("sampler", 3)
+    if sampler is None:
+        return True
+    origin = script.origins.of(sampler.value)
+    return origin.complete and all(
+        (isinstance(value, cst.Name) and value.value == "None")
+        or (
+            isinstance(value, cst.Call)
+            and (script.name(value.func) or "").startswith(f"{_MODULE}.")
+        )
+        for value in origin.values
+    )

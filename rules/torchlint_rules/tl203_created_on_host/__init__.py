@@ -1,0 +1,1 @@
+"""TL203: the rule, its page and its parts."""

@@ -1,0 +1,206 @@
+"""TL203: a tensor is created on the host in every step and then copied to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import (
+    Edit,
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Move,
+    Rule,
+    Script,
+    Span,
+    State,
+)
+from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
+
+_WIDTH: Final = 100
+_TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
+_GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
+_ROUNDING: Final = "a GPU may round the last digit otherwise"
+_IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `device=` refuses"
+
+
+class CreatedOnHost(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every tensor that each step creates on the host and moves."""
+        for call in script.method_calls("to", "cuda"):
+            assert isinstance(call.func, cst.Attribute)
+            found, named, apart = made(script, call.func.value), None, None
+            if found is None:
+                named = _named(script, call.func.value)
+                apart = _moved_under_guard(script, call) if named is None else None
+                line = named or apart
+                found = made(script, line.value) if line is not None else None
+            move = script.moves.move(call) if found is not None else None
+            if found is None or move is None or not script.can_use_accelerator:
+                continue
+            if not script.each_step(call):
+                continue
+            where = _device(script, move) if apart is None else None
+            message = (
+                f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
+                f"device in every step; {_cure(found, where)}"
+            )
+            fix = _fix(script, move, found, where, named)
+            notes = script.repetition.notes_on_callers(call)
+            yield Finding(self.code, script.span(call), message, fix, notes)
+
+
+def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
+    """Return the line of the same block that creates the moved tensor, if nothing else reads it."""
+    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
+    line = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return None
+    if not isinstance(line.targets[0].target, cst.Name):
+        return None
+    first, last = script.statement(line), script.statement(moved)
+    block = script.parent(first)
+    home = script.home(line)
+    if block is not script.parent(last) or not isinstance(last, cst.SimpleStatementLine):
+        return None
+    return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
+
+
+def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
+    """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
+    func, small = cst.ensure_type(call.func, cst.Attribute), script.parent(call)
+    moved, suite = func.value, script.parent(script.statement(call))
+    branch = script.parent(suite) if suite is not None else None
+    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
+    line = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):
+        return None
+    if len(line.targets) != 1 or script.code(small.targets[0].target) != script.code(moved):
+        return None
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return None
+    if script.parent(branch) is not script.parent(script.statement(line)):
+        return None
+    uses = script.scopes.uses(bindings[0], script.home(line))
+    at = script.tree.order(moved)
+    return line if all(script.tree.order(use) >= at for use in uses) else None
+
+
+def _cure(found: Made, where: str | None) -> str:
+    """Return what to do in place of making a tensor on the host."""
+    if found.last in ("sample", "rsample"):
+        return "give the distribution parameters on the device, then it draws there"
+    how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
+    return f"make it there {how} device={where or '...'}"
+
+
+def _device(script: Script, move: Move) -> str | None:
+    """Return the value for `device`, None if the move means something else."""
+    if move.device is None:
+        return '"cuda"'
+    text = script.code(move.device)
+    if move.method == "to" or script.moves.has_type(move.device):
+        return text
+    return text if script.value_of(move.device).is_literal else None
+
+
+def _fix(
+    script: Script, move: Move, made: Made, where: str | None, named: cst.Assign | None
+) -> Fix | None:
+    start, tail = script.span(move.moved).end, script.tree.bare(move.call).end
+    dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
+    known = {move.device_arg, dtype}
+    others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
+    drawn = made.last in ("sample", "rsample")
+    if where is None or made.legacy or drawn or others or "#" in script.text[start:tail]:
+        return None
+    if named is not None and not _is_known_at(script, move, named):
+        return None
+    added = f"device={where}"
+    kept = ""
+    if dtype is not None:
+        written = script.code(dtype.value)
+        direct = made.site.node is (move.moved if named is None else named.value)
+        untyped = made.site.argument("dtype").state is State.ABSENT
+        if direct and untyped and made.last in _TAKES_DTYPE:
+            added += f", dtype={written}"
+        else:
+            kept = f".to({written})"
+    saved = tail - start - len(kept) if named is None else 0
+    edits = _with_device(script, made.site.node, added, saved)
+    cut = script.rewrite.unlinked(move.call, kept)
+    if not kept and _stands_in_parentheses(script, move):
+        outer, inner = script.span(move.moved), script.tree.bare(move.moved)
+        cut = (Edit(Span(outer.start, inner.start), ""), Edit(Span(inner.end, tail), ""))
+    if named is not None and not kept and _only_renames(script, move, named):
+        if not script.rewrite.stands_alone(script.statement(move.call)):
+            return None
+        cut = script.rewrite.drop(script.statement(move.call))
+    title = f"Make it on the device: device={where}"
+    if made.random:
+        return Fix.unsafe(title, edits, cut, because=_GENERATOR)
+    if made.rounds:
+        return Fix.close(title, edits, cut, because=_ROUNDING)
+    if move.device is not None and _is_imported(script, move.device):
+        because = _IMPORTED.format(script.code(move.device))
+        return Fix.unsafe(title, edits, cut, because=because)
+    return Fix.exact(title, edits, cut)
+
+
+def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
+    """Return whether a device comes from a module that is not in sight."""
+    if script.kind(device) is Kind.DEVICE or script.visibility.is_of_library(device):
+        return False
+    return script.name(device) is not None
+
+
+def _stands_in_parentheses(script: Script, move: Move) -> bool:
+    """Return whether parentheses around arithmetic become unnecessary without the move."""
+    return (
+        isinstance(move.moved, cst.BinaryOperation)
+        and len(move.moved.lpar) == 1
+        and not move.call.func.lpar
+        and isinstance(script.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
+        and "\n" not in script.code(move.moved)
+    )
+
+
+def _only_renames(script: Script, move: Move, named: cst.Assign) -> bool:
+    """Return whether a line would be `x = x` without its move."""
+    line = script.parent(move.call)
+    return (
+        isinstance(line, cst.Assign)
+        and len(line.targets) == 1
+        and script.code(line.targets[0].target) == script.code(named.targets[0].target)
+    )
+
+
+def _is_known_at(script: Script, move: Move, named: cst.Assign) -> bool:
+    """Return whether the device of a move is the same at the line that creates the tensor."""
+    if move.device is None:
+        return True
+    at = script.tree.order(named)
+    return all(
+        binding.at < at
+        for name in script.within(move.device, cst.Name)
+        for binding in script.scopes.reaching(name)
+    )
+
+
+def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edits:
+    """Add `device` to a call whose line becomes `saved` characters shorter after it."""
+    end = script.span(call.args[-1].value).end
+    line, last = script.rewrite.line_start(end), script.rewrite.line_end(end)
+    code = script.text[line:last].partition("#")[0].rstrip()
+    if script.span(call).start >= line and len(code) - saved + len(added) + 2 <= _WIDTH:
+        return script.rewrite.insert(end, f", {added}")
+    name, _, value = added.partition("=")
+    return script.rewrite.with_keyword(call, name, value)
+
+
+def _only_waits(arg: cst.Arg) -> bool:
+    return arg.keyword is not None and arg.keyword.value in ("non_blocking", "copy")

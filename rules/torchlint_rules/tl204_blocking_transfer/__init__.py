@@ -1,0 +1,1 @@
+"""TL204: the rule, its page and its parts."""

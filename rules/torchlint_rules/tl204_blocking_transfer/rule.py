@@ -1,0 +1,167 @@
+"""TL204: a blocking copy makes the CPU wait until a batch is on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Edits, Finding, Fix, Frequency, Move, Note, Part, Rule, Script
+from torchlint_rules.shared.pinning import Held, available, held, may_pin, unpinned, unseen
+from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
+from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
+
+_POSITION: Final = {"cuda": 1, "to": 2}
+_MOST_NAMES: Final = 4
+"""How many copies the message of one finding names."""
+_MOVERS: Final = ("accelerate", "lightning", "fastai")
+"""Frameworks whose loaders return batches that are already on the device."""
+_OWN_CLASS: Final = (
+    "if what moves is an object of a class out of sight, its method has to know the argument"
+)
+
+
+class BlockingTransfer(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the blocking copies of a batch, those of one block together."""
+        if available(script) is None or script.framework in _MOVERS:
+            return
+        waits: list[_Wait] = []
+        due: set[int] | None = None
+        for call in script.method_calls("to", "cuda"):
+            move = script.moves.move(call)
+            if move is None or _is_decided(script, call):
+                continue
+            parts = script.parts.of(move.moved)
+            if not parts or any(_is_rare(script, part, call) for part in parts):
+                continue
+            if script.moves.is_never_cuda(move) and not script.moves.is_never_mps(move):
+                continue
+            holds = {held(script, part, move.moved) for part in parts}
+            if Held.OTHER in holds:
+                continue
+            if due is None:
+                due = {id(site.node) for site in unpinned(script)}
+            pinned = any(may_pin(script.call(part.loader)) for part in parts)
+            if not pinned and not any(id(part.loader) in due for part in parts):
+                continue
+            if not is_written_after(script, move):
+                value, sure = _value(script, move), Held.UNSHOWN not in holds
+                doubt = script.provenance.called_elsewhere(move.moved)
+                if not doubt and not pinned:
+                    doubt = _doubt(script, parts)
+                waits.append(_Wait(move, value, pinned, sure, doubt))
+        for together in _blocks(script, waits):
+            yield self._finding(script, together)
+
+    def _finding(self, script: Script, waits: list[_Wait]) -> Finding:
+        names = list(dict.fromkeys(f"`{script.code(wait.move.moved)}`" for wait in waits))
+        if len(names) > _MOST_NAMES:
+            names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more"]
+        value = next((wait.value for wait in waits if wait.value), "True")
+        message = (
+            f"this blocking copy makes the CPU wait until {_listed(names)} "
+            f"{'are' if names[1:] else 'is'} on the GPU; pass non_blocking={value}"
+        )
+        if not all(wait.pinned for wait in waits):
+            message += " (needs pinned memory)"
+        span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
+        notes = tuple(Note(other, "and here") for other in others)
+        return Finding(self.code, span, message, _fix(script, waits), notes)
+
+
+class _Wait(NamedTuple):
+    """A blocking copy, and the value of `non_blocking` that makes it asynchronous."""
+
+    move: Move
+    value: str | None
+    pinned: bool
+    is_tensor: bool
+    """Whether the file shows that the moved value is a tensor."""
+    doubt: str
+    """Why the loader may be unable to pin it, or may be another one."""
+
+
+def _blocks(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each block whose fix has the same class, whole lines of them."""
+    blocks: dict[tuple[int, bool], list[_Wait]] = {}
+    for line in _lines(script, waits):
+        block = script.parent(script.statement(line[0].move.call))
+        exact = all(wait.is_tensor and not wait.doubt for wait in line)
+        blocks.setdefault((id(block), exact), []).extend(line)
+    return list(blocks.values())
+
+
+def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each statement, in source order."""
+    lines: dict[int, list[_Wait]] = {}
+    for wait in waits:
+        lines.setdefault(id(script.smallest_statement(wait.move.call)), []).append(wait)
+    return list(lines.values())
+
+
+def _doubt(script: Script, parts: Sequence[Part]) -> str:
+    """Return why a loader may be unable to pin its batches, empty if it certainly can."""
+    return next(filter(None, (unseen(script, script.call(part.loader)) for part in parts)), "")
+
+
+def _listed(names: list[str]) -> str:
+    """Return names joined as in a sentence: `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _is_decided(script: Script, call: cst.Call) -> bool:
+    """Return whether a call passes, or may pass, `non_blocking`."""
+    site = script.call(call)
+    assert isinstance(call.func, cst.Attribute)
+    given = site.given("non_blocking", _POSITION[call.func.attr.value])
+    return site.has_splat or given is not None
+
+
+def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
+    """Return whether a part is read from its loader, or moved, only now and then."""
+    place = part.place
+    if isinstance(place, cst.Call) and not any(True for _ in script.loops_around(place)):
+        return True
+    if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops_around(call)):
+        return script.frequency(call, within=place) is Frequency.RARE
+    return script.frequency(call) is Frequency.RARE
+
+
+def _value(script: Script, move: Move) -> str | None:
+    """Return the value to pass: True, unless the device may be Apple's."""
+    if script.moves.is_never_mps(move):
+        return "True"
+    device = move.device
+    if isinstance(device, (cst.Name, cst.Attribute)) and script.moves.has_type(device):
+        return f'{script.code(device)}.type == "cuda"'
+    imported = script.rewrite.importing("torch", at=move.call)
+    return f"{imported[0]}.cuda.is_available()" if imported is not None else None
+
+
+def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
+    values = {wait.value for wait in waits}
+    first = min((wait.move.call for wait in waits), key=script.tree.order)
+    imported = script.rewrite.importing("torch", at=first)
+    if None in values or imported is None or script.framework != "none":
+        return None
+    edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
+    needed = imported[1] if any("is_available" in str(value) for value in values) else ()
+    title = f"Pass non_blocking={waits[0].value}"
+    because = next((wait.doubt for wait in waits if wait.doubt), "")
+    if not because and not all(wait.is_tensor for wait in waits):
+        because = _OWN_CLASS
+    if because:
+        return Fix.unsafe(title, edits, needed, because=because)
+    return Fix.exact(title, edits, needed)
+
+
+def _passing(script: Script, line: Sequence[_Wait]) -> Edits:
+    """Return the edits that pass `non_blocking` in each copy of one statement."""
+    given = {wait.move.call: f"non_blocking={wait.value}" for wait in line}
+    return split_lines(script, given) or tuple(
+        edit
+        for wait in line
+        for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+    )

@@ -1,0 +1,1 @@
+"""TL207: the rule, its page and its parts."""

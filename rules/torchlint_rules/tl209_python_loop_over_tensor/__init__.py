@@ -1,0 +1,1 @@
+"""TL209: the rule, its page and its parts."""

@@ -1,0 +1,325 @@
+"""Python loops that read or write a tensor element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Frequency, How, Kind, Role, Script
+from torchlint_rules.tl209_python_loop_over_tensor.elements import (
+    elementwise,
+    is_surely_tensor,
+    walk,
+)
+
+__all__ = [
+    "element_reads",
+    "element_tests",
+    "entry_reads",
+    "sole_line",
+    "written_by_element",
+    "written_by_row",
+]
+
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_FEW: Final = 3
+
+
+# -- reads ------------------------------------------------------------------------
+
+
+def element_tests(
+    script: Script,
+) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
+    """Yield the loops that branch on elements of a tensor, with the comparison and the tensor."""
+    said: set[int] = set()
+    for branch in script.all(cst.If):
+        test = branch.test
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            continue
+        for side in (test.left, test.comparisons[0].comparator):
+            found = _element_of(script, side) if isinstance(side, cst.Subscript) else None
+            if found is None or id(found[0]) in said or script.kind(found[1]) not in _TENSORS:
+                continue
+            loop, tensor = found
+            if not _is_range(script, loop) or script.kind(side) not in _TENSORS:
+                continue
+            if not script.on_host(tensor) and script.each_step(test) and _counts(script, branch):
+                said.add(id(loop))
+                yield loop, test, tensor
+
+
+def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
+    for node in (*script.all(cst.ListComp), *script.all(cst.GeneratorExp)):
+        part = node.for_in
+        entries = _entries(script, part.target, part.iter)
+        if not entries or part.inner_for_in is not None or not script.each_step(node):
+            continue
+        waits = [*script.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
+        waits += [each.test for each in script.within(node.elt, cst.IfExp)]
+        for wait in waits:
+            name = _waited_for(wait, entries)
+            if name is not None and _may_wait(script, entries[name]):
+                yield wait, entries[name]
+                break
+
+
+def _entries(
+    script: Script, target: cst.BaseExpression, source: cst.BaseExpression
+) -> dict[str, cst.BaseExpression]:
+    """Return the tensors whose entries a comprehension takes, by name (`for a, b in zip(x, y)`)."""
+    if isinstance(target, cst.Name):
+        return {target.value: source}
+    if not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
+        return {}
+    if script.name(source.func) != "builtins.zip":
+        return {}
+    pairs = zip(target.elements, source.args, strict=False)
+    return {one.value.value: arg.value for one, arg in pairs if isinstance(one.value, cst.Name)}
+
+
+def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> str | None:
+    """Return the name whose number `name.item()` or a comparison with it needs."""
+    if isinstance(wait, cst.Call):
+        func = wait.func
+        reads = isinstance(func, cst.Attribute) and func.attr.value == "item" and not wait.args
+        sides = [func.value] if isinstance(func, cst.Attribute) and reads else []
+    elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
+        (other,) = wait.comparisons
+        if isinstance(other.operator, (cst.Is, cst.IsNot)):
+            return None
+        sides = [wait.left, other.comparator]
+    else:
+        return None
+    names = (side.value for side in sides if isinstance(side, cst.Name))
+    return next((name for name in names if name in entries), None)
+
+
+def _is_range(script: Script, loop: cst.For) -> bool:
+    return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
+
+
+def _counts(script: Script, branch: cst.If) -> bool:
+    """Return whether a branch only adds to numbers, or appends to lists."""
+    lines = branch.body.body
+    small = [
+        one for line in lines if isinstance(line, cst.SimpleStatementLine) for one in line.body
+    ]
+    return (
+        bool(small)
+        and len(small) == len(lines)
+        and all(
+            isinstance(one, cst.AugAssign) and isinstance(one.operator, cst.AddAssign)
+            for one in small
+        )
+    )
+
+
+def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseExpression]]:
+    """Yield the loops in every step that sync for elements of a tensor, with a call that syncs.
+
+    The tensor comes last. Elements that are only summed belong to another rule.
+    """
+    said: set[int] = set()
+    added: list[cst.CSTNode] | None = None
+    for call in script.method_calls("item"):
+        if call.args or not isinstance(call.func, cst.Attribute):
+            continue
+        found = _element_of(script, call.func.value)
+        if found is None or id(found[0]) in said:
+            continue
+        loop, tensor = found
+        if not _may_wait(script, tensor) or not script.each_step(call):
+            continue
+        if added is None:
+            roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
+            added = [each.node for role in roles for each in script.accumulations(role)]
+        if not any(script.tree.inside(call, each) for each in added):
+            said.add(id(loop))
+            yield loop, call, tensor
+
+
+def _element_of(
+    script: Script, node: cst.BaseExpression
+) -> tuple[cst.For, cst.BaseExpression] | None:
+    """Return the loop and the tensor from which an index or a target takes an element."""
+    words: set[str] = set()
+    root = node
+    while isinstance(root, cst.Subscript):
+        words |= {name.value for part in root.slice for name in script.within(part, cst.Name)}
+        root = root.value
+    if not isinstance(root, (cst.Name, cst.Attribute)):
+        return None
+    for found in script.loops_around(node):
+        loop = found.node
+        if found.role is not Role.OTHER or not isinstance(loop, cst.For) or _is_short(script, loop):
+            continue
+        targets = {name.value for name in script.within(loop.target, cst.Name)}
+        if words & targets and isinstance(loop.iter, cst.Call):
+            return (loop, root) if _is_fixed(script, root, loop) else None
+        if isinstance(root, cst.Name) and root.value in targets:
+            tensor = _walked(script, root)
+            return (loop, tensor) if tensor is not None else None
+    return None
+
+
+def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
+    """Return the iterated expression that assigns a name its items."""
+    bindings = script.scopes.reaching(target)
+    if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+        return None
+    source, path = script.iteration.source(bindings[0].value, bindings[0].path)
+    return source if not path else None
+
+
+def _is_short(script: Script, loop: cst.For) -> bool:
+    """Return whether a loop has few iterations, or does not index a tensor."""
+    drawn = loop.iter
+    if isinstance(drawn, (cst.List, cst.Tuple)):
+        return True
+    if isinstance(drawn, cst.Call) and script.name(drawn.func) == "builtins.range":
+        last = script.value_of(drawn.args[-1].value).literal if drawn.args else None
+        return isinstance(last, int) and last <= _FEW
+    return False
+
+
+def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
+    """Return whether a tensor exists before the loop over it."""
+    name: cst.BaseExpression = root
+    while isinstance(name, cst.Attribute):
+        name = name.value
+    if not isinstance(name, cst.Name):
+        return False
+    return all(not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name))
+
+
+def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor may be on a device: one of the script, or a network's argument."""
+    if script.kind(tensor) in _TENSORS:
+        made = script.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
+        return not (made and all(map(script.on_host, made))) and not script.on_host(tensor)
+    if not isinstance(tensor, cst.Name) or script.kind(tensor) is not Kind.UNKNOWN:
+        return False
+    function = script.function(tensor)
+    owner = script.scopes.class_of(tensor)
+    bindings = script.scopes.reaching(tensor)
+    return (
+        function is not None
+        and owner is not None
+        and function.name.value == "forward"
+        and len(bindings) == 1
+        and bindings[0].how is How.PARAMETER
+    )
+
+
+# -- writes -----------------------------------------------------------------------
+
+
+def sole_line(loop: cst.For) -> cst.BaseSmallStatement | None:
+    """Return the only small statement in the body of a loop."""
+    if loop.orelse is not None or loop.asynchronous is not None:
+        return None
+    suite: cst.CSTNode = loop.body
+    if isinstance(suite, cst.IndentedBlock):
+        suite = suite.body[0] if len(suite.body) == 1 else suite
+    if isinstance(suite, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        return suite.body[0] if len(suite.body) == 1 else None
+    return None
+
+
+def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
+    """Return the element that two nested loops over indices write in each iteration."""
+    counter = _counter(script, loop)
+    if counter is None:
+        return None
+    for line in script.within(loop.body, cst.Assign):
+        target = line.targets[0].target
+        if not isinstance(target, cst.Subscript) or len(line.targets) != 1:
+            continue
+        root, indices = _taken_apart(target)
+        if counter not in indices:
+            continue
+        inner = [
+            name
+            for found in script.loops_around(line)
+            if found.node is not loop and script.tree.inside(found.node, loop)
+            if (name := _counter(script, found.node)) is not None
+        ]
+        if not set(inner) & set(indices):
+            continue
+        if not is_surely_tensor(script, root) or _feeds(script, root, loop):
+            continue
+        if _takes_of_tensor(script, line.value):
+            return target if script.frequency(loop) is not Frequency.RARE else None
+    return None
+
+
+def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value depends on tensors, not only on indices as a constant table does."""
+    if any(script.kind(item.value) in _TENSORS for item in script.within(value, cst.Subscript)):
+        return True
+    return script.kind(value) in _TENSORS
+
+
+def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
+    """Return the name of the index in the iterated expression of a loop."""
+    if not isinstance(loop, cst.For) or not isinstance(loop.iter, cst.Call):
+        return None
+    name = script.name(loop.iter.func)
+    target = loop.target
+    if name == "builtins.range" and len(loop.iter.args) == 1 and isinstance(target, cst.Name):
+        return target.value
+    if name == "builtins.enumerate" and isinstance(target, cst.Tuple):
+        first = target.elements[0].value
+        return first.value if isinstance(first, cst.Name) else None
+    return None
+
+
+def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
+    """Return the tensor and the index names of `t[i][j]` and `t[i, j]`."""
+    indices: list[str] = []
+    at: cst.BaseExpression = node
+    while isinstance(at, cst.Subscript):
+        for part in at.slice:
+            index = part.slice.value if isinstance(part.slice, cst.Index) else None
+            if isinstance(index, cst.Name):
+                indices.append(index.value)
+        at = at.value
+    return at, indices
+
+
+def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
+    """Return whether iterations read what others wrote, as in dynamic programming."""
+    code = script.code(root)
+    for node in script.within(loop, type(root)):
+        if script.code(node) != code:
+            continue
+        item: cst.CSTNode = node
+        outer = script.parent(item)
+        while isinstance(outer, cst.Subscript) and outer.value is item:
+            item, outer = outer, script.parent(outer)
+        if not isinstance(outer, cst.AssignTarget):
+            return True
+    return False
+
+
+def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> str | None:
+    """Return the tensor of which a loop's only line writes one element or row at a time."""
+    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+        return None
+    target = line.targets[0].target
+    found = walk(script, loop.target, loop.iter)
+    if found is None or not found.by_index or not isinstance(target, cst.Subscript):
+        return None
+    root = _taken_apart(target)[0]
+    word = found.target.value
+    if script.code(root) in script.code(line.value) or script.kind(root) not in _TENSORS:
+        return None
+    uses = [name for name in script.within(target, cst.Name) if name.value == word]
+    plain = isinstance(line.value, cst.Name) and line.value.value == word
+    if len(uses) != 1 or not (plain or elementwise(script, found, line.value) is not None):
+        return None
+    return script.code(root) if script.frequency(loop) is not Frequency.RARE else None

@@ -1,0 +1,1 @@
+"""TL301: the rule, its page and its parts."""

@@ -1,0 +1,172 @@
+"""TL301: training in float32."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Kind, Note, Rule, Script, Step
+from torchlint_rules.shared.cuda import in_environment, may_be_cuda
+from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
+
+_OWN_KERNELS: Final = (
+    "torch_geometric.", "torch_sparse.", "torch_scatter.", "dgl.", "e3nn.", "higher.", "pyro.",
+    "gpytorch.", "opacus.", "torch.utils.cpp_extension.", "torch.sparse.", "functorch.",
+    "learn2learn.", "torchdiffeq.",
+)  # fmt: skip
+_FULL: Final = frozenset({
+    "torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy", "torch.spmm", "torch.dsmm",
+    "torch.autograd.grad", "torch.autograd.functional.jacobian",
+})  # fmt: skip
+"""Functions that do not work in low precision or under one autocast."""
+_KEYWORDS: Final = ("create_graph", "is_sparse")
+_PARALLEL: Final = "torch.nn.DataParallel"
+_GRAPH: Final = re.compile(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
+_SPOKEN: Final = ("train_mask", "idx_train", "train_idx", "edge_index")
+_WHOLE_GRAPH: Final = re.compile(rf"\b(?:{'|'.join(_SPOKEN)})\b")
+_TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
+
+
+class FullPrecisionTraining(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag the forward pass of every step that runs in float32."""
+        if not may_be_cuda(script):
+            return
+        for step in script.steps.all:
+            if _is_plain(script, step) and not _keeps_to_float32(script.around(step)):
+                yield _finding(self.code, script, step)
+
+
+def _keeps_to_float32(script: Script) -> bool:
+    """Return whether the code around a step chooses a precision, or needs float32 or more."""
+    if script.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
+        return True
+    if in_environment(script) or any(
+        f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported
+    ):
+        return True
+    if any(
+        "torch.autograd.Function" in script.functions.bases(owner)
+        for owner in script.all(cst.ClassDef)
+    ):
+        return True
+    if any(name in _FULL or name.startswith("torch.sparse") for name in script.called):
+        return True
+    if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
+        return True
+    spoken = script.mentions(*_KEYWORDS)
+    if spoken and any(
+        arg.keyword is not None
+        and arg.keyword.value in _KEYWORDS
+        and script.code(arg.value) != "False"
+        for arg in script.all(cst.Arg)
+    ):
+        return True
+    return script.precision.is_wide
+
+
+def _is_rest(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is `1 - p`, which is 0 where bfloat16 rounds `p` to 1."""
+    return (
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, cst.Subtract)
+        and isinstance(node.left, (cst.Integer, cst.Float))
+    )
+
+
+def _is_plain(script: Script, step: Step) -> bool:
+    """Return whether a step has one loss, and an optimizer over a network's parameters steps it."""
+    home = script.function(step.backward)
+    if home is not None and home.name.value.startswith("test_"):
+        return False
+    if not script.steps.is_alone(step) or not script.steps.updates(step):
+        return False
+    if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
+        return False
+    if script.home(step.backward) in script.once(_of_whole_graphs):
+        return False
+    return script.mentions("param") or not any(
+        script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+    )
+
+
+def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
+    """Return the functions, and the module, that process whole graphs."""
+    text = script.tree.own_text
+    spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
+    homes = script.all(cst.FunctionDef) if spoken else []
+    found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
+    return frozenset([*found, *script.modules] if spoken else ())
+
+
+def _finding(code: str, script: Script, step: Step) -> Finding:
+    call = step.forwards[0]
+    named = script.code(call)
+    if len(named) > 40 or "\n" in named:
+        named = f"{script.code(call.func)}(…)"
+    message = (
+        f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
+        "tensor cores"
+    )
+    parallel = next(iter(script.calls(_PARALLEL)), None)
+    notes: tuple[Note, ...] = ()
+    fix = None
+    if parallel is not None:
+        note = "its threads do not see the dtype: put autocast inside the network's `forward`"
+        notes = (Note(script.span(parallel.node), note),)
+    else:
+        fix = _fix(script, step)
+    return Finding(code, script.span(call), message, fix, notes)
+
+
+def _fix(script: Script, step: Step) -> Fix | None:
+    """Wrap the forward pass and the loss, None if a later line forbids it."""
+    if not step.lines or not all(script.rewrite.stands_alone(line) for line in step.lines):
+        return None
+    if _becomes_array(script, step) or any(_leaves(script, line) for line in step.lines):
+        return None
+    written = script.rewrite.importing("torch", at=step.lines[0])
+    if written is None:
+        return None
+    torch, imported = written
+    device = visible_device(script, step.backward, step.lines[0])
+    enabled = f'{device}.type == "cuda"' if device else f"{torch}.cuda.is_available()"
+    header = f'with {torch}.autocast("cuda", dtype={torch}.bfloat16, enabled={enabled}):'
+    return Fix.unsafe(
+        _TITLE,
+        imported,
+        script.rewrite.wrap(step.lines, header),
+        because="bfloat16 rounds to 8 bits; a GPU before Ampere wants float16 and a GradScaler",
+    )
+
+
+def _leaves(script: Script, line: cst.BaseStatement) -> bool:
+    """Return whether a statement runs backward, steps, or makes an array."""
+    for call in script.within(line, cst.Call):
+        if script.is_step(call):
+            return True
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+            return True
+    return False
+
+
+def _becomes_array(script: Script, step: Step) -> bool:
+    """Return whether a NumPy array is made from a name that the wrapped lines assign."""
+    given = {
+        name.value
+        for line in step.lines
+        for name in script.within(line, cst.Name)
+        if script.scopes.stored(name) is not None
+    }
+    region = script.region(step.backward)
+    numpy = (name for name in script.called if name.startswith("numpy."))
+    arrays = [site.node for site in script.calls(*numpy)]
+    return any(
+        name.value in given
+        for call in (*arrays, *script.method_calls("numpy"))
+        if script.tree.inside(call, region)
+        for name in script.within(call, cst.Name)
+    )

@@ -1,0 +1,1 @@
+"""TL303: the rule, its page and its parts."""

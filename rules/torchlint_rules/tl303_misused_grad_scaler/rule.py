@@ -1,0 +1,21 @@
+"""TL303: a GradScaler that is used incorrectly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchlint.api import Finding, Rule, Script
+from torchlint_rules.tl303_misused_grad_scaler.scaler import misuses
+
+
+class MisusedGradScaler(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every misuse of a scaler, each place once."""
+        if script.scaling.is_off or not script.scaling.all:
+            return
+        seen: set[int] = set()
+        for misuse in misuses(script):
+            if id(misuse.node) not in seen and script.owner(misuse.node) == "none":
+                seen.add(id(misuse.node))
+                span = script.span(misuse.node)
+                yield Finding(self.code, span, misuse.message, misuse.fix, impact=misuse.impact)

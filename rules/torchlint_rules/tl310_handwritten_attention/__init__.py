@@ -1,0 +1,1 @@
+"""TL310: the rule, its page and its parts."""

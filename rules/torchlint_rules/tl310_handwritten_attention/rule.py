@@ -1,0 +1,82 @@
+"""TL310: handwritten attention with two matmuls and a softmax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Attention, Finding, Kind, Role, Rule, Script
+from torchlint_rules.tl310_handwritten_attention.attention import FUNCTION, Rewriting, kept_where
+
+_FUSED: Final = ("flash_attn", "memory_efficient_attention", "xformers", "flex_attention")
+_CONSTANT: Final = re.compile(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\[?[\w.]+\]?\)\)")
+
+
+class HandwrittenAttention(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every handwritten attention that one function can compute."""
+        for attention in script.attentions():
+            if _trains_on_host(script) or script.mentions("create_graph"):
+                return
+            hint = _hint(script, attention)
+            if hint is None or _has_fused(script, attention):
+                continue
+            fix = None if hint else Rewriting(script, attention).fix()
+            message = (
+                "hand-written attention materializes the full T x T matrix; use "
+                f"`F.{FUNCTION}`{hint}"
+            )
+            yield Finding(self.code, script.span(attention.softmax), message, fix)
+
+
+def _trains_on_host(script: Script) -> bool:
+    return not script.can_use_accelerator and bool(script.loops(Role.TRAIN_BATCH, Role.EPOCH))
+
+
+def _has_fused(script: Script, attention: Attention) -> bool:
+    """Return whether the surrounding class or function also has a fused attention."""
+    around = script.scopes.class_of(attention.softmax) or script.function(attention.softmax)
+    if around is None:
+        return False
+    if any(word in script.code(around) for word in _FUSED):
+        return True
+    named = (
+        node
+        for node in script.within(around, cst.Attribute)
+        if node.attr.value == FUNCTION and script.definition(node) is None
+    )
+    quoted = (text for text in script.within(around, cst.SimpleString) if FUNCTION in text.value)
+    return next(named, None) is not None or next(quoted, None) is not None
+
+
+def _hint(script: Script, attention: Attention) -> str | None:
+    """Return what the call needs that no fix can provide, None if it is no such attention."""
+    factor = attention.factor
+    hint = ""
+    if factor is not None and not script.is_number(factor):
+        named = script.code(factor)
+        if "mask" in named.lower():
+            return None
+        hint = f" with `scale={'1 / ' if attention.divides else ''}{named}`"
+        if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
+            if not _CONSTANT.match(script.code_of(factor)):
+                return None
+            hint = f" with `{named}` as a number for its `scale`"
+    for mask in attention.masks:
+        condition = script.code(mask.condition)
+        if mask.fill is None:
+            if "mask" not in condition.lower():
+                return None
+            hint = f" with `attn_mask={condition}`"
+        elif script.scores.lowest(mask) is None:
+            if script.value_of(mask.fill).is_literal or script.is_number(mask.fill):
+                return None
+            hint = f" with `attn_mask={kept_where(script, mask)}`"
+    if len(attention.masks) > 1:
+        hint = " with one `attn_mask` that joins both masks"
+    if not attention.heads_apart:
+        return " on tensors whose last dimensions are positions and width"
+    return hint or ("" if attention.plain else " with its `scale` or `attn_mask`")

@@ -1,0 +1,1 @@
+"""TL311: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL317: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL405: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL406: the rule, its page and its parts."""

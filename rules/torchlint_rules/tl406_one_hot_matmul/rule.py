@@ -1,0 +1,196 @@
+"""TL406: rows of a matrix selected by a matmul with one-hot vectors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Edits, Finding, Fix, How, Rule, Script
+from torchlint_rules.tl406_one_hot_matmul.scatteredonehot import scattered_later, scatters_ones
+
+_ONE_HOT: Final = "torch.nn.functional.one_hot"
+_PRODUCTS: Final = ("torch.matmul", "torch.mm")
+_METHODS: Final = ("matmul", "mm")
+_CASTS: Final = ("float", "double", "half", "bfloat16", "to", "type", "type_as", "cuda")
+_SHAPED: Final = frozenset(
+    f"torch.{word}" for word in "randn rand zeros ones empty normal eye".split()
+)
+_LAYERS: Final = ("torch.nn.Embedding", "torch.nn.Linear")
+_DTYPE: Final = re.compile(r"(?:\w*_)?dtype|b?float\d*|double|half")
+_ORDER: Final = "the gradient of the matrix is added up in another order"
+_AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the look-up is not"
+_DEPTH: Final = 6
+
+
+class Product(NamedTuple):
+    """One-hot vectors times a matrix: the product, both operands, and the call for the left one."""
+
+    node: cst.BaseExpression
+    left: cst.BaseExpression
+    matrix: cst.BaseExpression
+    one_hot: cst.Call
+
+
+class OneHotMatmul(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every matmul of one-hot vectors with a matrix, and every layer that gets some."""
+        if next(script.calls(_ONE_HOT), None) is None and not any(script.method_calls("scatter_")):
+            return
+        for product in _products(script):
+            if not _has_two_dimensions(script, product.matrix):
+                continue
+            matrix = script.brief(product.matrix)
+            message = (
+                f"one-hot vectors times `{matrix}` read all of it to pick rows: look them up with "
+                "`F.embedding`"
+            )
+            yield Finding(self.code, script.span(product.node), message, _fix(script, product))
+        for call in script.all(cst.Call):
+            if len(call.args) != 1 or _one_hot(script, call.args[0].value, _DEPTH) is None:
+                continue
+            made = script.value_of(call.func).node
+            if isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Linear":
+                layer = script.brief(call.func)
+                message = (
+                    f"one-hot vectors in `{layer}` read all of its weight to pick rows: an "
+                    "`nn.Embedding` looks them up"
+                )
+                yield Finding(self.code, script.span(call), message)
+
+
+def _products(script: Script) -> Iterator[Product]:
+    """Yield the matmuls whose left operand is one-hot vectors."""
+    for operation in script.all(cst.BinaryOperation):
+        if isinstance(operation.operator, cst.MatrixMultiply):
+            made = _one_hot(script, operation.left, _DEPTH)
+            if made is not None:
+                yield Product(operation, operation.left, operation.right, made)
+    for call in script.all(cst.Call):
+        sides = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+        func = call.func
+        if script.name(func) is None and isinstance(func, cst.Attribute):
+            if func.attr.value in _METHODS and len(sides) == 1:
+                sides = [func.value, *sides]
+        elif script.name(func) not in _PRODUCTS:
+            continue
+        if len(sides) == 2 and len(call.args) <= 2:
+            made = _one_hot(script, sides[0], _DEPTH) if _is_product(script, call) else None
+            if made is not None:
+                yield Product(call, sides[0], sides[1], made)
+
+
+def _is_product(script: Script, call: cst.Call) -> bool:
+    func = call.func
+    named = script.name(func) in _PRODUCTS
+    return named or (isinstance(func, cst.Attribute) and func.attr.value in _METHODS)
+
+
+def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call | None:
+    """Return the call of `one_hot` behind an expression, through casts and names."""
+    if not depth:
+        return None
+    if isinstance(node, cst.Name):
+        bindings = script.scopes.reaching(node)
+        if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
+            return None
+        filled = scattered_later(script, node, bindings[0])
+        return filled or _one_hot(script, bindings[0].value, depth - 1)
+    if not isinstance(node, cst.Call):
+        return None
+    if script.name(node.func) == _ONE_HOT:
+        return node if node.args and node.args[0].keyword is None else None
+    func = node.func
+    if scatters_ones(script, node):
+        return node
+    if isinstance(func, cst.Attribute) and func.attr.value in _CASTS and script.name(func) is None:
+        return _one_hot(script, func.value, depth - 1)
+    return None
+
+
+def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
+    """Return whether the file shows that an expression is a matrix."""
+    if isinstance(matrix, cst.Attribute) and matrix.attr.value == "T":
+        return _has_two_dimensions(script, matrix.value)
+    if isinstance(matrix, cst.Call) and isinstance(matrix.func, cst.Attribute):
+        if matrix.func.attr.value == "t" and not matrix.args:
+            return _has_two_dimensions(script, matrix.func.value)
+    if isinstance(matrix, cst.Attribute) and matrix.attr.value == "weight":
+        layer = script.value_of(matrix.value).node
+        if isinstance(layer, cst.Call) and script.name(layer.func) in _LAYERS:
+            return True
+    made = script.value_of(matrix).node
+    if isinstance(made, cst.BinaryOperation):
+        scaled = isinstance(made.right, (cst.Integer, cst.Float))
+        return scaled and script.answer(_has_two_dimensions, made.left, False)
+    if not isinstance(made, cst.Call) or not made.args:
+        return False
+    if script.name(made.func) == "torch.nn.Parameter":
+        return script.answer(_has_two_dimensions, made.args[0].value, False)
+    if script.name(made.func) not in _SHAPED:
+        return False
+    sizes = [arg.value for arg in made.args if arg.keyword is None]
+    if len(sizes) == 1 and isinstance(sizes[0], (cst.Tuple, cst.List)):
+        sizes = [element.value for element in sizes[0].elements]
+    return len(sizes) == 2
+
+
+def _fix(script: Script, product: Product) -> Fix | None:
+    """Return the edits for a lookup, None if the vectors are needed elsewhere."""
+    func = product.one_hot.func
+    if script.name(func) != _ONE_HOT:
+        return None
+    if not isinstance(func, cst.Attribute) or "#" in script.code(product.node):
+        return None
+    if _moves(script, product.left, _DEPTH):
+        return None
+    ids, matrix = script.code(product.one_hot.args[0].value), script.code(product.matrix)
+    edits: Edits = ()
+    if isinstance(product.left, cst.Name):
+        dropped = _without_line(script, product)
+        if dropped is None:
+            return None
+        edits = dropped
+    text = f"{script.code(func.value)}.embedding({ids}, {matrix})"
+    start = script.span(product.node).start
+    if script.text[max(start - 1, 0) : start].isalnum():
+        text = f" {text}"
+    edits = (*edits, *script.rewrite.replace(product.node, text))
+    title = "Look the rows up"
+    if script.mentions("autocast"):
+        return Fix.unsafe(title, edits, because=_AUTOCAST)
+    return Fix.close(title, edits, because=_ORDER)
+
+
+def _moves(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+    """Return whether the vectors may be on another device than their ids."""
+    if isinstance(node, cst.Name) and depth:
+        value = script.scopes.reaching(node)[0].value
+        return value is not None and _moves(script, value, depth - 1)
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if script.name(node.func) == _ONE_HOT:
+        return False
+    if node.func.attr.value in ("cuda", "type_as"):
+        return True
+    dtypes = [script.code(arg.value).rpartition(".")[2] for arg in node.args]
+    return not all(map(_DTYPE.fullmatch, dtypes)) or _moves(script, node.func.value, depth)
+
+
+def _without_line(script: Script, product: Product) -> Edits | None:
+    """Remove the line that names the one-hot vectors if only the product reads them."""
+    left = product.left
+    assert isinstance(left, cst.Name)
+    if script.only_read_at(left) is None:
+        return None
+    (binding,) = script.scopes.reaching(left)
+    line, ids = script.statement(binding.node), product.one_hot.args[0].value
+    if not isinstance(line, cst.SimpleStatementLine) or not isinstance(ids, cst.Name):
+        return None
+    if not script.rewrite.stands_alone(line):
+        return None
+    before = set(map(id, script.scopes.reaching(ids)))
+    now = script.scopes.reaching_name(ids.value, left, script.scopes.scope(left))
+    return script.rewrite.drop(line) if before == set(map(id, now)) else None

@@ -1,0 +1,1 @@
+"""TL504: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL505: the rule, its page and its parts."""

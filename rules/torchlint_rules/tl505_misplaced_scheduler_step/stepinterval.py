@@ -1,0 +1,268 @@
+"""The interval of a scheduler (batches or epochs) compared with the interval of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Edits, Loop, Role, Schedule, SchedulerStep, Script, State
+from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
+
+__all__ = ["mismatch"]
+
+_PER_BATCH: Final = frozenset("OneCycleLR CyclicLR".split())
+_EPOCHS: Final = frozenset("epoch epochs nepoch nepochs".split())
+_BATCHES: Final = frozenset(
+    "step steps iter iters iteration iterations batch batches update updates minibatch".split()
+)
+_SOON: Final = 100
+_FEW: Final = 200
+"""Milestones below this are reached before a loader has run a few times."""
+
+
+class _Message(NamedTuple):
+    text: str
+    edits: Edits | None = None
+    title: str = ""
+
+
+def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, str] | None:
+    """Return the message for a scheduler with a wrong step interval, the fix and its title."""
+    if not step.names or not step.made:
+        return None
+    loop = script.batch_loop(step.call)
+    found = (
+        _with_each_batch(script, step, loop)
+        if loop is not None and _is_over_batches(script, step, loop)
+        else _with_each_epoch(script, step)
+    )
+    return (found.text, found.edits, found.title) if found is not None else None
+
+
+def _is_over_batches(script: Script, step: SchedulerStep, loop: Loop) -> bool:
+    return loop.role is Role.TRAIN_BATCH and loop.loader is not None
+
+
+def _given(script: Script, made: Schedule, name: str, position: int) -> cst.BaseExpression | None:
+    arg = script.call(made.call).given(name, position)
+    return arg.value if arg is not None else None
+
+
+def _number(script: Script, made: Schedule, name: str, position: int) -> float | None:
+    value = script.call(made.call).argument(name, position)
+    number = value.literal if value.state is State.KNOWN else None
+    return float(number) if isinstance(number, (int, float)) else None
+
+
+# -- stepped once an epoch ---------------------------------------------------------------
+
+
+def _with_each_epoch(script: Script, step: SchedulerStep) -> _Message | None:
+    """Judge a scheduler that counts batches."""
+    if not step.names <= _PER_BATCH:
+        return None
+    around = next(script.loops_around(step.call), None)
+    if around is None or around.role is not Role.EPOCH:
+        return None
+    if is_now_and_then(script, step.call, around.node.body):
+        return None
+    counted = [_batches(script, each) for each in step.made]
+    if not all(counted):
+        return None
+    name = script.code(step.scheduler)
+    text = (
+        f"`{name}` ({_listed(step)}) counts batches ({counted[0]}), but is stepped once an epoch: "
+        "the rate hardly leaves its first value; step it after each step of the optimizer"
+    )
+    return _Message(text, _into_batches(script, step, around), "Step the scheduler with each batch")
+
+
+def _listed(step: SchedulerStep) -> str:
+    return " or ".join(f"`{name}`" for name in sorted(step.names))
+
+
+def _batches(script: Script, made: Schedule) -> str:
+    """Return the argument by which a scheduler counts batches, empty if it may count epochs."""
+    if made.name == "OneCycleLR":
+        per_epoch = _given(script, made, "steps_per_epoch", 4)
+        total = _given(script, made, "total_steps", 2)
+        if per_epoch is not None and not script.value_of(per_epoch).equals(1):
+            return f"`steps_per_epoch={script.code(per_epoch)}`"
+        if total is not None and _speaks(script, total) == "batches":
+            return f"`total_steps={script.code(total)}`"
+        return ""
+    up = script.call(made.call).argument("step_size_up", 3)
+    if up.state is State.ABSENT:
+        return "`step_size_up=2000`"
+    if up.node is not None and _speaks(script, up.node) == "batches":
+        return f"`step_size_up={script.code(up.node)}`"
+    return ""
+
+
+def _into_batches(script: Script, step: SchedulerStep, around: Loop) -> Edits | None:
+    """Move the step of a scheduler after the only step of its optimizer, in the same function."""
+    line = line_of(script, step.call)
+    updates = sure_steps(script, step, around.node.body) or ()
+    if line is None or len(updates) != 1 or updates[0].at is not updates[0].call:
+        return None
+    place = line_of(script, updates[0].call)
+    block = script.parent(place) if place is not None else None
+    if place is None or not isinstance(block, cst.IndentedBlock):
+        return None
+    behind = block.body[block.body.index(place) + 1 :]
+    if behind and ".update()" in script.code(behind[0]):
+        place = line_of_update(script, behind[0]) or place
+    return script.rewrite.moved(line, place, behind=True)
+
+
+def line_of_update(script: Script, line: cst.BaseStatement) -> cst.SimpleStatementLine | None:
+    """Return the line that consists of one call (`scaler.update()`)."""
+    calls = [call for call in script.within(line, cst.Call) if not call.args]
+    return line_of(script, calls[0]) if calls else None
+
+
+# -- stepped with each batch --------------------------------------------------------------
+
+
+def _with_each_batch(script: Script, step: SchedulerStep, loop: Loop) -> _Message | None:
+    """Judge a scheduler that counts epochs, or too few batches."""
+    epochs = list(_epoch_loops(script, loop))
+    if not epochs or is_now_and_then(script, step.call, loop.node.body):
+        return None
+    reasons = [_too_soon(script, each, epochs) for each in step.made]
+    if not all(reasons):
+        return None
+    name = script.code(step.scheduler)
+    each_batch = f"`{name}` ({_listed(step)}) is stepped with each batch"
+    if step.names == {"OneCycleLR"}:
+        return _Message(f"{each_batch}, but {reasons[0]}: torch raises ValueError past its end")
+    text = f"{each_batch}, but counts epochs: {reasons[0]}; step it once an epoch"
+    return _Message(text, _behind_loop(script, step, loop), "Step the scheduler once an epoch")
+
+
+def _epoch_loops(script: Script, loop: Loop) -> Iterator[Loop]:
+    """Yield the loops that repeat a batch loop, including those of callers."""
+    yield from script.loops_around(loop.node)
+    function = script.function(loop.node)
+    if function is not None:
+        for call in script.functions.callers(function):
+            yield from script.loops_around(call)
+
+
+def _too_soon(script: Script, made: Schedule, epochs: list[Loop]) -> str:
+    """Return why a schedule ends too soon if it counts batches, empty if it may not."""
+    if made.name == "OneCycleLR":
+        return _one_cycle(script, made, epochs)
+    if made.name in ("StepLR", "ExponentialLR"):
+        return _decay(script, made)
+    if made.name == "MultiStepLR":
+        return _milestones(script, made)
+    if made.name in ("CosineAnnealingLR", "PolynomialLR", "LinearLR"):
+        word, position = {
+            "CosineAnnealingLR": ("T_max", 1), "PolynomialLR": ("total_iters", 1),
+            "LinearLR": ("total_iters", 3),
+        }[made.name]  # fmt: skip
+        span = _given(script, made, word, position)
+        if span is not None and _is_epochs(script, span, epochs):
+            return f"`{word}={script.code(span)}` is a number of epochs"
+    return ""
+
+
+def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
+    total = _given(script, made, "total_steps", 2)
+    if total is not None and _is_epochs(script, total, epochs):
+        return f"`total_steps={script.code(total)}` is a number of epochs"
+    planned = _number(script, made, "epochs", 3)
+    bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
+    run = [script.value_of(bound).literal for bound in bounds]
+    if planned is not None and any(type(each) is int and each > planned for each in run):
+        return f"planned for {planned:g} epochs of {max(e for e in run if type(e) is int)}"
+    return ""
+
+
+def _decay(script: Script, made: Schedule) -> str:
+    if made.name == "StepLR":
+        size, gamma = _number(script, made, "step_size", 1), _gamma(script, made, 2)
+        span = _given(script, made, "step_size", 1)
+        if span is not None and _speaks(script, span) == "epochs":
+            return f"`step_size={script.code(span)}` is a number of epochs"
+    else:
+        size, gamma = 1.0, _gamma(script, made, 1)
+    if not size or not gamma:
+        return ""
+    left = gamma ** (_SOON // size)
+    return f"after {_SOON} batches the rate is {left:.1g} of what it was" if left < 0.1 else ""
+
+
+def _gamma(script: Script, made: Schedule, position: int) -> float | None:
+    if script.call(made.call).argument("gamma", position).state is State.ABSENT:
+        return 0.1
+    return _number(script, made, "gamma", position)
+
+
+def _milestones(script: Script, made: Schedule) -> str:
+    given = _given(script, made, "milestones", 1)
+    if given is None:
+        return ""
+    if _speaks(script, given) == "epochs":
+        return f"`milestones={script.code(given)}` are epochs"
+    found = script.value_of(given).node
+    marks = [
+        script.value_of(element.value).literal
+        for element in (found.elements if isinstance(found, (cst.List, cst.Tuple)) else ())
+    ]
+    if not marks or any(type(mark) is not int or mark > _FEW for mark in marks):
+        return ""
+    return f"its last drop comes with batch {max(marks)}"
+
+
+def _behind_loop(script: Script, step: SchedulerStep, loop: Loop) -> Edits | None:
+    line = line_of(script, step.call)
+    if line is None or script.parent(line) is not loop.node.body or loop.node.orelse is not None:
+        return None
+    if not script.rewrite.stands_alone(loop.node):
+        return None
+    return script.rewrite.moved(line, loop.node, behind=True)
+
+
+# -- units -----------------------------------------------------------------------------------
+
+
+def _bound(script: Script, loop: Loop) -> cst.BaseExpression | None:
+    """Return the number of iterations of a loop over a range that starts at 0 or 1."""
+    node = loop.node
+    if not isinstance(node, cst.For):
+        return None
+    for call in script.within(node.iter, cst.Call):
+        if script.name(call.func) in ("builtins.range", "tqdm.trange"):
+            plain = [arg.value for arg in call.args if arg.keyword is None]
+            if len(plain) == 1:
+                return plain[0]
+            if len(plain) == 2 and script.value_of(plain[0]).equals(0):
+                return plain[1]
+            if len(plain) == 2 and script.value_of(plain[0]).equals(1):
+                end = plain[1]
+                if isinstance(end, cst.BinaryOperation) and isinstance(end.operator, cst.Add):
+                    return end.left if script.value_of(end.right).equals(1) else None
+    return None
+
+
+def _is_epochs(script: Script, node: cst.BaseExpression, epochs: list[Loop]) -> bool:
+    """Return whether an expression is the number of epochs."""
+    said = _speaks(script, node)
+    if said:
+        return said == "epochs"
+    bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
+    return any(script.code_of(bound) == script.code_of(node) for bound in bounds)
+
+
+def _speaks(script: Script, node: cst.BaseExpression) -> str:
+    """Return whether words of an expression, or of its names' values, count epochs or batches."""
+    texts = [script.code(node), script.code_of(node)]
+    texts += [script.code_of(name) for name in script.within(node, cst.Name)]
+    spoken = {word for text in texts for word in script.words(text)}
+    if any("len(" in text for text in texts) or spoken & _BATCHES:
+        return "batches"
+    return "epochs" if spoken & _EPOCHS else ""

@@ -1,0 +1,1 @@
+"""TL506: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL509: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL510: the rule, its page and its parts."""

@@ -1,0 +1,1 @@
+"""TL601: the rule, its page and its parts."""

@@ -1,0 +1,120 @@
+"""TL601: an evaluation that records an autograd graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import (
+    Evaluation,
+    Finding,
+    Grad,
+    GraphUse,
+    Rule,
+    Script,
+    Span,
+)
+from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
+from torchlint_rules.tl601_evaluation_with_gradients.evaluatingflags import (
+    Flagged,
+    flagged_evaluations,
+)
+from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+
+
+class EvaluationWithGradients(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every evaluation, and every metric of a training step, that records a graph."""
+        for evaluation in script.evaluations():
+            recording = [each for each in evaluation.forwards if each.records is Grad.ON]
+            if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
+                continue
+            region = evaluation.body
+            if _is_wanted(script, evaluation.node) or script.needs_gradients(region):
+                continue
+            use = script.graph_use(evaluation)
+            if use is GraphUse.TRAINED:
+                continue
+            if use is GraphUse.ESCAPED and isinstance(evaluation.node, cst.FunctionDef):
+                continue
+            names = list(dict.fromkeys(script.code(each.network) for each in recording))
+            message = (
+                f"{_subject(evaluation)} runs {_listed(names)} with gradients on: autograd keeps "
+                f"every activation for a backward pass that never comes; use `torch.no_grad()`"
+            )
+            if any(_is_volatile(call) for call in script.within(region, cst.Call)):
+                message += " (`volatile=True` has done nothing since torch 0.4)"
+            place = _place(script, evaluation, recording[0].call)
+            yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
+        for each in flagged_evaluations(script):
+            yield self._by_flag(script, each)
+        for call in metrics(script):
+            yield self._aside(script, call, "a metric only")
+        for call in inspections(script):
+            yield self._aside(script, call, "a look at its output only")
+
+    def _by_flag(self, script: Script, found: Flagged) -> Finding:
+        asked = script.code(found.test)
+        if found.function is None or not isinstance(found.place, cst.Call):
+            message = (
+                f"passes without `{asked}` evaluate with gradients on: autograd keeps every "
+                f"activation for a backward pass that never comes; put the forward pass under "
+                f"`torch.set_grad_enabled({asked})`"
+            )
+            assert isinstance(found.place, (cst.For, cst.While))
+            head = found.place.iter if isinstance(found.place, cst.For) else found.place.test
+            place = Span(script.span(found.place).start, script.span(head).end)
+        else:
+            message = (
+                f"this call of `{found.function.name.value}` evaluates (`{asked}` is false) with "
+                "gradients on: autograd keeps every activation for a backward pass "
+                "that never comes; call it under `torch.no_grad()`"
+            )
+            place = script.span(found.place)
+        return Finding(self.code, place, message)
+
+    def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
+        message = (
+            f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
+            "under `torch.no_grad()`"
+        )
+        edits = wrapped(script, script.statement(call))
+        title, line = "Run it without gradients", script.statement(call)
+        fix = without_graph(script, title, edits, line) if edits else None
+        return Finding(self.code, script.span(call), message, fix)
+
+
+def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether gradients are turned on around an evaluation (`with torch.enable_grad():`)."""
+    at = script.parent(node)
+    while at is not None:
+        if isinstance(at, cst.With):
+            if any(script.grad_mode(item.item) is Grad.ON for item in at.items):
+                return True
+        at = script.parent(at)
+    return False
+
+
+def _subject(evaluation: Evaluation) -> str:
+    if evaluation.function is not None and evaluation.function.name.value not in ENTRIES:
+        return f"`{evaluation.function.name.value}`"
+    return "this evaluation"
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def _is_volatile(call: cst.Call) -> bool:
+    return any(arg.keyword is not None and arg.keyword.value == "volatile" for arg in call.args)
+
+
+def _place(script: Script, evaluation: Evaluation, forward: cst.Call) -> Span:
+    """Return the header of the loop, or the first forward call of a function without one."""
+    node = evaluation.node
+    if isinstance(node, cst.FunctionDef):
+        return script.span(forward)
+    head = node.iter if isinstance(node, cst.For) else node.test
+    return Span(script.span(node).start, script.span(head).end)

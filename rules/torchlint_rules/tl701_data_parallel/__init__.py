@@ -1,0 +1,1 @@
+"""TL701: the rule, its page and its parts."""

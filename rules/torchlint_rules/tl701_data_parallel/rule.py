@@ -1,0 +1,104 @@
+"""TL701: a network that `nn.DataParallel` runs on all GPUs from one process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script
+from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, chain_of, wraps
+
+__all__ = ["DataParallel"]
+
+_TORCHRUN = frozenset({
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.distributed.init_process_group",
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+})  # fmt: skip
+_OPTIMIZER = re.compile(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
+_BECAUSE = (
+    "launch it by `torchrun --nproc-per-node N`; under torchrun each process has its own batch "
+    "norm statistics and random stream, samples come in another order, and numbers printed "
+    "within an epoch are those of rank 0's samples"
+)
+
+
+class DataParallel(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every network that is wrapped for training."""
+        if script.target.device == "mps" or script.framework != "none":
+            return
+        if any(True for _ in script.calls(*_TORCHRUN)):
+            return
+        for call in wraps(script) if _trains(script) else ():
+            if not _infers_only(script, call):
+                yield self._finding(script, call)
+
+    def _finding(self, script: Script, call: cst.Call) -> Finding:
+        network = _called(script, call)
+        said = (
+            f"one process drives all GPUs and copies {network} to them in every step; "
+            "train with one process per GPU (DistributedDataParallel, torchrun)"
+        )
+        span = script.span(call)
+        if script.is_notebook:
+            return Finding(self.code, span, f"{said}. Not rewritten: torchrun runs no notebooks")
+        from torchlint_rules.tl701_data_parallel.torchrun.rewrite import under_torchrun
+
+        try:
+            rewritten = under_torchrun(script, call)
+        except ObstacleError as obstacle:
+            return Finding(self.code, span, f"{said}. Not rewritten: {obstacle.told(script)}")
+        fix = Fix.unsafe("Run it under torchrun", rewritten.edits, because=_BECAUSE)
+        return Finding(self.code, span, said, fix, rewritten.notes)
+
+
+def _called(script: Script, call: cst.Call) -> str:
+    """Return the user's name for the wrapped network."""
+    source = call.args[0].value if call.args else call
+    if isinstance(source, (cst.Name, cst.Attribute)):
+        return f"`{script.code(source)}`"
+    assign = script.parent(chain_of(script, call))
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    return f"`{script.code(target)}`" if isinstance(target, cst.Name) else "the network"
+
+
+def _trains(script: Script) -> bool:
+    """Return whether the file shows that networks are trained."""
+    return any(
+        name.value.startswith("optimizer") or _OPTIMIZER.fullmatch(name.value)
+        for name in script.all(cst.Name)
+    ) or any(
+        script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+    )
+
+
+def _infers_only(script: Script, call: cst.Call) -> bool:
+    """Return whether a wrapped network only ever runs without gradients."""
+    whole = chain_of(script, call)
+    attribute = script.parent(whole)
+    if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
+        return True
+    assign = script.parent(whole)
+    if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
+        return False
+    name = assign.targets[0].target.value
+    home = script.home(call)
+    runs = [
+        run
+        for run in script.all(cst.Call)
+        if isinstance(run.func, cst.Name) and run.func.value == name and script.home(run) is home
+    ]
+    handed_on = any(
+        isinstance(use.value, cst.Name) and use.value.value == name for use in script.all(cst.Arg)
+    )
+    steps = any(
+        isinstance(use.value, cst.Name)
+        and use.value.value == name
+        and use.attr.value in ("parameters", "train")
+        for use in script.all(cst.Attribute)
+    )
+    without = all(script.grad(run) is Grad.OFF for run in runs)
+    return bool(runs) and without and not handed_on and not steps

@@ -1,0 +1,200 @@
+"""Actions of only one process: write files, log to a writer, show progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edit, Edits, Script, Span
+from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
+
+__all__ = ["guarded", "muted_bars", "writes"]
+
+_WRITES: Final = frozenset({
+    "torch.save", "torchvision.utils.save_image", "numpy.save", "numpy.savez", "numpy.savetxt",
+    "numpy.savez_compressed", "json.dump", "pickle.dump", "yaml.dump", "os.makedirs", "os.mkdir",
+    "os.rename", "os.replace", "os.remove", "shutil.copyfile", "shutil.copy", "shutil.copy2",
+    "shutil.move", "shutil.rmtree", "matplotlib.pyplot.savefig", "matplotlib.pyplot.show",
+    "torch.jit.save", "torch.onnx.export",
+})  # fmt: skip
+_WRITING_METHODS: Final = frozenset(
+    "savefig to_csv to_json save_pretrained write_text mkdir".split()
+)
+_WRITERS: Final = ("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter")
+_LOGGING_METHODS: Final = frozenset(
+    (
+        "add_scalar add_scalars add_image add_images add_histogram add_graph add_text add_figure "
+        "add_hparams add_embedding"
+    ).split()
+)
+_BARS: Final = (
+    "tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange", "tqdm.notebook.tqdm",
+    "tqdm.autonotebook.tqdm", "tqdm.tqdm_notebook", "tqdm.tnrange",
+)  # fmt: skip
+
+
+def writes(script: Script, call: cst.Call) -> bool:
+    """Return whether a call writes a file."""
+    if script.name(call.func) in _WRITES:
+        return True
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _WRITING_METHODS
+
+
+def muted_bars(script: Script) -> Iterator[Edit]:
+    """Yield the edits that restrict progress bars to rank 0."""
+    for site in script.calls(*_BARS):
+        if site.has_splat:
+            raise ObstacleError(site.node, "its keywords are not spelled out")
+        if site.given("disable") is None:
+            yield from script.rewrite.with_keyword(site.node, "disable", "RANK != 0")
+
+
+def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
+    """Yield the edits that restrict writing to rank 0; raises `ObstacleError`.
+
+    `taken` are the spans that other edits replace.
+    """
+    writers = _writer_names(script)
+    yield from _made_once(script)
+    blocks: list[cst.Module | cst.IndentedBlock] = [
+        script.tree.module,
+        *script.all(cst.IndentedBlock),
+    ]
+    whole: list[cst.BaseStatement] = []
+    for block in blocks:
+        if any(script.tree.inside(block, line) for line in whole):
+            continue
+        run: list[cst.BaseStatement] = []
+        for line in block.body:
+            if _is_write(script, line, writers):
+                _refuse_network(script, line)
+                run.append(line)
+                whole.append(line)
+            elif run:
+                yield from _guard(script, block, run, taken)
+                run = []
+        if run:
+            yield from _guard(script, block, run, taken)
+    _refuse_open_files(script)
+
+
+def _guard(
+    script: Script,
+    block: cst.Module | cst.IndentedBlock,
+    run: Sequence[cst.BaseStatement],
+    taken: set[Span],
+) -> Iterator[Edit]:
+    """Put consecutive statements under `if RANK == 0:`, or narrow the `if` that they fill."""
+    outer = script.parent(block)
+    if isinstance(block, cst.IndentedBlock) and isinstance(outer, cst.If):
+        whole = len(run) == len(block.body) and outer.orelse is None
+        if whole and not any(name.value == "__name__" for name in script.within(outer, cst.Name)):
+            test = script.code(outer.test)
+            if isinstance(outer.test, (cst.BooleanOperation, cst.IfExp, cst.Lambda)):
+                if not isinstance(getattr(outer.test, "operator", None), cst.And):
+                    test = f"({test})" if not outer.test.lpar else test
+            free = script.span(outer.test) not in taken
+            if free and not isinstance(script.parent(outer), cst.If):
+                yield from script.rewrite.replace(outer.test, f"RANK == 0 and {test}")
+                return
+    wrapped = script.rewrite.wrap(run, "if RANK == 0:")
+    if any(_overlap(edit.span, span) for edit in wrapped for span in taken):
+        raise ObstacleError(run[0], "it stands in parentheses over several lines")
+    yield from wrapped
+
+
+def _overlap(first: Span, second: Span) -> bool:
+    return first.start < second.end and second.start < first.end
+
+
+def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> bool:
+    if isinstance(line, cst.With):
+        return any(_opens_for_writing(script, item.item) for item in line.items)
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return False
+    small = line.body[0]
+    if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
+        return False
+    call = small.value
+    name = script.name(call.func)
+    if name in _WRITES or (name or "").startswith("wandb."):
+        return True
+    if isinstance(call.func, cst.Attribute):
+        method = call.func.attr.value
+        if method in _WRITING_METHODS or method in _LOGGING_METHODS:
+            return True
+        if isinstance(call.func.value, cst.Name) and call.func.value.value in writers:
+            return True
+    return _hands_over_weights(script, call)
+
+
+def _hands_over_weights(script: Script, call: cst.Call) -> bool:
+    """Return whether a function of another file gets a `state_dict()` to save."""
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "load_state_dict":
+        return False
+    if script.definition(call.func) is not None:
+        return False
+    return "save" in script.code(call.func) and any(
+        isinstance(inner.func, cst.Attribute) and inner.func.attr.value == "state_dict"
+        for inner in script.within(call, cst.Call)
+    )
+
+
+def _opens_for_writing(script: Script, node: cst.BaseExpression) -> bool:
+    if not isinstance(node, cst.Call) or script.name(node.func) != "builtins.open":
+        return False
+    mode = script.call(node).argument("mode", 1).literal
+    return isinstance(mode, str) and any(letter in mode for letter in "wax+")
+
+
+def _refuse_network(script: Script, line: cst.BaseStatement) -> None:
+    if script.runs_module(line):
+        raise ObstacleError(line, "rank 0 alone would run the network, and wait for the others")
+
+
+def _refuse_open_files(script: Script) -> None:
+    for call in script.all(cst.Call):
+        if _opens_for_writing(script, call) and not isinstance(script.parent(call), cst.WithItem):
+            raise ObstacleError(call, "every process would write this file")
+        logs = script.call(call).given("filename") is not None
+        name = script.name(call.func)
+        if name == "logging.FileHandler" or (logs and name == "logging.basicConfig"):
+            raise ObstacleError(call, "every process would write this log")
+
+
+def _writer_names(script: Script) -> set[str]:
+    """Return the names of TensorBoard writers; raises `ObstacleError` for other uses of them."""
+    names: set[str] = set()
+    for site in script.calls(*_WRITERS):
+        assign = script.parent(site.node)
+        if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
+            raise ObstacleError(site.node, "every process would write this log")
+        names.add(assign.targets[0].target.value)
+    for attribute in script.all(cst.Attribute):
+        if isinstance(attribute.value, cst.Name) and attribute.value.value in names:
+            call = script.parent(attribute)
+            if not isinstance(script.parent(call) if call else None, cst.Expr):
+                raise ObstacleError(attribute, "only rank 0 has the writer")
+    for name in script.all(cst.Name):
+        if script.name(name) == "wandb" and not _stands_as_statement(script, name):
+            raise ObstacleError(script.statement(name), "every process would start a run of wandb")
+    return names
+
+
+def _stands_as_statement(script: Script, name: cst.Name) -> bool:
+    attribute = script.parent(name)
+    if isinstance(attribute, (cst.ImportAlias, cst.AsName)):
+        return True
+    call = script.parent(attribute) if attribute is not None else None
+    line = script.parent(call) if call is not None else None
+    return isinstance(call, cst.Call) and isinstance(line, cst.Expr)
+
+
+def _made_once(script: Script) -> Edits:
+    edits: Edits = ()
+    for site in script.calls(*_WRITERS):
+        end = script.span(site.node).end
+        edits += script.rewrite.insert(end, " if RANK == 0 else None")
+    return edits

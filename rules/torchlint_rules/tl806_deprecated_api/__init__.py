@@ -1,0 +1,1 @@
+"""TL806: the rule, its page and its parts."""

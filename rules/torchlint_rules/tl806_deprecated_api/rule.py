@@ -1,0 +1,174 @@
+"""TL806: functions and arguments that torch warns about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Script
+from torchlint_rules.shared.renaming import renamed
+from torchlint_rules.tl806_deprecated_api.deprecations import (
+    LOSSES,
+    NAMES,
+    NEEDED,
+    OVERLOADS,
+    Deprecated,
+)
+
+_PINNED_FOR: Final = "pin_memory_device"
+_FLAGS: Final = ("size_average", "reduce")
+_OTHER_ORDER: Final = "the two arguments are computed in the other order"
+
+
+class DeprecatedApi(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every call of a deprecated function, and every deprecated argument."""
+        for site in script.calls(*NAMES):
+            yield from self._named(script, site, NAMES[str(site.name)])
+        for site in script.calls(*NEEDED):
+            yield from self._needed(script, site)
+        for site in script.calls(*LOSSES):
+            yield from self._flags(script, site)
+        for site in script.calls("torch.utils.data.DataLoader"):
+            yield from self._pinned(script, site)
+        for call in script.method_calls(*OVERLOADS):
+            yield from self._overload(script, call)
+
+    def _named(self, script: Script, site: CallSite, known: Deprecated) -> Iterator[Finding]:
+        if not script.target.has(known.since) or _also_new(script, site.node, known.new):
+            return
+        call, old = site.node, script.code(site.node.func)
+        place = script.span(call.func)
+        if known.report:
+            yield Finding(self.code, place, f"`{old}` is deprecated: {known.new}")
+            return
+        message = f"`{old}` is deprecated: write `{known.new}`"
+        edits = None
+        if not known.only or (len(call.args) == 1 and not site.has_splat):
+            edits = renamed(script, call, known.new, known.added)
+        title = f"Write `{known.new.rpartition('.')[2]}`"
+        yield Finding(self.code, place, message, _fix(script, title, edits, known))
+
+    def _needed(self, script: Script, site: CallSite) -> Iterator[Finding]:
+        name, position, default, why = NEEDED[str(site.name)]
+        call = site.node
+        if site.given(name, position) is not None or (site.has_splat and not default):
+            return
+        if any(arg.star == "**" for arg in call.args) or _passed_beside(script, site, name):
+            return
+        message = f"`{script.code(call.func)}` without `{name}` is deprecated: {why}"
+        fix = None
+        if default:
+            edits = script.rewrite.with_keyword(call, name, default)
+            fix = Fix.exact(f"Pass `{name}={default}`", edits)
+        yield Finding(self.code, script.span(call.func), message, fix)
+
+    def _flags(self, script: Script, site: CallSite) -> Iterator[Finding]:
+        """Yield the flags that a loss is given in place of a word for its reduction."""
+        given = [arg for flag in _FLAGS if (arg := site.given(flag)) is not None]
+        if not given or site.has_splat:
+            return
+        flags = [site.argument(flag) for flag in _FLAGS if site.given(flag) is not None]
+        known = all(flag.is_literal and flag.literal in (True, False, None) for flag in flags)
+        average, each = (site.argument(flag) for flag in _FLAGS)
+        word = "none" if each.equals(False) else "sum" if average.equals(False) else "mean"
+        said = " and ".join(f"`{script.code(arg)}`" for arg in given)
+        instead = f'`reduction="{word}"`' if known else "`reduction=`"
+        message = f"{said} is deprecated: write {instead}"
+        fix = None
+        if known and site.given("reduction") is None:
+            edits = _reduced(script, site.node, given, word)
+            fix = Fix.exact(f"Write {instead}", edits)
+        yield Finding(self.code, script.span(given[0]), message, fix)
+
+    def _pinned(self, script: Script, site: CallSite) -> Iterator[Finding]:
+        given = site.given(_PINNED_FOR)
+        if given is None or not script.target.has((2, 9)) or site.argument(_PINNED_FOR).equals(""):
+            return
+        message = f"`{_PINNED_FOR}` is ignored since torch 2.9, which pins for the device in use"
+        edits, title = (
+            script.rewrite.without_argument(site.node, given),
+            f"Take out `{_PINNED_FOR}`",
+        )
+        doubt = script.target.doubt((2, 9))
+        if doubt and not site.argument(_PINNED_FOR).equals("cuda"):
+            fix = Fix.unsafe(title, edits, because=f"that {doubt}")
+        else:
+            fix = Fix.exact(title, edits)
+        yield Finding(self.code, script.span(given), message, fix)
+
+    def _overload(self, script: Script, call: cst.Call) -> Iterator[Finding]:
+        """Yield an in-place operation whose factor stands before its tensors."""
+        assert isinstance(call.func, cst.Attribute)
+        length, keyword = OVERLOADS[call.func.attr.value]
+        if script.name(call.func) is not None or len(call.args) != length:
+            return
+        if any(arg.keyword or arg.star for arg in call.args):
+            return
+        factor, *tensors = (script.argument(arg.value) for arg in call.args)
+        new = f"{', '.join(tensors)}, {keyword}={factor}"
+        message = (
+            f"`{call.func.attr.value}` with its factor first is deprecated: write "
+            f"`{call.func.attr.value}({new})`"
+        )
+        edits = _moved(script, call, keyword)
+        fix = None
+        if edits is not None:
+            computed = [any(script.within(arg, cst.Call)) for arg in call.args]
+            title = f"Pass `{keyword}` by its name"
+            fix = Fix.exact(title, edits)
+            if computed[0] and any(computed[1:]):
+                fix = Fix.unsafe(title, edits, because=_OTHER_ORDER)
+        yield Finding(self.code, script.span(call), message, fix)
+
+
+def _also_new(script: Script, call: cst.Call, new: str) -> bool:
+    """Return whether the same function calls the new name as well, for other versions of torch."""
+    home = script.function(call)
+    return home is not None and any(
+        script.name(each.func) == new for each in script.within(home, cst.Call)
+    )
+
+
+def _passed_beside(script: Script, site: CallSite, keyword: str) -> bool:
+    """Return whether the same function passes an argument in another call of a name."""
+    home = script.function(site.node)
+    return home is not None and any(
+        script.name(each.func) == site.name and script.call(each).given(keyword) is not None
+        for each in script.within(home, cst.Call)
+    )
+
+
+def _fix(script: Script, title: str, edits: Edits | None, known: Deprecated) -> Fix | None:
+    if edits is None:
+        return None
+    doubt = script.target.doubt(known.since)
+    because = known.unlike or (f"`{known.new}` {doubt}" if doubt else "")
+    return Fix.unsafe(title, edits, because=because) if because else Fix.exact(title, edits)
+
+
+def _reduced(script: Script, call: cst.Call, given: list[cst.Arg], word: str) -> Edits:
+    """Write the word for the reduction in place of the flags."""
+    first, *others = given
+    edits: Edits
+    if word == "mean" and not others:
+        edits = script.rewrite.without_argument(call, first)
+    else:
+        edits = script.rewrite.replace(first, f'reduction="{word}"')
+    for arg in others:
+        edits = (*edits, *script.rewrite.without_argument(call, arg))
+    return edits
+
+
+def _moved(script: Script, call: cst.Call, keyword: str) -> Edits | None:
+    """Move the first argument to the end, under its keyword; None if comments are between."""
+    spans = [script.span(arg.value) for arg in call.args]
+    text = script.text[spans[0].start : spans[-1].end]
+    if "#" in text:
+        return None
+    return (
+        *script.rewrite.delete(spans[0].start, spans[1].start),
+        *script.rewrite.insert(spans[-1].end, f", {keyword}={script.argument(call.args[0].value)}"),
+    )

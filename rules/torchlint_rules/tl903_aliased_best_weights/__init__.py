@@ -1,0 +1,1 @@
+"""TL903: the rule, its page and its parts."""

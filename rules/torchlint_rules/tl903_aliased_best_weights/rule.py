@@ -1,0 +1,280 @@
+"""TL903: best weights that are not copied and keep training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Edits, Finding, Fix, Kind, Loop, Role, Rule, Script
+from torchlint_rules.tl903_aliased_best_weights.beststate import is_saved, stays
+
+_BEST: Final = frozenset("best better improved improves improvement lowest highest min max".split())
+_NETWORKS: Final = (Kind.MODULE, Kind.UNKNOWN)
+_SHALLOW: Final = frozenset({"copy.copy", "builtins.dict", "collections.OrderedDict"})
+_ORDERED: Final = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual)
+
+
+class AliasedBestWeights(Rule):
+    def check(self, script: Script) -> Iterator[Finding]:
+        """Flag every state dict, and every network, that is kept as the best without a copy."""
+        for line in _candidates(script):
+            for target, value in _pairs(line):
+                live = _live(script, value)
+                whole = not live and _is_network(script, target, value)
+                if not live and not whole:
+                    continue
+                owner = value if whole else _owner(live[0])
+                if not _is_kept(script, line, target, owner):
+                    continue
+                name, network = script.code(target), script.code(owner)
+                held = (
+                    f"is `{network}` itself" if whole else f"holds the live weights of `{network}`"
+                )
+                message = (
+                    f"`{name}` {held}, which go{'es' if whole else ''} on training: at the end it "
+                    "holds the last weights, not the best; keep a deep copy"
+                )
+                fix = _fix(script, target, [value] if whole else live, whole)
+                yield Finding(self.code, script.span(line), message, fix)
+
+
+def _candidates(script: Script) -> Iterator[cst.Assign]:
+    """Yield the assignments of a state dict, and those of a name to a name."""
+    taking = {id(_line(script, call)) for call in script.method_calls("state_dict")}
+    for line in script.all(cst.Assign):
+        if id(line) in taking or isinstance(line.value, (cst.Name, cst.Attribute, cst.Tuple)):
+            yield line
+
+
+def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the assignment around a node."""
+    at: cst.CSTNode | None = node
+    while at is not None and not isinstance(at, (cst.Assign, cst.BaseStatement)):
+        at = script.parent(at)
+    return at
+
+
+def _pairs(line: cst.Assign) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Return the targets of an assignment with their values."""
+    if len(line.targets) != 1:
+        return []
+    target, value = line.targets[0].target, line.value
+    if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+        return [
+            (one.value, other.value)
+            for one, other in zip(target.elements, value.elements, strict=False)
+        ]
+    return [(target, value)]
+
+
+def _is_network(script: Script, target: cst.BaseExpression, value: cst.BaseExpression) -> bool:
+    """Return whether a network itself is assigned to a target named as the best."""
+    if not isinstance(value, (cst.Name, cst.Attribute)) or not _speaks(script, target):
+        return False
+    return script.kind(value) is Kind.MODULE
+
+
+def _owner(call: cst.Call) -> cst.BaseExpression:
+    assert isinstance(call.func, cst.Attribute)
+    return call.func.value
+
+
+def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
+    """Return the calls of `state_dict` whose live tensors a value holds, the network's first."""
+    if isinstance(value, cst.Dict):
+        found = [
+            call
+            for each in value.elements
+            if isinstance(each, cst.DictElement)
+            for call in _live(script, each.value)
+        ]
+        networks = [call for call in found if script.kind(_owner(call)) in _NETWORKS]
+        return [*networks, *(call for call in found if call not in networks)] if networks else []
+    if isinstance(value, cst.Tuple):
+        return [call for each in value.elements for call in _live(script, each.value)]
+    if isinstance(value, cst.DictComp):
+        return _live(script, _gone_through(value))
+    if not isinstance(value, cst.Call):
+        return []
+    func = value.func
+    if isinstance(func, cst.Attribute) and func.attr.value == "state_dict":
+        return [value] if script.kind(func.value) in (*_NETWORKS, Kind.OPTIMIZER) else []
+    if isinstance(func, cst.Attribute) and func.attr.value == "copy" and not value.args:
+        return _live(script, func.value)
+    if script.name(func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
+        return _live(script, value.args[0].value)
+    return []
+
+
+def _gone_through(value: cst.DictComp) -> cst.BaseExpression:
+    """Return the mapping whose values `{k: v for k, v in state.items()}` shares."""
+    drawn, target = value.for_in.iter, value.for_in.target
+    if not isinstance(drawn, cst.Call) or not isinstance(drawn.func, cst.Attribute):
+        return value.value
+    if drawn.func.attr.value != "items" or not isinstance(target, cst.Tuple):
+        return value.value
+    second = target.elements[-1].value
+    kept = isinstance(value.value, cst.Name) and value.value.deep_equals(second)
+    return drawn.func.value if kept else value.value
+
+
+# -- what is kept -------------------------------------------------------------
+
+
+def _is_kept(
+    script: Script, line: cst.Assign, target: cst.BaseExpression, owner: cst.BaseExpression
+) -> bool:
+    """Return whether a target holds the best weights of a network that keeps training."""
+    root = _root(target)
+    if script.kind(owner) not in _NETWORKS or not _is_guarded(script, line, target):
+        return False
+    if isinstance(root, cst.Attribute):
+        return _speaks(script, target) and not _is_used_at_once(script, line, root)
+    loop = _training(script, line, owner)
+    bound = script.scopes.stored(root)
+    return loop is not None and any(
+        script.tree.order(use) >= script.tree.end(loop.node)
+        or (
+            script.tree.inside(use, loop.node)
+            and script.tree.order(use) < script.tree.order(line)
+            and (bound is None or bound in script.scopes.reaching(use))
+        )
+        or (bound is not None and stays(script, line, bound, loop, use))
+        for use in _uses(script, root)
+    )
+
+
+def _root(target: cst.BaseExpression) -> cst.BaseExpression:
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target
+
+
+def _speaks(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a name in an expression says that a value is the best."""
+    said = [name.value for name in script.within(node, cst.Name)]
+    said += [attribute.attr.value for attribute in script.within(node, cst.Attribute)]
+    said += [text.value for text in script.within(node, cst.SimpleString)]
+    return any(not _BEST.isdisjoint(script.words(name)) for name in said)
+
+
+def _is_guarded(script: Script, line: cst.Assign, target: cst.BaseExpression) -> bool:
+    """Return whether a line runs after an improvement and training continues."""
+    if any(isinstance(each, (cst.Break, cst.Return, cst.Raise)) for each in script.beside(line)):
+        return False
+    return any(
+        _speaks(script, test)
+        or (
+            _speaks(script, target)
+            and any(
+                isinstance(each.operator, _ORDERED)
+                for each in script.within(test, cst.ComparisonTarget)
+            )
+        )
+        for test in script.tests_around(line)
+    )
+
+
+def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Loop | None:
+    """Return the loop around a line that trains a network built before the loop."""
+    root: cst.BaseExpression = owner
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    bindings = script.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+    for loop in script.loops_around(line):
+        trains = loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or (
+            isinstance(loop.node, cst.For)
+            and isinstance(loop.node.target, cst.Name)
+            and "epoch" in script.words(loop.node.target.value)
+        )
+        if trains and not any(script.tree.inside(each.node, loop.node) for each in bindings):
+            return loop
+    return None
+
+
+def _uses(script: Script, root: cst.BaseExpression) -> list[cst.Name]:
+    """Return the places of the same scope that read a name."""
+    if not isinstance(root, cst.Name):
+        return []
+    scope = script.scopes.scope(root)
+    return [
+        name
+        for name in script.within(scope.node, cst.Name)
+        if name.value == root.value
+        and script.scopes.reads(name)
+        and not _is_target(script, name)
+        and script.scopes.lookup(name.value, script.scopes.scope(name)) is scope
+    ]
+
+
+def _is_target(script: Script, name: cst.Name) -> bool:
+    """Return whether a name is the container of an assigned key (`best["model"] = …`)."""
+    holder = script.parent(name)
+    return isinstance(holder, cst.Subscript) and isinstance(
+        script.parent(holder), (cst.AssignTarget, cst.Comparison)
+    )
+
+
+def _is_used_at_once(script: Script, line: cst.Assign, root: cst.Attribute) -> bool:
+    """Return whether later lines of the block use the assigned attribute."""
+    block = script.parent(script.statement(line))
+    return block is not None and any(
+        other.attr.value == root.attr.value
+        and script.scopes.stored(other) is None
+        and script.tree.order(other) > script.tree.order(line)
+        for other in script.within(block, cst.Attribute)
+    )
+
+
+# -- the fix ------------------------------------------------------------------
+
+
+def _fix(
+    script: Script,
+    target: cst.BaseExpression,
+    copied: list[cst.BaseExpression] | list[cst.Call],
+    whole: bool,
+) -> Fix | None:
+    at = min(copied, key=script.tree.order)
+    found = script.rewrite.importing("copy", "deepcopy", at=at)
+    if found is None or found[1]:
+        module = script.rewrite.importing("copy", at=at)
+        found = (f"{module[0]}.deepcopy", module[1]) if module is not None else None
+    if found is None:
+        return None
+    word, edits = found
+    for value in copied:
+        edits = (*edits, *_copied(script, value, word))
+    title = f"Keep a deep copy in {script.code(target)}"
+    known = not whole and all(_is_of_torch(script, value) for value in copied)
+    if known and all(is_saved(script, use) for use in _uses(script, _root(target))):
+        if not isinstance(_root(target), cst.Attribute):
+            return Fix.exact(title, edits)
+    return Fix.unsafe(
+        title, edits, because="what is used later are the best weights instead of the last"
+    )
+
+
+def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether torch's own code creates a state dict, which can be copied then."""
+    if not isinstance(value, cst.Call):
+        return False
+    owner = script.functions.instance_of(_owner(value))
+    if owner is not None and script.functions.method(owner, "state_dict") is not None:
+        return False
+    return not script.provenance.unseen_class(_owner(value))
+
+
+def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
+    """Return the edits that copy a value deeply and remove a shallow copy around it."""
+    holder = script.parent(value)
+    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    if isinstance(outer, cst.Call) and script.name(outer.func) == "copy.copy":
+        return script.rewrite.replace(outer.func, word)
+    span = script.span(value)
+    return (
+        *script.rewrite.insert(span.start, f"{word}("),
+        *script.rewrite.insert(span.end, ")"),
+    )
