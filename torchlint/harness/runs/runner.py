@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
-from torchlint.harness.runs import process, torchrun, tree
+from torchlint.harness.runs import leftovers, process, torchrun, tree
 from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
@@ -56,7 +56,11 @@ class Runner:
         self._lenient = False
         """Whether an operator was seen that has no deterministic kernel."""
         self._diverted: dict[str, str] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
+        leftovers.sweep()
+        self._folder = tempfile.TemporaryDirectory(
+            prefix=leftovers.PREFIX, ignore_cleanup_errors=True
+        )
+        self._claim = leftovers.claim(self.folder)
         self._reference = Path(self._folder.name, "parameters.pt")
         self._recording = Path(self._folder.name, "recording")
         self._recording.mkdir()
@@ -78,6 +82,7 @@ class Runner:
     def close(self) -> None:
         """End remaining processes, and remove all files of the runs."""
         self.start_alone()
+        self._claim.close()
         self._folder.cleanup()
 
     def serve(self, first: Trace) -> None:
