@@ -90,12 +90,26 @@ class Suppressions:
 
     def silence(self, finding: Finding) -> bool:
         """Return whether a comment silences `finding`, and mark such comments as used."""
+        return bool(self.all) and self._silences(finding.code, finding.span.start)
+
+    def holds_back(self, finding: Finding) -> bool:
+        """Return whether a comment silences another place that a finding is about.
+
+        Such comments are marked as used.
+        """
         if not self.all:
             return False
-        row = self.source.position(finding.span.start).row
-        found = [each for each in self._about(row) if each.silences(finding.code)]
+        notes = (note.span.start for note in finding.notes if not note.path)
+        edits = (edit.span.start for edit in (finding.fix.edits if finding.fix else ()))
+        held = [start for start in {*notes, *edits} if self._silences(finding.code, start)]
+        return bool(held)
+
+    def _silences(self, code: str, offset: int) -> bool:
+        """Return whether a comment silences a code at an offset, and mark such comments as used."""
+        row = self.source.position(offset).row
+        found = [each for each in self._about(row) if each.silences(code)]
         for each in found:
-            self._used.setdefault(each.span, set()).add(finding.code)
+            self._used.setdefault(each.span, set()).add(code)
         return bool(found)
 
     def _about(self, row: int) -> Iterator[Suppression]:

@@ -244,7 +244,11 @@ class _Check:
             return found, 0
 
         marks = find_suppressions(self.source, self.rules.known)
-        kept = [finding for finding in found if not marks.silence(finding)]
+        kept = [
+            replace(finding, fix=None) if marks.holds_back(finding) else finding
+            for finding in found
+            if not marks.silence(finding)
+        ]
         if judging:
             about = list(self._about_comments(marks))
             found = found + about
