@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from torchlint.harness.judging.verdict import Outcome, Verdict
 from torchlint.harness.plan import ORIGINAL, Plan, Variant
 from torchlint.harness.runs.changedlines import changes
 from torchlint.harness.runs.runner import Runner
+from torchlint.harness.session import Session
 from torchlint.harness.trace import Trace
 
 CHANGES: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
@@ -136,3 +138,34 @@ def test_a_fix_that_was_never_run_is_not_faster() -> None:
     assert "--steps 210" in never.doubts[0].message
     part = judged(replace(numbers, idle=(("train.py", 8),)))
     assert (part.verdict, part.doubts[0].name) == (Verdict.FASTER, "partly-exercised")
+
+
+@pytest.mark.parametrize("budget", [math.inf, 300.0], ids=["no limit", "a budget"])
+def test_the_window_spans_an_epoch_where_a_change_runs_only_at_its_end(
+    tmp_path: Path, budget: float
+) -> None:
+    script = write(tmp_path, SCRIPT)
+    text = script.read_text(encoding="utf-8")
+    fixes = [Variant("rule", ("TL601",), Safety.EXACT, {str(script): text.replace(*EVALUATION)})]
+    both = text.replace(*EVALUATION).replace("net(x).pow(2)", "net(x).pow(2.0)")
+    fixes.append(Variant("all", ("TL601", "TL901"), Safety.EXACT, {str(script): both}))
+    plan = Plan(*(script, (), 8, 2, 2), device="cpu", budget=budget, timeout=60)
+    with Session(plan) as session:
+        report = session.measure(fixes)
+    assert (report.warmup, report.steps) == (2, 40)
+    for outcome in report.outcomes:
+        assert outcome.comparison is not None
+        assert (outcome.comparison.word, outcome.comparison.losses) == ("equal", 42)
+        assert {len(run) for runs in outcome.after.times for run in runs} == {40}
+        assert "exercised" not in " ".join(doubt.name for doubt in outcome.doubts)
+
+
+def test_the_window_stays_where_a_whole_epoch_reaches_no_more(tmp_path: Path) -> None:
+    script = write(tmp_path, SCRIPT.replace("        evaluate(net)", "    evaluate(net)"))
+    text = script.read_text(encoding="utf-8")
+    fix = Variant("rule", ("TL601",), Safety.EXACT, {str(script): text.replace(*EVALUATION)})
+    with Session(Plan(*(script, (), 8, 2, 2), device="cpu", timeout=60)) as session:
+        report = session.measure([fix])
+    (outcome,) = report.outcomes
+    assert (report.warmup, report.steps) == (2, 8)
+    assert [doubt.name for doubt in outcome.doubts][-1] == "not-exercised"

@@ -8,7 +8,7 @@ import pytest
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.assessment import Evidence, assess
-from torchlint.harness.judging.promise import compare
+from torchlint.harness.judging.promise import Comparison, Word, compare
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Verdict, decide, judge_speed
 from torchlint.harness.plan import Variant
@@ -162,3 +162,20 @@ def test_numbers_that_cannot_be_compared_make_a_fast_fix_unsure() -> None:
     assert (outcome.verdict, outcome.decision) == (Verdict.UNSURE, "none")
     assert outcome.speedup is not None
     assert outcome.speedup.ratio == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "kept", "losses", "thin"),
+    [
+        ("close", True, 4, True),
+        ("close", True, 10, False),
+        ("equal", True, 4, False),
+        ("different", False, 4, False),
+    ],
+)
+def test_numbers_that_are_close_after_a_few_losses_are_called_few(
+    word: Word, kept: bool, losses: int, thin: bool
+) -> None:
+    comparison = Comparison(word, kept, losses, 2)
+    outcome = assess(variant("TL307"), evidence(2.0), evidence(1.0), comparison, NOISE)
+    assert [doubt.name for doubt in outcome.doubts] == ["few-losses"] * thin

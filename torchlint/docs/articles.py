@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ARTICLES", "BONUS", "TIPS", "article_of", "tip_of"]
+__all__ = ["ARTICLES", "BONUS", "PUBLISHED", "TIPS", "article_of", "tip_of"]
 
 ARTICLES: Final = {
     "S0": "How can I accelerate deep learning model training in PyTorch?",
@@ -13,6 +13,12 @@ ARTICLES: Final = {
     "S3": "What can you do to make your training finish faster?",
 }
 """The titles, by the keys that rules use."""
+
+PUBLISHED: Final = {
+    "S3": "By Lorenz Kuhn: [Faster Deep Learning Training with PyTorch]"
+    "(https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/), 2021.",
+}
+"""Author and address, by key, where they are known."""
 
 TIPS: Final = (
     "Learning-rate schedule",

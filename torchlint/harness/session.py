@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ _QUICK_SHARE: Final = 0.25
 """The least duration of a short window, as a share of the time that a run takes to start."""
 _QUICK_RUNS: Final = 14
 """Runs that one variant needs, including those that compare its numbers."""
+_EPOCH: Final = 10.0
+"""The most seconds of a run over a whole epoch, where there is no budget."""
 
 _SETTLED: Final = 0.1
 """The width of the noise band at which more rounds would decide little."""
@@ -163,13 +166,16 @@ class Session:
         self._fit_window(first, took)
         if self._plan.limited:
             self._runner.compared = first.taken
+        self._compare_with(first)
+        return first.modules
+
+    def _compare_with(self, first: Trace) -> None:
         self._parity = Parity(
             lambda variant, mode, shift: self._runner.run(variant, mode, shift=shift),
             first,
             lambda runs: self._runner.schedule.fits(numbers=runs, time=2),
             self._side,
         )
-        return first.modules
 
     def measure(self, variants: Sequence[Variant]) -> Report:
         """Run every variant against the original, and report on these and on earlier ones.
@@ -271,8 +277,10 @@ class Session:
                 distinct.append(variant)
         self._expect(len(distinct), numbers=len(distinct))
         trials = []
+        widest = max(distinct, key=lambda variant: len(variant.codes), default=None)
+        reached = None if widest is None else self._reached(original, widest)
         for variant in distinct:
-            trials.append(self._tried(variant))
+            trials.append(self._tried(variant, reached if variant is widest else None))
             self._trials.append(trials[-1])
             evidence, comparison = trials[-1].evidence, trials[-1].comparison
             self._listener.compared(assess(variant, original, evidence, comparison, None))
@@ -305,9 +313,31 @@ class Session:
         """Return what is known of a variant with these texts."""
         return next((it for it in self._trials if it.variant.texts == variant.texts), None)
 
-    def _tried(self, variant: Variant) -> _Trial:
-        evidence = Evidence(self._runner.run(variant, "numbers"))
+    def _tried(self, variant: Variant, numbers: Trace | None) -> _Trial:
+        evidence = Evidence(numbers or self._runner.run(variant, "numbers"))
         return _Trial(variant, evidence, self._parity.compare(variant, evidence.numbers))
+
+    def _reached(self, original: Evidence, variant: Variant) -> Trace:
+        """Return the numbers of a variant, with the window over an epoch if it asks for that.
+
+        It does where changed lines run only there, as in an evaluation, and a run is not too long.
+        """
+        trace = self._runner.run(variant, "numbers")
+        window = max(1, self._plan.warmup), math.ceil(trace.epoch_steps or trace.epoch or 0)
+        longest = self._plan.budget / _QUICK_RUNS if self._plan.limited else _EPOCH
+        timed = bool(original.rounds) or trace.ending != "full" or sum(window) <= trace.taken
+        if timed or not trace.idle or median(trace.durations) * sum(window) > longest:
+            return trace
+        if not self._runner.schedule.fits(numbers=3):
+            return trace
+        longer = self._runner.run(variant, "numbers", window, limit=2 * longest)
+        if longer.ending != "full" or len(longer.idle) >= len(trace.idle):
+            return trace
+        self._runner.lengthen(*window)
+        original.numbers = self._measurable(self._runner.run(self._side, "numbers"))
+        self._compare_with(original.numbers)
+        self._window = window
+        return self._runner.run(variant, "numbers")
 
     def _measure_syncs(self, original: Evidence, sound: Sequence[_Trial]) -> None:
         """Find host syncs and, on request, the phases of steps, in runs that are not timed."""

@@ -77,6 +77,8 @@ def assess(
     work: Speedup | None = None
     doubts = [] if comparison is None or comparison.doubt is None else [comparison.doubt]
     gain = None
+    if comparison is not None and comparison.thin:
+        doubts.append(Doubt.few_losses(comparison.losses))
     if after.numbers.joined and not before.numbers.joined:
         doubts.append(Doubt.other_launch())
     if comparison is None:

@@ -99,6 +99,15 @@ class Doubt:
         )
 
     @classmethod
+    def few_losses(cls, count: int) -> Doubt:
+        """Report that numbers are close, as far as very few losses can show."""
+        return cls(
+            "few-losses",
+            f"only {count} losses were compared, so a difference that grows later would not show; "
+            "raise --steps or --budget",
+        )
+
+    @classmethod
     def not_timed(cls) -> Doubt:
         """Report that there was no time to time the fix."""
         return cls("not-timed", f"time ran out after comparing losses; {_LONGER}")

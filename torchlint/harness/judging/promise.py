@@ -82,6 +82,11 @@ class Comparison:
     """The coarsest precision in which the original computed."""
 
     @property
+    def thin(self) -> bool:
+        """Whether numbers that are not equal count as good after the first few losses."""
+        return self.word == "close" and bool(self.kept) and self.losses < EARLY
+
+    @property
     def tolerance(self) -> str:
         """The tolerance that was applied, in words."""
         if self.method == "seeds":

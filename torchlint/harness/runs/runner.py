@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
-from torchlint.harness.runs import process, torchrun, tree
+from torchlint.harness.runs import leftovers, process, torchrun, tree
 from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
@@ -56,7 +56,12 @@ class Runner:
         self._lenient = False
         """Whether an operator was seen that has no deterministic kernel."""
         self._diverted: dict[str, str] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="torchlint-", ignore_cleanup_errors=True)
+        leftovers.sweep()
+        self._folder = tempfile.TemporaryDirectory(
+            prefix=leftovers.PREFIX, ignore_cleanup_errors=True
+        )
+        self._claim = leftovers.claim(self.folder)
+        self._reference = Path(self._folder.name, "parameters.pt")
         self._recording = Path(self._folder.name, "recording")
         self._recording.mkdir()
         self._runs = 0
@@ -77,6 +82,7 @@ class Runner:
     def close(self) -> None:
         """End remaining processes, and remove all files of the runs."""
         self.start_alone()
+        self._claim.close()
         self._folder.cleanup()
 
     def serve(self, first: Trace) -> None:
@@ -116,8 +122,9 @@ class Runner:
         mode: Mode,
         window: tuple[int, int] | None = None,
         shift: int = 0,
+        limit: float = math.inf,
     ) -> Trace:
-        """Run the script once with the texts of `variant`, in `mode`."""
+        """Run the script once with the texts of `variant`, in `mode`, for at most `limit` s."""
         self._runs += 1
         watched = mode == "numbers" and not shift
         wanted = changes(self.original, variant) if watched else []
@@ -136,7 +143,7 @@ class Runner:
             texts=variant.texts,
             absent=variant.absent,
             leader=self.leader,
-            reference="" if shift or mode not in _COMPARED else str(folder / "parameters.pt"),
+            reference="" if shift or mode not in _COMPARED else str(self._reference),
             recording=str(self._recording),
             module=self.plan.module,
             shift=shift,
@@ -145,10 +152,10 @@ class Runner:
             verbose=self.plan.verbose,
         )
         with self.schedule.run(mode, variant.name):
-            trace = self.start(task, self.schedule.limit)
+            trace = self.start(task, min(limit, self.schedule.limit))
         if not self._lenient and trace.failure is not None and _REFUSED in trace.failure.message:
             self._lenient = True
-            return self.run(variant, mode, window, shift)
+            return self.run(variant, mode, window, shift, limit)
         for path in trace.diverted:
             self._diverted.setdefault(re.sub(r"\d+", "0", path), path)
         if trace.compiled:
@@ -156,6 +163,12 @@ class Runner:
         wanted = [change for change in wanted if os.path.realpath(change[0]) in trace.modules]
         ran = {path: set(lines) for path, lines in trace.ran.items()}
         return replace(trace, idle=not_run(wanted, ran), changed=len(wanted))
+
+    def lengthen(self, warmup: int, steps: int) -> None:
+        """Take so many steps from now on, and compare with what the next run ends with."""
+        self.plan = replace(self.plan, warmup=warmup, steps=steps)
+        self.compared = warmup + steps if self.plan.limited else 0
+        self._reference = Path(self._folder.name, f"parameters-{warmup + steps}.pt")
 
     @property
     def _patience(self) -> float:

@@ -1,0 +1,51 @@
+"""Folders of runs whose torchlint was killed before it could remove them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+__all__ = ["PREFIX", "claim", "sweep"]
+
+PREFIX: Final = "torchlint-"
+"""How the folder of a verification begins."""
+_CLAIM: Final = "claimed"
+"""A file that is locked for as long as the process lives to which the folder belongs."""
+
+
+def claim(folder: Path) -> TextIO:
+    """Mark a folder as this process's own, until it ends or closes the file."""
+    file = (folder / _CLAIM).open("w", encoding="utf-8")
+    _lock(file)
+    return file
+
+
+def sweep() -> None:
+    """Remove the folders whose processes have ended."""
+    for claimed in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{_CLAIM}"):
+        # It may be another user's, or removed by now.
+        with suppress(OSError), claimed.open("r+", encoding="utf-8") as file:
+            if _lock(file):
+                shutil.rmtree(claimed.parent, ignore_errors=True)
+
+
+if sys.platform == "win32":
+
+    def _lock(file: TextIO) -> bool:
+        """Return False: an open file cannot be removed here."""
+        return False
+
+else:
+    import fcntl
+
+    def _lock(file: TextIO) -> bool:
+        """Lock a file for this process, and return whether no other has it."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
