@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, Literal, NamedTuple
 
-from torchlint.edit import Edit, Span
+from torchlint.edit import Edit, Span, clash, in_order
 
 __all__ = ["Finding", "Fix", "Impact", "Note", "Safety"]
 
@@ -68,6 +69,16 @@ class Fix:
     def unsafe(cls, title: str, *edits: tuple[Edit, ...], because: str) -> Fix:
         """Return a fix that changes what `because` names."""
         return cls(title, tuple(chain(*edits)), Safety.UNSAFE, because)
+
+    @classmethod
+    def of_several(cls, fixes: Sequence[Fix]) -> Fix | None:
+        """Return one fix that makes several of one safety, None if their edits clash."""
+        first, *others = fixes
+        edits = in_order(chain(*(each.edits for each in fixes)))
+        if any(clash(one, other) for one, other in pairwise(edits)):
+            return None
+        more = f", and {len(others)} more" if others else ""
+        return cls(f"{first.title}{more}", tuple(edits), first.safety, first.because)
 
 
 def _on_one_line(said: str) -> str:

@@ -29,6 +29,7 @@ CHANGES: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
         "@cache\ndef f():\n    a = 1\n    return a\n",
         [(3, 4)],
     ),
+    "a docstring": ("def f():\n    a()\n", 'def f():\n    """Do."""\n    a()\n', []),
     "a line less": ("a = 1\nb = 2\nc = 3\n", "a = 1\nc = 3\n", [(2,)]),
     "a call over several lines": ("f(\n    1,\n)\n", "f(\n    2,\n)\n", [(1, 2, 3)]),
     "a loop's head, not its block": (

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness.scripts import write
 from harness.wrong_pack import WRONG, install
 
@@ -130,7 +131,10 @@ def test_a_quick_answer_begins_with_all_fixes_together(tmp_path: Path) -> None:
     assert set(kinds[1:]) <= {"rule"}
 
 
-def test_an_interrupted_verification_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_verification_leaves_no_process_and_no_file(
+    tmp_path: Path, number: int, code: int
+) -> None:
     write(tmp_path, AUGMENTED.replace("shuffle=True", "num_workers=2"))
     marked = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "VERIFIED": str(tmp_path)}
     (tmp_path / "temporary").mkdir()
@@ -145,9 +149,9 @@ def test_an_interrupted_verification_leaves_no_process_and_no_file(tmp_path: Pat
     while len(_marked(tmp_path)) < 4 and time.monotonic() < until:
         time.sleep(0.1)
     assert len(_marked(tmp_path)) >= 4
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert b"Traceback" not in errors
     assert _marked(tmp_path) == []
     assert list((tmp_path / "temporary").glob("torchlint-*")) == []

@@ -49,11 +49,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(self._commands_help.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; exit silently on Ctrl-C and on a closed output."""
+        """Call the command; exit silently on Ctrl-C, SIGTERM and on a closed output."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+        except KeyboardInterrupt as stop:
+            ctx.exit(128 + stop.args[0] if stop.args else INTERRUPTED)
         except BrokenPipeError:
             ctx.exit(READER_GONE)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from torchlint.api import (
     Adding,
     End,
     Finding,
+    Fix,
     Form,
     Frequency,
     Impact,
@@ -36,6 +37,7 @@ _LARGE: Final = re.compile(
     re.IGNORECASE,
 )
 _SHARES: Final = "read one by one as well: keep this on the device, too"
+_LEFT: Final = "waits in the same pass, and the fix leaves it: keep this on the device by hand"
 _STAYS: Final = "every pass waits here as well: read both once"
 _TENSORS_ONLY: Final = ("detach", "cpu")
 _WRITERS: Final = frozenset(
@@ -64,7 +66,6 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             each.accumulation.loop,
             each.found[0].node,
             _finding(script, code, each, said),
-            not each.fixable or script.accumulator(each.accumulation) is None,
         )
         for each in sums
     ]
@@ -72,7 +73,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         notes = script.repetition.notes_on(wait.loop.node)
         span = script.span(wait.reading.node)
         told = Finding(code, span, _told(script, wait), None, notes)
-        found.append(_Found(wait.loop, wait.reading.node, told, shares=True))
+        found.append(_Found(wait.loop, wait.reading.node, told))
     yield from _folded(script, found)
     yield from early
 
@@ -83,27 +84,44 @@ class _Found(NamedTuple):
     loop: Loop
     read: cst.CSTNode
     finding: Finding
-    shares: bool
-    """Whether no rewrite is in sight, in any layout, so that one finding can stand for several."""
 
 
 def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
-    """Yield findings, those without a fix that share a wait as one with notes."""
-    open_: dict[tuple[int, int], _Found] = {}
+    """Yield findings, those that share a wait as one with notes and one fix."""
+    open_: dict[tuple[int, int], list[_Found]] = {}
     for each in sorted(found, key=lambda one: one.finding.span.start):
-        home = script.home(each.read)
-        key = id(each.loop.node), id(home)
-        first = open_.get(key)
-        if not each.shares or each.finding.fix is not None:
-            yield each.finding
-        elif first is None or script.works_between(first.read, each.read, _body(script, each)):
-            if first is not None:
-                yield first.finding
-            open_[key] = each
-        else:
-            notes = (*first.finding.notes, Note(each.finding.span, _SHARES))
-            open_[key] = first._replace(finding=replace(first.finding, notes=notes))
-    yield from (each.finding for each in open_.values())
+        key = id(each.loop.node), id(script.home(each.read))
+        together = open_.setdefault(key, [])
+        if together and not _goes_with(script, together, each):
+            yield _one(together)
+            together.clear()
+        together.append(each)
+    yield from (_one(together) for together in open_.values())
+
+
+def _goes_with(script: Script, together: list[_Found], one: _Found) -> bool:
+    """Return whether a read shares a wait and the kind of fix with earlier ones."""
+    if script.works_between(together[0].read, one.read, _body(script, one)):
+        return False
+    return len({(fix.safety, fix.because) for fix in _fixes((*together, one))}) < 2
+
+
+def _fixes(together: Iterable[_Found]) -> list[Fix]:
+    return [each.finding.fix for each in together if each.finding.fix is not None]
+
+
+def _one(together: list[_Found]) -> Finding:
+    """Return one finding for several: at the first that has a fix, the others as notes."""
+    fixes = _fixes(together)
+    findings = [each.finding for each in together]
+    first = next((each for each in findings if each.fix is not None), findings[0])
+    notes = (
+        Note(each.span, _LEFT if fixes and each.fix is None else _SHARES)
+        for each in findings
+        if each is not first
+    )
+    fix = (Fix.of_several(fixes) or fixes[0]) if fixes else None
+    return replace(first, fix=fix, notes=(*first.notes, *notes))
 
 
 def _body(script: Script, found: _Found) -> cst.For | cst.While | cst.FunctionDef:

@@ -17,7 +17,7 @@ Change = tuple[str, tuple[int, ...]]
 def changes(before: Variant, after: Variant) -> list[Change]:
     """Return the changes of fixed texts that run more than once, or may not run at all.
 
-    Imports and comments are left out.
+    Imports, comments and docstrings are left out.
     """
     return [
         (path, lines)
@@ -57,6 +57,8 @@ def _parts(tree: ast.Module) -> Iterator[tuple[range, range]]:
     """
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
         end = node.end_lineno or node.lineno
         body = getattr(node, "body", None)
