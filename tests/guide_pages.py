@@ -31,7 +31,7 @@ _TITLE: Final = re.compile(r'title="(?P<name>[^"]+)"')
 _COPY: Final = re.compile(r"<!-- copy (?P<source>\S+) (?P<name>\S+) -->")
 _MEASURED: Final = "<!-- measured -->\n"
 _STEADY: Final = re.compile(
-    r"^(?:\$ .*|  numbers .*|  syncs per step .*|.* waits .*|.* feeds the training steps: .*)$",
+    r"^(?:\$ .*|  numbers .*|  syncs per step .*|    .* waits .*|.* feeds the training steps: .*)$",
     re.MULTILINE,
 )
 

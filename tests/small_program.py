@@ -49,7 +49,7 @@ for batch, label in make_loader():
     optimizer.step()
 """
 FILES: Final = {"data.py": DATA, "helpers.py": HELPERS, "train.py": TRAIN, "setup.py": ""}
-"""TL203 in `helpers.py`, TL204 twice in `train.py`; none of these without the other modules."""
+"""TL203 in `helpers.py`, TL204 in `train.py`: neither without the other modules."""
 
 
 def write(folder: Path, *, without: str = "") -> list[Path]:

@@ -39,7 +39,6 @@ def test_a_root_and_source_folders_join_them(scattered: Shell) -> None:
     scattered.write("torchlint.toml", 'project-root = "."\nsrc = ["libs/core"]\n')
     assert _found(scattered) == [
         "apps/run/train.py:8:19",
-        "apps/run/train.py:9:28",
         "libs/core/helpers.py:5:20",
     ]
 

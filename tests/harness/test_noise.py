@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from harness.scripts import run, write
 from torchlint.finding import Safety
 from torchlint.harness.child.precision import tf32_products
 from torchlint.harness.judging.parity import Parity
-from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.promise import Comparison, compare_nudged
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.trace import ParameterMatch, Trace
@@ -163,6 +164,30 @@ def test_a_fix_may_round_as_coarsely_as_autocast_does(
     comparison = autocast[name]
     assert (comparison.method, comparison.kept) == ("nudged", CLOSE_FIXES[name][2])
     assert "bfloat16" in comparison.tolerance
+
+
+@pytest.mark.parametrize(
+    ("precision", "off", "kept"),
+    [("bfloat16", 2e-3, True), ("bfloat16", 2e-2, False), ("float32", 2e-3, False)],
+)
+def test_a_loss_to_which_the_nudged_one_came_near_by_chance_may_be_off_by_a_rounding(
+    precision: str, off: float, kept: bool
+) -> None:
+    first = training(0.0, random.Random(0))
+    match = ParameterMatch(True, 4, 0, 1e-3)
+    drift = (1e-4, *[1e-3] * (STEPS - 1))
+    nudged, fixed = (
+        replace(
+            first,
+            losses=tuple(x * (1 + each) for x, each in zip(first.losses, drifts, strict=True)),
+            parameters=match,
+            precision=precision,
+        )
+        for drifts in (drift, (off, *drift[1:]))
+    )
+    found = compare_nudged(first, nudged, fixed)
+    assert found is not None
+    assert found.kept is kept
 
 
 def test_tf32_is_seen_by_either_name_of_its_setting() -> None:

@@ -173,7 +173,7 @@ def test_a_notebook_is_no_script_for_torchrun(quick: Shell) -> None:
 def test_an_audit_names_cells(quick: Shell) -> None:
     done = quick.run("audit", "a.ipynb")
     assert done.returncode == 0
-    assert "missing          7:2  " in done.stdout
+    assert "\n    7:2  no debugging tools left on: " in done.stdout
     rows = json.loads(quick.run("audit", "--output-format", "json", "a.ipynb").stdout)["rows"]
     (row,) = [row for row in rows if "TL801" in row["rules"]]
     assert (row["cell"], row["line"]) == (7, 2)

@@ -198,6 +198,6 @@ def test_names_in_errors_cannot(project: Path) -> None:
     (project / f"{EVIL}bytes.py").write_bytes(b"# torch\n\xff")
     (project / f"{EVIL}link.py").symlink_to(f"{EVIL}gone")
     for arguments in (("--statistics",), ("--show-files",), ("--add-ignore",), (f"{EVIL}no",)):
-        _steers(project, "check", "--no-cache", *arguments, ".", codes=(2,))
+        _steers(project, "check", "--no-cache", *arguments, ".", f"{EVIL}link.py", codes=(2,))
     _steers(project, "audit", EVIL, codes=(0,))
     _steers(project, "audit", "--output-format=markdown", EVIL, codes=(0,))

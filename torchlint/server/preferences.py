@@ -53,8 +53,11 @@ class Preferences:
         return rules, settings
 
     def settings(self, path: str) -> Settings:
-        """Return the settings of a file; raises `ConfigError`."""
-        return self.of(Path(path))[1]
+        """Return the settings of a file, the defaults where its configuration is wrong."""
+        try:
+            return self.of(Path(path))[1]
+        except ConfigError:
+            return Settings()
 
     def _folder_of(self, path: Path) -> Path | None:
         """Return the innermost folder with its own settings that contains a path."""

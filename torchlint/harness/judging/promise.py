@@ -47,6 +47,8 @@ FARTHER: Final = 10
 """The most that a fix may drift, as a multiple of the drift of the nudged original."""
 FARTHER_COARSE: Final = 4
 """The same where results of operators were rounded, too, as in a precision below float32."""
+ROUNDINGS: Final = {"bfloat16": 2**-8, "float16": 2**-11, "tf32": 2**-11}
+"""One rounding of a result in each precision below float32, relative to it."""
 MOST_REACH: Final = {FARTHER: 1e-2, FARTHER_COARSE: 5e-2}
 """The drift of losses up to which a comparison says something."""
 APART: Final = 1e-2
@@ -133,7 +135,8 @@ def compare_nudged(original: Trace, nudged: Trace, fixed: Trace) -> Comparison |
     It is inconclusive where even the first losses after a step differ too much.
     """
     precision = nudged.precision
-    kept = _within(original, [nudged], fixed, _farther(precision))
+    rounding = ROUNDINGS.get(precision, RTOL)
+    kept = _within(original, [nudged], fixed, _farther(precision), rounding)
     if kept is None:
         return None
     return _drifted(original, fixed, kept, "nudged", precision)
@@ -183,10 +186,17 @@ def _drifted(
     )
 
 
-def _within(original: Trace, strays: Sequence[Trace], fixed: Trace, farther: int) -> bool | None:
+def _within(
+    original: Trace,
+    strays: Sequence[Trace],
+    fixed: Trace,
+    farther: int,
+    rounding: float = RTOL,
+) -> bool | None:
     """Return whether a fix stays near the original, compared with how far other runs stray.
 
-    None where they stray too far to tell.
+    None where they stray too far to tell. A single loss may be off by one `rounding` however
+    near the others came to it, which is chance.
     """
     moved_to, count = fixed.parameters, len(original.losses)
     led_to = [stray.parameters for stray in strays]
@@ -200,7 +210,8 @@ def _within(original: Trace, strays: Sequence[Trace], fixed: Trace, farther: int
         if reach > MOST_REACH[farther]:
             break
         told = told or step > 0
-        kept = kept and _apart(before, after) <= max(reach, RTOL * (1 if step < EARLY else GROWTH))
+        least = max(rounding, RTOL * (1 if step < EARLY else GROWTH))
+        kept = kept and _apart(before, after) <= max(reach, least)
     if not told:
         return None
     apart = max(it.distance for it in led_to if it is not None)

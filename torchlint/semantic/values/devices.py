@@ -35,6 +35,7 @@ _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
 _DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
+_NAMING: Final = ("torch.device", "torch.set_default_device")
 _FRAMEWORKS: Final = {
     "lightning": "lightning",
     "pytorch_lightning": "lightning",
@@ -106,11 +107,7 @@ class Devices:
                 ):
                     return True
             name = self.names.name(func)
-            if (
-                name == "torch.device"
-                and call.args
-                and self._may_be_accelerator(call.args[0].value)
-            ):
+            if name in _NAMING and call.args and self._may_be_accelerator(call.args[0].value):
                 return True
             if name is not None and name.startswith(_ACCELERATOR_CALLS):
                 if not self._only_seeds(call):
