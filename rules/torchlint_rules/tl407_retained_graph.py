@@ -26,7 +26,9 @@ _NO_GRAPH: Final = (
     Kind.NDARRAY,
     Kind.NOTHING,
 )
-_STATE: Final = re.compile(r"\.(?:init_)?(?:hidden|state|memory|cell)s?\b(?!_dict)")
+_STATE: Final = re.compile(r"(?:init_)?(?:hidden|state|memory|cell)s?")
+_DATA: Final = frozenset("batch batches sample samples transition transitions rollout".split())
+"""Words of what holds recorded data, whose states have no graph (`batch.state`)."""
 _LEAF: Final = re.compile(r"requires_grad|Parameter\(")
 _DEPTH: Final = 4
 _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
@@ -58,7 +60,7 @@ class RetainedGraph(Rule):
 def _is_used_once(script: Script, call: cst.Call) -> bool:
     """Return whether each iteration around a backward pass certainly builds its own graph."""
     loop = next(script.loops_around(call), None)
-    if loop is None or _STATE.search(script.tree.own_text):
+    if loop is None or _keeps_state(script):
         return False
     others = [
         each
@@ -72,6 +74,20 @@ def _is_used_once(script: Script, call: cst.Call) -> bool:
         return False
     return all(
         _is_fresh(script, name, loop.node) for name in script.within(loop.node.body, cst.Name)
+    )
+
+
+def _keeps_state(script: Script) -> bool:
+    """Return whether an object of this file may carry a state with its graph (`net.hidden`)."""
+    return any(
+        _STATE.fullmatch(each.attr.value) is not None
+        and script.tree.is_own(each)
+        and not (
+            isinstance(each.value, cst.Name)
+            and _DATA.intersection(script.words(each.value.value))
+            and isinstance(script.parent(each), cst.Arg)
+        )
+        for each in script.all(cst.Attribute)
     )
 
 

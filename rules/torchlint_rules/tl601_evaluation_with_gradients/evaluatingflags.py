@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -28,7 +28,8 @@ def flagged_evaluations(script: Script) -> Iterator[Flagged]:
         branch = _backward_branch(script, loop)
         if branch is None or _sets_mode(script, loop) or not _runs_outside(script, loop, branch):
             continue
-        flag = _flag(branch.test)
+        test = _asked(script, branch.test)
+        flag = _flag(test)
         bindings = script.scopes.reaching(flag) if flag is not None else ()
         if len(bindings) != 1 or flag is None:
             continue
@@ -39,7 +40,7 @@ def flagged_evaluations(script: Script) -> Iterator[Flagged]:
         elif isinstance(bindings[0].node, cst.Param):
             function = script.function(loop.node)
             if function is not None:
-                yield from _calls(script, function, flag, branch.test)
+                yield from _calls(script, function, flag, test)
 
 
 def _backward_branch(script: Script, loop: Loop) -> cst.If | None:
@@ -76,6 +77,13 @@ def _flag(test: cst.BaseExpression) -> cst.Name | None:
     return test.left if _compares_text(test) else None
 
 
+def _asked(script: Script, test: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the test itself, or the one that a name before the loop keeps the result of."""
+    bindings = script.scopes.reaching(test) if isinstance(test, cst.Name) else ()
+    kept = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
+    return kept if kept is not None and _flag(kept) is not None else test
+
+
 def _compares_text(test: cst.Comparison) -> bool:
     asked = test.comparisons[0]
     return isinstance(asked.operator, cst.Equal) and isinstance(asked.comparator, cst.SimpleString)
@@ -84,20 +92,41 @@ def _compares_text(test: cst.Comparison) -> bool:
 def _sets_mode(script: Script, loop: Loop) -> bool:
     """Return whether the code around a loop chooses itself when to record."""
     home = script.function(loop.node) or script.tree.module
-    return any(script.tree.inside(site.node, home) for site in script.calls(*_MODES)) or any(
+    return any(
+        script.tree.inside(site.node, home) and not _stands_aside(script, site.node, loop)
+        for site in script.calls(*_MODES)
+    ) or any(
         mark in script.code(decorator)
         for decorator in getattr(home, "decorators", ())
         for mark in ("grad", "inference")
     )
 
 
+def _stands_aside(script: Script, mode: cst.CSTNode, loop: Loop) -> bool:
+    """Return whether a mode covers only lines of a loop that run no network (its metrics)."""
+    around = next((at for at in script.tree.ancestors(mode) if isinstance(at, cst.With)), None)
+    return (
+        around is not None
+        and script.tree.inside(around, loop.node.body)
+        and not _runs_network(script, script.within(around.body, cst.Call))
+    )
+
+
 def _runs_outside(script: Script, loop: Loop, branch: cst.If) -> bool:
     """Return whether a loop runs a network, whatever its flag says."""
-    return any(
-        script.module_call(call) is not None
-        for call in script.within(loop.node.body, cst.Call)
-        if not script.tree.inside(call, branch)
-    )
+    calls = script.within(loop.node.body, cst.Call)
+    return _runs_network(script, (call for call in calls if not script.tree.inside(call, branch)))
+
+
+def _runs_network(script: Script, calls: Iterable[cst.Call]) -> bool:
+    """Return whether one of some calls runs a network, or a function that does."""
+    for call in calls:
+        callee = script.functions.callee(call)
+        if script.module_call(call) is not None:
+            return True
+        if callee is not None and script.runs_module(callee.body):
+            return True
+    return False
 
 
 def _calls(

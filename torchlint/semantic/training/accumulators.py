@@ -348,10 +348,27 @@ class Accumulators:
         for place in self.tree.among(self._places(path), body):
             holder = self.tree.parent(place)
             bound = self.scopes.stored(place)
+            if self._is_alternative(place, accumulation):
+                continue
             if bound is not None and bound.how is How.ASSIGN and not self._adds(bound.node):
                 return True
             if isinstance(holder, cst.Attribute) and holder.attr.value == "clear":
                 return True
+        return False
+
+    def _is_alternative(self, place: cst.CSTNode, accumulation: Accumulation) -> bool:
+        """Return whether a place stands where no pass of the loop adds (`else: total = 0`)."""
+        for outer in self.tree.ancestors(place):
+            if not isinstance(outer, cst.If) or outer.orelse is None:
+                continue
+            sides = [
+                next((s for s in (outer.body, outer.orelse) if self.tree.inside(node, s)), None)
+                for node in (place, accumulation.node)
+            ]
+            if None not in sides and sides[0] is not sides[1]:
+                names, loop = self.tree.within(outer.test, cst.Name), accumulation.loop.node
+                bound = (each.node for name in names for each in self.scopes.reaching(name))
+                return not any(self.tree.inside(each, loop) for each in bound)
         return False
 
     # -- deferral to the end of the loop --------------------------------------------------------
