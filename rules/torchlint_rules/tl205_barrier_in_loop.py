@@ -157,7 +157,7 @@ def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | No
         together = [_gone(script, other) for other in alike]
         imports = script.rewrite.without_imports(*together)
         if imports:
-            edits = script.rewrite.united(*(script.rewrite.drop(each) for each in together))
+            edits = script.rewrite.drop_all(together)
     because = ", and ".join(dict.fromkeys(_BARRIERS[str(site.name)].because for site in sites))
     title = f"Take out {' and '.join(script.code(site.node) for site in sites)}"
     return Fix.unsafe(title, edits, imports or (), because=because)

@@ -314,13 +314,20 @@ class Rewrite(ExpressionEdits):
 
     def drop(self, statement: cst.BaseStatement) -> Edits:
         """Remove a statement; its comments stay, and an emptied block gets `pass`."""
+        return self._dropped(statement, is_emptied=self._is_all([statement]))
+
+    def _is_all(self, statements: Sequence[cst.BaseStatement]) -> bool:
+        """Return whether statements of one block are the whole block."""
+        block = self.tree.parent(statements[0])
+        return isinstance(block, cst.IndentedBlock) and len(block.body) == len(statements)
+
+    def _dropped(self, statement: cst.BaseStatement, *, is_emptied: bool) -> Edits:
         span = Span(self.start_of(statement), self.tree.span(statement).end)
-        block = self.tree.parent(statement)
         stop = self._stop(span.end)
         tail = self.text[stop : self.line_end(stop)]
         end = stop + len(tail) - len(tail.lstrip())
         left = comments_of(self.text[span.start : span.end])
-        if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+        if is_emptied:
             left, end = [*left, "pass"], stop
         elif left:
             left, end = ([*left, ""], end) if tail.strip() else (left, stop)
@@ -380,8 +387,19 @@ class Rewrite(ExpressionEdits):
         return self.text.startswith(f"{indent}#", line)
 
     def drop_all(self, statements: Sequence[cst.BaseStatement]) -> Edits:
-        """Remove statements that have their lines to themselves, merging the gaps around them."""
-        parts = [self.drop(statement) for statement in statements]
+        """Remove statements that have their lines to themselves, merging the gaps around them.
+
+        Their comments stay, and an emptied block gets `pass`.
+        """
+        blocks: dict[int, list[cst.BaseStatement]] = {}
+        for statement in dict.fromkeys(statements):
+            blocks.setdefault(id(self.tree.parent(statement)), []).append(statement)
+        last_of_all = [members[-1] for members in blocks.values() if self._is_all(members)]
+        parts = [
+            self._dropped(statement, is_emptied=statement in last_of_all)
+            for members in blocks.values()
+            for statement in members
+        ]
         lines = sorted({edit for part in parts for edit in part})
         for first, last in _runs(lines, self.text):
             below = self._blank_below(last)
