@@ -30,7 +30,10 @@ def load() -> Iterator[None]:
 @pytest.mark.usefixtures("load")
 def test_the_demo_ends_decided_on_a_busy_machine(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["make", "-o", ".venv/demo.stamp", f"BIN={Path(sys.executable).parent}", "demo"],
+        [
+            *("make", "--no-print-directory", "-o", ".venv/demo.stamp"),
+            *(f"BIN={Path(sys.executable).parent}", "demo"),
+        ],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,

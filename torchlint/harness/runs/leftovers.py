@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -33,19 +32,14 @@ def sweep() -> None:
                 shutil.rmtree(claimed.parent, ignore_errors=True)
 
 
-if sys.platform == "win32":
-
-    def _lock(file: TextIO) -> bool:
-        """Return False: an open file cannot be removed here."""
+def _lock(file: TextIO) -> bool:
+    """Lock a file for this process; return whether no other has it, False where none can lock."""
+    try:
+        import fcntl
+    except ImportError:
         return False
-
-else:
-    import fcntl
-
-    def _lock(file: TextIO) -> bool:
-        """Lock a file for this process, and return whether no other has it."""
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
