@@ -113,7 +113,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
     method = func.attr.value if isinstance(func, cst.Attribute) else ""
     for node, ran in ((func, "__call__"), (said, method)):
         last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if not isinstance(last, str) or "tokenizer" not in script.words(last):
+        if not isinstance(last, str) or "tokenizer" not in script.words(last) or not call.args:
             continue
         if ran in _TOKENISES and script.definition(func) is None:
             return (

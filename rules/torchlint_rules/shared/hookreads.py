@@ -8,13 +8,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
+from torchlint_rules.shared.engineoutputs import reads_outputs
 
 __all__ = ["hook_reads"]
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
-_AVERAGES: Final = ("ignite.metrics.RunningAverage", "ignite.handlers.ProgressBar")
-_EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _KEEPS: Final = frozenset({"append", "extend"})
 
 
@@ -81,14 +80,12 @@ def _is_kept(script: Script, read: Reading) -> bool:
 
 def _is_output(script: Script, read: Reading) -> bool:
     """Return whether an engine of Ignite gets a number that no handler reads each time."""
-    if script.owner(read.node) != "ignite" or not isinstance(script.parent(read.node), cst.Return):
+    if script.owner(read.node) != "ignite" or reads_outputs(script):
         return False
-    if any(True for _ in script.calls(*_AVERAGES)):
-        return False
-    return not any(
-        isinstance(script.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
-        for each in script.functions.attributes("ITERATION_COMPLETED")
-    )
+    output = script.parent(read.node)
+    while isinstance(output, (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List)):
+        output = script.parent(output)
+    return isinstance(output, cst.Return) and len(list(script.readings(output))) == 1
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:
