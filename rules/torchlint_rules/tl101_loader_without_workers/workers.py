@@ -13,13 +13,22 @@ __all__ = ["GUARD", "doubt", "in_shell", "keeps_on_device", "runs_unguarded"]
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
-def keeps_on_device(script: Script, site: CallSite) -> bool:
-    """Return whether a dataset gets the device and no loop over its loader moves a batch."""
+def keeps_on_device(script: Script, site: CallSite, traits: Traits) -> bool:
+    """Return whether a dataset has its tensors on the device: no loop moves a batch there.
+
+    The dataset gets the device, or is made out of sight and trains a network on an accelerator.
+    """
     dataset = site.given("dataset", 0)
+    if dataset is None or script.batches.are_moved(site.node):
+        return False
+    if script.datasets.is_told_device(dataset.value):
+        return True
+    passes = script.loaders.passes(site.node)
     return (
-        dataset is not None
-        and script.datasets.is_told_device(dataset.value)
-        and not script.batches.are_moved(site.node)
+        Trait.UNSEEN in traits
+        and script.can_use_accelerator
+        and bool(passes)
+        and all(script.owner(place) == "none" for place in passes)
     )
 
 
