@@ -20,7 +20,7 @@ from torchlint.semantic.loops.gradientaccumulation import (
     GradientAccumulations,
 )
 from torchlint.semantic.loops.loops import Loop, LoopNode, Role
-from torchlint.semantic.loops.ownership import Duty
+from torchlint.semantic.loops.ownership import BY_HAND, Duty
 from torchlint.semantic.scope.labels import brief
 from torchlint.semantic.scope.libraries import Factory, factory
 from torchlint.semantic.scope.memo import Memo
@@ -566,6 +566,8 @@ class Script(Facts):
 
     def is_done(self, node: cst.CSTNode, duty: Duty) -> bool:
         """Return whether a framework does a duty of the loop or method around a node."""
+        if duty in BY_HAND and self.ownership.steps_by_hand(node):
+            return False
         return self.ownership.does(self.owner(node), duty)
 
 

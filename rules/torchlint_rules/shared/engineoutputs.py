@@ -22,10 +22,7 @@ _AVERAGES: Final = (
     "ignite.handlers.common.setup_common_training_handlers",
 )
 """What reads the output of every batch once it is attached."""
-_TRAINERS: Final = (
-    "ignite.engine.create_supervised_trainer",
-    "ignite.engine.create_supervised_tbptt_trainer",
-)
+_TRAINER: Final = "ignite.engine.create_supervised_trainer"
 _EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _OUTPUTS: Final = ("output", "metrics")
 
@@ -34,10 +31,8 @@ def numbers_of_losses(script: Script, code: str) -> Iterator[Finding]:
     """Yield the trainers of Ignite that read each loss, where no handler needs its number."""
     if not script.can_use_accelerator or reads_outputs(script):
         return
-    for site in script.calls(*_TRAINERS):
-        if site.has_splat or len(site.node.args) > 3 and site.node.args[3].keyword is None:
-            continue
-        if site.given("output_transform") is not None:
+    for site in script.calls(_TRAINER):
+        if site.has_splat or site.given("output_transform", 6) is not None:
             continue
         shown = script.brief(site.node.func)
         message = (
@@ -65,8 +60,9 @@ def _reads_outputs(script: Script) -> bool:
 
 def _is_read(script: Script, event: cst.Attribute) -> bool:
     """Return whether the handler of an event may read the output of the engine."""
-    call = script.parent(script.parent(event))
-    handlers = []
+    arg = script.parent(event)
+    call = script.parent(arg) if arg is not None else None
+    handlers: list[cst.CSTNode | None] = []
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
         if call.func.attr.value == "on":
             mark = script.parent(call)
@@ -78,8 +74,6 @@ def _is_read(script: Script, event: cst.Attribute) -> bool:
                 return False
     return not handlers or any(
         not isinstance(handler, cst.FunctionDef)
-        or any(
-            node.attr.value in _OUTPUTS for node in script.within(handler.body, cst.Attribute)
-        )
+        or any(node.attr.value in _OUTPUTS for node in script.within(handler.body, cst.Attribute))
         for handler in handlers
     )

@@ -51,7 +51,9 @@ class LoaderWithoutWorkers(Rule):
                 site.node
             ):
                 continue
-            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site, traits):
+            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(
+                script, site, traits
+            ):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.engines import Engines, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
 
-__all__ = ["HAND_WRITTEN", "Duty", "Ownership", "Rate"]
+__all__ = ["BY_HAND", "HAND_WRITTEN", "Duty", "Ownership", "Rate"]
 
 HAND_WRITTEN: Final = "none"
 """The owner of a loop that a script writes itself."""
@@ -40,6 +40,9 @@ _DONE: Final = {
     Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
 }
 """The frameworks that do each duty themselves, or may do it."""
+BY_HAND: Final = (Duty.CLEARING, Duty.DIVIDING)
+"""What a module of Lightning does that optimizes by hand."""
+_AUTOMATIC: Final = "automatic_optimization"
 _LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
 _BASES: Final = (
     (re.compile(_LIGHTNING + "LightningModule"), "lightning", "module"),
@@ -135,6 +138,16 @@ class Ownership:
     def does(owner: str, duty: Duty) -> bool:
         """Return whether an owner of a loop does a duty, so that the script must not."""
         return owner in _DONE[duty]
+
+    def steps_by_hand(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in a module of Lightning that optimizes by hand."""
+        owner = self.scopes.class_of(node)
+        return owner is not None and any(
+            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
+            and self.tree.inside(target, owner)
+            and self.values.value_of(line.value).equals(False)
+            for target in self.functions.attributes(_AUTOMATIC)
+        )
 
     def owner(self, node: cst.CSTNode) -> str | None:
         """Return what runs the loop or method around a node, None if nothing around tells.
