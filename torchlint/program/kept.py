@@ -14,7 +14,7 @@ from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
 __all__ = ["Kept", "dump"]
 
-_FORM: Final = 1
+_FORM: Final = 2
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99
 """The dots before the name of a module."""

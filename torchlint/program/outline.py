@@ -96,7 +96,9 @@ class Outline(NamedTuple):
     trains: bool = False
 
 
-MARKS: Final = (".backward(", "DataLoader")
+MARKS: Final = (
+    ".backward(", "DataLoader", "Trainer(", "TrainingArguments", "LightningModule", "Engine(",
+)  # fmt: skip
 """A text that trains a network or loads batches contains one of these."""
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6

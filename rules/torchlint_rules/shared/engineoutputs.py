@@ -15,6 +15,8 @@ _AVERAGES: Final = (
     "ignite.metrics.RunningAverage",
     "ignite.handlers.ProgressBar",
     "ignite.handlers.TerminateOnNan",
+    "ignite.handlers.FastaiLRFinder",
+    "ignite.handlers.lr_finder.FastaiLRFinder",
     "ignite.contrib.handlers.ProgressBar",
     "ignite.contrib.handlers.tqdm_logger.ProgressBar",
     "ignite.engine.common.setup_common_training_handlers",
