@@ -96,7 +96,7 @@ class TraceReport:
     def ranked(self, entries: Sequence[Entry], remarks: list[str]) -> list[Entry]:
         """Return the findings with what they cost, the most expensive first.
 
-        Appends to `remarks` what there is to say about the trace as a whole.
+        Appends lines about the trace as a whole to `remarks`.
         """
         texts = {
             os.path.realpath(entry.path): entry.source.text
