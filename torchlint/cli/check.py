@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
     from torchlint.report.entry import Entry
 
-__all__ = ["check"]
-
 
 @click.command(cls=GroupedCommand)
 @paths_argument

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from torchlint.report.measured import MeasuredReport
     from torchlint.report.traced import TraceReport
 
-__all__ = ["Costs", "measured_costs", "measured_options"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from torchlint.profiles.recording import Call, Ranges, Recording
 from torchlint.profiles.stacks import Stack, own_times, stacks_at
 
-__all__ = ["Cause", "Cost", "Idle", "idle_time"]
-
 _NEAR: Final = 20.0
 """Microseconds by which the clocks of host and device may differ."""
 _LOOKS: Final = 8

@@ -9,8 +9,6 @@ from typing import Any, Final, TextIO
 
 from torchlint.profiles.recording import ProfileError
 
-__all__ = ["events"]
-
 _PIECE: Final = 1 << 20
 _LONGEST: Final = 1 << 24
 """The most characters of one event, and of what stands before the first."""

@@ -8,8 +8,6 @@ from typing import Any, Final, TextIO
 from torchlint.profiles.jsonevents import events
 from torchlint.profiles.recording import Call, ProfileError, Recording
 
-__all__ = ["read_kineto"]
-
 _WORK: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _CALLS: Final = ("_runtime", "_driver", "runtime")
 _RANGES: Final = frozenset({"python_function", "cpu_op", "user_annotation", "operator"})

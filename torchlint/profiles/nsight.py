@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from torchlint.profiles.recording import Call, ProfileError, Recording
 
-__all__ = ["read_nsight"]
-
 _WORK: Final = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 _RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _PROCESS: Final = 24

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from torchlint.profiles.stacks import Stack
 
-__all__ = ["Place", "Places"]
-
 _FRAME: Final = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<name>.+)")
 """A function as torch.profiler names it; the line is the first, or one inside."""
 _LINE: Final = re.compile(r"(?P<file>.+\.py):(?P<line>\d+)(?: (?P<name>.+))?")

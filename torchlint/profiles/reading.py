@@ -11,8 +11,6 @@ from torchlint.profiles.kineto import read_kineto
 from torchlint.profiles.nsight import read_nsight
 from torchlint.profiles.recording import ProfileError, Recording
 
-__all__ = ["read_trace"]
-
 _SQLITE: Final = b"SQLite format 3\0"
 _GZIP: Final = b"\x1f\x8b"
 _REPORTS: Final = (".nsys-rep", ".qdrep")

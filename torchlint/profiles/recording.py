@@ -7,8 +7,6 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Call", "ProfileError", "Ranges", "Recording"]
-
 _MOST: Final = 20_000_000
 """The most events of a trace; a training step has a few thousand."""
 _BUILTIN: Final = re.compile(r"<built-in (?:method|function) (\w+)(?: of .*)?>")

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from torchlint.profiles.recording import Ranges
 
-__all__ = ["Stack", "own_times", "stacks_at"]
-
 Stack = tuple[str, ...]
 """Names of nested ranges, the innermost first."""
 

@@ -16,8 +16,6 @@ from torchlint.report.entry import Entry
 from torchlint.report.gain import Traced
 from torchlint.report.summary import plural
 
-__all__ = ["TraceReport", "read_report"]
-
 _LOADING: Final = "input pipeline"
 """The category of rules about loaders."""
 _TALL: Final = 8
