@@ -106,7 +106,7 @@ def test_its_json_ranks_the_findings_of_the_script(verified: Path) -> None:
 
 
 def test_its_traces_are_of_both_sides_and_rank_the_findings(verified: Path) -> None:
-    for name, is_changed in (("original", False), ("fixed", True)):
+    for name in ("original", "fixed"):
         done = torchlint(
             verified,
             *("check", "train.py", "--isolated", "--no-cache", "--select", "TL801,TL108"),
@@ -115,7 +115,6 @@ def test_its_traces_are_of_both_sides_and_rank_the_findings(verified: Path) -> N
         assert done.returncode == 1, done.stderr
         assert "TL108" in done.stdout.splitlines()[0]
         assert "(trace: host busy " in done.stdout.splitlines()[0]
-        assert ("train.py:11" in done.stdout) is not is_changed
 
 
 def test_a_folder_for_traces_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
