@@ -17,8 +17,6 @@ from torchlint.cli.lazy import LazyGroup
 if TYPE_CHECKING:
     from torchlint.cli.replay import Command
 
-__all__ = ["program", "run"]
-
 _COMPLETION: Final = """\b
 To complete commands, options and codes with the Tab key, put this into ~/.bashrc:
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
