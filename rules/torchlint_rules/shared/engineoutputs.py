@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Script
 
-__all__ = ["numbers_of_losses", "reads_outputs"]
-
 _AVERAGES: Final = (
     "ignite.metrics.RunningAverage",
     "ignite.handlers.ProgressBar",

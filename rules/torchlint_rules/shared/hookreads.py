@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
 from torchlint_rules.shared.engineoutputs import reads_outputs
 
-__all__ = ["hook_reads"]
-
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
 _KEEPS: Final = frozenset({"append", "extend"})
