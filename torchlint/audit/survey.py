@@ -16,8 +16,6 @@ from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State, Value
 
-__all__ = ["ProgramFacts", "Survey"]
-
 _FRAMEWORKS: Final = {
     "lightning": "Lightning",
     "transformers": "the Trainer of Transformers",

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
-__all__ = ["check"]
-
 
 @click.command(cls=GroupedCommand)
 @paths_argument

@@ -15,8 +15,6 @@ from torchlint.cli.run import refused
 from torchlint.config import load
 from torchlint.report.summary import plural
 
-__all__ = ["clean"]
-
 _WRITTEN: Final = re.compile(
     r"[0-9a-f]{16}(?:(?:-[a-z]+)?\.json|\.outlines)|[0-9a-f]{8}" + re.escape(SUFFIX)
 )

@@ -38,8 +38,6 @@ from torchlint.source import Source
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
 
-__all__ = ["fix", "fix_once"]
-
 
 @click.command(cls=GroupedCommand)
 @paths_argument

@@ -7,8 +7,6 @@ from typing import Final
 
 import click
 
-__all__ = ["git", "git_bytes"]
-
 _QUIET: Final = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),

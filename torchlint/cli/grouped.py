@@ -6,8 +6,6 @@ from typing import Final
 
 import click
 
-__all__ = ["GroupedCommand"]
-
 _SUBJECTS: Final = {
     "Measuring": (
         *("module", "quick", "budget", "steps", "warmup", "rounds"),

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
-__all__ = ["measured_options", "measured_report", "without_cheap"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -9,8 +9,6 @@ import click
 from torchlint.scaffold import ScaffoldError, free_code, write_pack, write_rule
 from torchlint.testing.checkout import Checkout, CheckoutError
 
-__all__ = ["new"]
-
 
 @click.command()
 @click.argument("name", required=False)

@@ -11,18 +11,6 @@ import click
 from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
 from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
-__all__ = [
-    "color_option",
-    "configuration_options",
-    "file_timeout_option",
-    "overrides",
-    "paths_argument",
-    "program_option",
-    "report_options",
-    "run_options",
-    "target_options",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LISTS: Final = {

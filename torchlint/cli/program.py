@@ -17,8 +17,6 @@ from torchlint.cli.lazy import LazyGroup
 if TYPE_CHECKING:
     from torchlint.cli.replay import Command
 
-__all__ = ["program", "run"]
-
 _COMPLETION: Final = """\b
 A shell completes commands, options and codes of rules after
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"

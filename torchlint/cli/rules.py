@@ -14,8 +14,6 @@ from torchlint.cli.terminal import paint_for
 from torchlint.report.card import card_of
 from torchlint.report.catalogue import catalogue, catalogue_json
 
-__all__ = ["rules"]
-
 
 @click.command()
 @click.option(

@@ -8,20 +8,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "DEFAULT_EXCLUDE",
-    "ENVIRONMENT",
-    "OF_THE_RUN",
-    "RESULTS_ONLY",
-    "ConfigError",
-    "Settings",
-    "key_of",
-    "nearest",
-    "option_names",
-    "target_version",
-    "variable_of",
-]
-
 ENVIRONMENT: Final = "environment"
 """The source of a setting that comes from a variable."""
 

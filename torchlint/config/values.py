@@ -21,21 +21,6 @@ from torchlint.config.settings import (
 )
 from torchlint.config.toml import line_of, read_text
 
-__all__ = [
-    "COLORS",
-    "DEVICES",
-    "FORMATS",
-    "KINDS",
-    "MOST_SECONDS",
-    "ORDERS",
-    "SEVERITIES",
-    "STEPS",
-    "place",
-    "place_of",
-    "read_table",
-    "read_values",
-]
-
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
 FORMATS: Final = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ARTICLES", "BONUS", "PUBLISHED", "TIPS", "article_of", "tip_of"]
-
 ARTICLES: Final = {
     "S0": "How can I accelerate deep learning model training in PyTorch?",
     "S1": "Performance Boost: Advanced Training Techniques",

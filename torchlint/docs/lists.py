@@ -20,8 +20,6 @@ from torchlint.report.card import card_of
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["evidence_of", "files", "refuted", "rules_of"]
-
 _GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: edit those. -->"
 _LAST: Final = "S3"
 

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from torchlint.semantic.scope.target import Target
     from torchlint.semantic.script import Script
 
-__all__ = [
-    "UnparsableError",
-    "compile_problem",
-    "is_ordinary",
-    "parse_script",
-    "syntax_problem",
-    "syntax_tree",
-]
-
 
 class UnparsableError(Exception):
     """A text that does not parse; `reason` says why, `position` where."""

@@ -11,8 +11,6 @@ from torchlint import __version__
 from torchlint.config import ConfigError, Settings, load, place
 from torchlint.registry import Registry, Selection
 
-__all__ = ["CONFIGURATION", "Project", "require_version"]
-
 CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
 """The names of configuration files; the first one in a folder wins."""
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 from torchlint.edit import Span
 from torchlint.source import Position, Source, SourceError
 
-__all__ = ["CodeCell", "Document", "scan"]
-
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _PYTHON: Final = re.compile(r"i?python", re.IGNORECASE)
 

@@ -18,8 +18,6 @@ from torchlint.registry.selection import ALL, Groups, Selection, covers, values,
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["Registry", "deprecation", "load_registry"]
-
 _ALWAYS: Final = ("TL001",)
 """Always on unless ignored, because a file that cannot be checked is not clean."""
 

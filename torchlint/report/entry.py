@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from torchlint.report.card import Card
     from torchlint.report.gain import Measured
 
-__all__ = ["Entry"]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -7,8 +7,6 @@ from typing import Final
 
 from torchlint.finding import Safety
 
-__all__ = ["Measured"]
-
 _AFTERWORDS: Final = {
     "SAME": ", no measurable difference",
     "SLOWER": ", slower",

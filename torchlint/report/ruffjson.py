@@ -16,8 +16,6 @@ from torchlint.report.gain import Measured
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
-__all__ = ["as_json", "as_json_lines", "dumps"]
-
 _INDENT: Final = 2
 
 

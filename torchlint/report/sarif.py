@@ -20,8 +20,6 @@ from torchlint.report.ruffjson import dumps
 from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
-__all__ = ["sarif"]
-
 _ROOT: Final = "SRCROOT"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 

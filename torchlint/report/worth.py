@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from torchlint.measurement import Measurement
     from torchlint.report.entry import Entry
 
-__all__ = ["Worth", "figure", "in_order_of", "tag"]
-
 _ASSUMED: Final = {"error": 1.5, "warning": 1.15, "note": 1.03}
 """The speed-up to rank an unmeasured finding by."""
 _ASIDE: Final = re.compile(r" *\(.*\)|^NVIDIA +")
