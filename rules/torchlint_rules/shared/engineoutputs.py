@@ -29,12 +29,12 @@ _OUTPUTS: Final = ("output", "metrics")
 
 def numbers_of_losses(script: Script, code: str) -> Iterator[Finding]:
     """Yield the trainers of Ignite that read each loss, where no handler needs its number."""
-    if not script.can_use_accelerator or reads_outputs(script):
+    if not script.program.devices.can_use_accelerator or reads_outputs(script):
         return
-    for site in script.calls(_TRAINER):
+    for site in script.calls.of(_TRAINER):
         if site.has_splat or site.given("output_transform", 6) is not None:
             continue
-        shown = script.brief(site.node.func)
+        shown = script.tree.brief(site.node.func)
         message = (
             f"`{shown}` reads the number of every loss, which waits for the device in every batch:"
             " pass `output_transform=lambda x, y, y_pred, loss: loss.detach()`"
@@ -48,10 +48,10 @@ def reads_outputs(script: Script) -> bool:
 
 
 def _reads_outputs(script: Script) -> bool:
-    if any(True for _ in script.calls(*_AVERAGES)):
+    if any(True for _ in script.calls.of(*_AVERAGES)):
         return True
     return any(
-        isinstance(script.parent(each), cst.Arg)
+        isinstance(script.tree.parent(each), cst.Arg)
         and script.name(each) == _EACH_TIME
         and _is_read(script, each)
         for each in script.functions.attributes("ITERATION_COMPLETED")
@@ -60,20 +60,22 @@ def _reads_outputs(script: Script) -> bool:
 
 def _is_read(script: Script, event: cst.Attribute) -> bool:
     """Return whether the handler of an event may read the output of the engine."""
-    arg = script.parent(event)
-    call = script.parent(arg) if arg is not None else None
+    arg = script.tree.parent(event)
+    call = script.tree.parent(arg) if arg is not None else None
     handlers: list[cst.CSTNode | None] = []
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
         if call.func.attr.value == "on":
-            mark = script.parent(call)
-            handlers = [script.parent(mark)] if isinstance(mark, cst.Decorator) else []
+            mark = script.tree.parent(call)
+            handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
         elif call.func.attr.value == "add_event_handler":
-            given = script.call(call).given("handler", 1)
-            handlers = [script.definition(given.value)] if given is not None else []
+            given = script.calls.at(call).given("handler", 1)
+            handlers = [script.functions.definition(given.value)] if given is not None else []
             if handlers == [None]:
                 return False
     return not handlers or any(
         not isinstance(handler, cst.FunctionDef)
-        or any(node.attr.value in _OUTPUTS for node in script.within(handler.body, cst.Attribute))
+        or any(
+            node.attr.value in _OUTPUTS for node in script.tree.within(handler.body, cst.Attribute)
+        )
         for handler in handlers
     )

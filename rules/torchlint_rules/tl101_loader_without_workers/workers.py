@@ -19,16 +19,16 @@ def keeps_on_device(script: Script, site: CallSite, traits: Traits) -> bool:
     The dataset gets the device, or is made out of sight and trains a network on an accelerator.
     """
     dataset = site.given("dataset", 0)
-    if dataset is None or script.batches.are_moved(site.node):
+    if dataset is None or script.loaders.batches.are_moved(site.node):
         return False
-    if script.datasets.is_told_device(dataset.value):
+    if script.loaders.datasets.is_told_device(dataset.value):
         return True
     passes = script.loaders.passes(site.node)
     return (
         Trait.UNSEEN in traits
-        and script.can_use_accelerator
+        and script.program.devices.can_use_accelerator
         and bool(passes)
-        and all(script.owner(place) == "none" for place in passes)
+        and all(script.loops.owner(place) == "none" for place in passes)
     )
 
 
@@ -50,16 +50,16 @@ def doubt(
             f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
             "workers do not share"
         )
-    if script.is_notebook:
+    if script.source.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.protects(made):
+    if not script.loops.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
 
 
 def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
     """Return the name of an unknown part of a loader's dataset."""
-    found = script.provenance.unseen_source(dataset) if dataset is not None else ""
+    found = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
     if not found and Trait.UNSEEN in traits:
         found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     return found
@@ -74,5 +74,5 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
     """Return whether importing the file would start a loop over a loader."""
     places = [*script.loaders.passes(made), *script.loaders.receivers(made)]
     if not places:
-        return script.guard.at_import(made) and not script.guard.guards()
-    return any(script.guard.at_import(place) for place in places)
+        return script.loops.guard.at_import(made) and not script.loops.guard.guards()
+    return any(script.loops.guard.at_import(place) for place in places)
