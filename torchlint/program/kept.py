@@ -14,7 +14,7 @@ from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
 __all__ = ["Kept", "dump"]
 
-_FORM: Final = 1
+_FORM: Final = 2
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99
 """The dots before the name of a module."""
@@ -67,6 +67,8 @@ def _raw(outline: Outline) -> list[Any]:
             each.chains,
             each.imports,
             each.trains,
+            each.handles,
+            each.docs,
         ]
         for each in outline.definitions
     ]
@@ -87,7 +89,7 @@ def _outline(raw: list[Any]) -> Outline:
 
 
 def _definition(raw: list[Any]) -> Definition:
-    kind, binds, first, last, size, uses, chains, imports, trains = raw
+    kind, binds, first, last, size, uses, chains, imports, trains, handles, docs = raw
     return Definition(
         Kind(kind),
         tuple(map(str, binds)),
@@ -98,6 +100,8 @@ def _definition(raw: list[Any]) -> Definition:
         tuple(map(str, chains)),
         tuple(map(_import, imports)),
         bool(trains),
+        bool(handles),
+        tuple((int(first), int(last)) for first, last in docs),
     )
 
 
