@@ -169,11 +169,12 @@ def test_users_of_what_handles_tensors_come_first(tmp_path: Path) -> None:
 
 
 def test_a_class_that_uses_the_file_takes_little_room_unless_it_has_steps(tmp_path: Path) -> None:
-    body = "        self.net.eval()\n" * 200
+    body = "        read(1)\n" + "        self.net.eval()\n" * 200
+    head = "from lib import read\nclass"
     files = {
         "lib.py": "def read(x):\n    return x.item()\n",
-        "net.py": f"from lib import read\nclass Net:\n    def run(self):\n        read(1)\n{body}",
-        "task.py": f"from lib import read\nclass Task:\n    def training_step(self):\n        read(1)\n{body}",
+        "net.py": f"{head} Net:\n    def run(self):\n{body}",
+        "task.py": f"{head} Task:\n    def training_step(self):\n{body}",
         "main.py": "import net, task\ntask.Task(DataLoader)\n",
     }
     found = views(tmp_path, files)
