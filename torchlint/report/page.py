@@ -46,10 +46,10 @@ def _examples(rule: type[Rule], paint: Paint) -> Iterator[str]:
     written = rule.page()
     yield from ("", paint.strong("## Reported"))
     for snippet in written.reported:
-        yield from ("", *_title(snippet), "", *_diff(snippet.code, paint))
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "diff", paint))
     yield from ("", paint.strong("## Not reported"))
     for snippet in written.quiet:
-        yield from ("", *_title(snippet), "", "```python", *snippet.code.split("\n"), "```")
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "python", paint))
 
 
 def facts(card: Card) -> str:
@@ -98,13 +98,19 @@ def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[st
     yield "```"
 
 
-def _diff(code: str, paint: Paint) -> Iterator[str]:
-    yield "```diff"
-    for line in code.split("\n"):
+def _blocks(snippet: Snippet, language: str, paint: Paint) -> Iterator[str]:
+    """Yield the files of an example, each in its fence."""
+    for info, code in snippet.blocks(language):
+        lines = code.split("\n")
+        is_diff = info.startswith("diff")
+        yield from (f"```{info}", *(_painted(lines, paint) if is_diff else lines), "```")
+
+
+def _painted(lines: Sequence[str], paint: Paint) -> Iterator[str]:
+    for line in lines:
         if line.startswith("+ "):
             yield paint.added(line)
         elif line.startswith(("- ", "! ")):
             yield paint.removed(line)
         else:
             yield line
-    yield "```"
