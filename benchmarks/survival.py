@@ -64,7 +64,7 @@ VARYING = re.compile(
     r"|\d+: ?\d\d(?:[:.] ?\d+)*|\d{4}-\d\d-\d\d"
     r"|0x[0-9a-f]+"
 )
-"""Matches times in a line of output."""
+"""Matches times and addresses in a line of output."""
 
 
 @dataclass
