@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchlint.cli.options import all_of
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-def measured_options(command: Command) -> Command:
-    """Add `--measured` and `--min-cost`."""
-    report = click.option(
+measured_options = all_of(
+    click.option(
         "--measured",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
         help="Rank findings by their cost as measured by `verify --json`, read from FILE.",
-    )
-    least = click.option(
+    ),
+    click.option(
         "--min-cost",
         type=click.FloatRange(0, 100),
         metavar="PERCENT",
         help="With --measured, hide findings that cost less than this share of a step.",
-    )
-    return report(least(command))
+    ),
+)
 
 
 def measured_report(options: Mapping[str, Any], paths: Sequence[str]) -> MeasuredReport | None:
