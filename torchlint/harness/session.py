@@ -14,7 +14,7 @@ from typing import Final
 
 from torchlint.harness.judging.assessment import Evidence, assess, durations, syncs_per_step
 from torchlint.harness.judging.bound import Bound, bound
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import STEPS_BY_HAND, Doubt
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, noise_band, step_time
@@ -468,7 +468,7 @@ class Session:
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []
         if first.leader == BY_HAND:
-            doubts.append(Doubt.steps_by_hand())
+            doubts.append(STEPS_BY_HAND)
         if self._runner.whole:
             doubts.append(Doubt.whole_runs(first.taken))
         elif first.ending != "full":
