@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, How, Script
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
+from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
 
 _DUMPS: Final = (
     "torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "cloudpickle.dump",
@@ -302,12 +302,7 @@ class Saved:
                 return False
             if not isinstance(outer, (cst.If, cst.IfExp)):
                 continue
-            if any(
-                each.attr.value == "module"
-                and isinstance(each.value, cst.Name)
-                and each.value.value == node.value
-                for each in script.within(outer, cst.Attribute)
-            ):
+            if any(True for _ in reads(script.within(outer, cst.Attribute), node.value, "module")):
                 return True
             if any(
                 script.name(call.func) in _TELLS_WRAPPED
