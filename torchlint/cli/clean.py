@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from torchlint.cli.failure import remark
-from torchlint.cli.options import target_options
+from torchlint.cli.options import configuration_file_options
 from torchlint.cli.replay import CACHE, SUFFIX
 from torchlint.cli.run import refused
 from torchlint.config import load
@@ -23,9 +23,9 @@ _WRITTEN: Final = re.compile(
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=Path())
-@target_options
-def clean(path: Path, config_file: Path | None, isolated: bool, **options: object) -> None:
-    """Empty the caches below a folder, and the configured one.
+@configuration_file_options
+def clean(path: Path, config_file: Path | None, isolated: bool) -> None:
+    """Delete the caches below a folder, and the configured one.
 
     PATH is a folder, by default the current one.
     """

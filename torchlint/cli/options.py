@@ -22,7 +22,7 @@ _LISTS: Final = {
     "unfixable": "Rules whose fixes are never applied.",
     "exclude": "Patterns of files and folders to skip.",
     "extend_exclude": "Add patterns to the excluded ones.",
-    "results_only": "Patterns of files where cost does not matter.",
+    "results_only": "Patterns of files, such as tests, whose speed does not matter.",
 }
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude", "results_only"})
 _FLAGS: Final = {
@@ -84,7 +84,7 @@ def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-paths_argument = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+paths_argument = click.argument("paths", nargs=-1, type=click.Path(readable=False, path_type=Path))
 color_option = click.option(
     "--color",
     type=OneOf(COLORS),
@@ -97,14 +97,7 @@ file_timeout_option = click.option(
     metavar="SECONDS",
     help="CPU seconds per file (default 60; 0: no limit).",
 )
-target_options = all_of(
-    click.option(
-        "--target-torch",
-        type=version,
-        metavar="VERSION",
-        help="Oldest version of torch that the code must support.",
-    ),
-    click.option("--target-device", type=OneOf(DEVICES), help="Device that the code runs on."),
+configuration_file_options = all_of(
     click.option(
         "--config",
         "config_file",
@@ -114,7 +107,18 @@ target_options = all_of(
     ),
     click.option("--isolated", is_flag=True, help="Read no configuration file."),
 )
-"""The options for the target and for the configuration file."""
+"""The options that choose the configuration file."""
+target_options = all_of(
+    click.option(
+        "--target-torch",
+        type=version,
+        metavar="VERSION",
+        help="Oldest version of torch that the code must support.",
+    ),
+    click.option("--target-device", type=OneOf(DEVICES), help="Device that the code runs on."),
+    configuration_file_options,
+)
+"""The options for the target, and those of `configuration_file_options`."""
 configuration_options = all_of(
     *(
         click.option(
@@ -150,7 +154,7 @@ run_options = all_of(
     click.option(
         "--stdin-filename",
         metavar="PATH",
-        help="Path to report and configure standard input under.",
+        help="Treat standard input as the content of this file.",
     ),
     click.option("--jobs", "-j", type=click.IntRange(min=1), help="Number of processes to use."),
     file_timeout_option,

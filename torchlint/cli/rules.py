@@ -26,7 +26,7 @@ from torchlint.report.catalogue import catalogue, catalogue_json
 @color_option
 @click.pass_context
 def rules(ctx: click.Context, output_format: str, color: str | None) -> None:
-    """List the catalogue of rules."""
+    """List all rules."""
     paint = paint_for(color, sys.stdout)
     usable, errors = known_rules().loaded()
     cards = [card_of(rule) for rule in usable]

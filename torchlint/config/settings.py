@@ -187,7 +187,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     folded = {each.lower(): each for each in known}
-    found = get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    found = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f", did you mean `{folded[found[0]]}`?" if found else ""
 
 

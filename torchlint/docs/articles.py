@@ -12,6 +12,15 @@ ARTICLES: Final = {
 }
 """The titles, by the keys that rules use."""
 
+ORIGIN: Final = (
+    "torchlint began with four articles. Below is what they advise, and the rule that looks for it. "
+    "Only the last one has an address here: the first three came to the project as texts without "
+    "author or address, and no public page could be identified as theirs. Most of their advice is "
+    "also in PyTorch's own "
+    "[Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)."
+)
+"""Where the articles came from."""
+
 PUBLISHED: Final = {
     "S3": "By Lorenz Kuhn: [Faster Deep Learning Training with PyTorch]"
     "(https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/), 2021.",

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.articles import ARTICLES, BONUS, PUBLISHED, TIPS, tip_of
+from torchlint.docs.articles import ARTICLES, BONUS, ORIGIN, PUBLISHED, TIPS, tip_of
 from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
@@ -110,7 +110,7 @@ def _link(rule: type[Rule], folder: str) -> str:
 def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     yield "# Rules by article"
     yield ""
-    yield "torchlint grew from four articles. What they advise, and the rule that looks for it:"
+    yield ORIGIN
     for key, title in ARTICLES.items():
         yield from ("", f"## {title}")
         if key in PUBLISHED:

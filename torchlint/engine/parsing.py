@@ -125,7 +125,7 @@ def _in_clear_words(message: str, line: str) -> str:
     """Return a clearer message for known kinds of syntax errors, else CPython's own."""
     for pattern, advice in _KNOWN:
         if re.search(pattern, line):
-            return f"{message}: {advice}"
+            return advice if advice is _OLD else f"{message}: {advice}"
     return message
 
 

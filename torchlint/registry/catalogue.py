@@ -148,9 +148,8 @@ class Registry:
         """Raise `ConfigError` for options of unknown rules, and for unknown options."""
         head = next((head for head in self.rules if name in (head.name, head.code)), None)
         if head is None:
-            raise ConfigError(
-                f"{place(settings, name)}: unknown rule `{name}`{nearest(name, self._words())}"
-            )
+            hint = nearest(name, self.known.values())
+            raise ConfigError(f"{place(settings, name)}: unknown rule `{name}`{hint}")
         known = head.load().options if options else {}
         for key, value in options.items():
             if key not in known:
