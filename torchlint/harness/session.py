@@ -20,7 +20,7 @@ from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.judging.work import crowd, work_noise
-from torchlint.harness.news import Listener, Silence
+from torchlint.harness.news import Listener
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
 from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import Runner
@@ -107,7 +107,7 @@ class Session:
     ) -> None:
         self._plan = plan
         self._side = against
-        self._listener = listener or Silence()
+        self._listener = listener or Listener()
         self._runner = Runner(plan, notify, against)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._original: Evidence | None = None
