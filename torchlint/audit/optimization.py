@@ -31,7 +31,7 @@ from torchlint.audit.technique import (
     not_applicable,
     used,
 )
-from torchlint.semantic.script import CallSite
+from torchlint.semantic.values.calls import CallSite
 
 _FUSABLE: Final = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _RECURRENT: Final = (
