@@ -31,30 +31,30 @@ _FACTORY: Final = re.compile(
 
 
 def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
-    for reading in survey.script.readings(region):
-        if survey.script.frequency(reading.node) is Frequency.EVERY_PASS:
+    for reading in survey.script.readings.within(region):
+        if survey.script.loops.frequency(reading.node) is Frequency.EVERY_PASS:
             return cannot_tell(f"whether each pass needs {survey.placed(reading.node)}")
-    for call in survey.script.method_calls("item", "tolist", "numpy", "cpu"):
+    for call in survey.script.calls.of_methods("item", "tolist", "numpy", "cpu"):
         if (
             survey.script.tree.inside(call, region)
-            and survey.script.frequency(call) is Frequency.EVERY_PASS
+            and survey.script.loops.frequency(call) is Frequency.EVERY_PASS
         ):
             return cannot_tell(f"whether {survey.placed(call)} waits")
     return None
 
 
 def _read_in_training(survey: Survey) -> Answer | None:
-    loops = survey.script.loops(Role.TRAIN_BATCH)
+    loops = survey.script.loops.of(Role.TRAIN_BATCH)
     return next(filter(None, (_reads(survey, loop.node.body) for loop in loops)), None)
 
 
 def _read_in_evaluation(survey: Survey) -> Answer | None:
-    places = survey.script.evaluations()
+    places = survey.script.evaluations.all
     return next(filter(None, (_reads(survey, place.body) for place in places)), None)
 
 
 def _kept_in_evaluation(survey: Survey) -> Answer | None:
-    place = survey.script.evaluations()[0]
+    place = survey.script.evaluations.all[0]
     return in_use(
         survey.line(place.node), "no rule found a value that each batch reads from the device"
     )
@@ -72,7 +72,7 @@ def _made_there(survey: Survey) -> Answer | None:
 
 
 def _made_on_host(survey: Survey) -> Answer:
-    reading = [code.node for code in survey.script.items()]
+    reading = [code.node for code in survey.script.loaders.items.all()]
     for name, call in survey.named_calls:
         if _FACTORY.fullmatch(name):
             if not any(survey.script.tree.inside(call, each) for each in reading):
@@ -81,16 +81,16 @@ def _made_on_host(survey: Survey) -> Answer:
 
 
 def _moves(survey: Survey) -> bool:
-    calls_of = survey.script.method_calls("to", "cuda")
-    return any(survey.script.moves.move(call) is not None for call in calls_of)
+    calls_of = survey.script.calls.of_methods("to", "cuda")
+    return any(survey.script.program.moves.move(call) is not None for call in calls_of)
 
 
 def _moves_batches(survey: Survey) -> bool:
     return any(
-        survey.script.moves.move(call) is not None
-        for loop in survey.script.loops()
+        survey.script.program.moves.move(call) is not None
+        for loop in survey.script.loops.all()
         if loop.is_batch
-        for call in survey.script.within(loop.node.body, cst.Call)
+        for call in survey.script.tree.within(loop.node.body, cst.Call)
     )
 
 

@@ -26,7 +26,7 @@ _PERHAPS: Final = mentions(
     r"\w*distributed|ddp|\w*world_size|\w*local_rank", "does with several GPUs"
 )
 _NO_WRAP: Final = unless(
-    lambda survey: survey.script.processes.wraps(), "no DistributedDataParallel here"
+    lambda survey: survey.script.program.processes.wraps(), "no DistributedDataParallel here"
 )
 _WRAPS: Final = (
     r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
@@ -35,7 +35,7 @@ _WRAPS: Final = (
 
 
 def _one_process(survey: Survey) -> Answer | None:
-    if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
+    if survey.script.program.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
         return None
     return whole(survey) or _PERHAPS(survey) or not_applicable("this trains in one process")
 
@@ -46,19 +46,19 @@ def _spawned(survey: Survey) -> Answer | None:
 
 
 def _accumulates(survey: Survey) -> bool:
-    return any(True for _ in survey.script.gradient_accumulations())
+    return any(True for _ in survey.script.loops.gradient_accumulations.all())
 
 
 def _used_alone(survey: Survey) -> Answer | None:
-    wrap = survey.script.processes.wraps()[0]
-    asked = survey.script.call(wrap).argument("find_unused_parameters")
+    wrap = survey.script.program.processes.wraps()[0]
+    asked = survey.script.calls.at(wrap).argument("find_unused_parameters")
     if asked.state is State.ABSENT or survey.is_off(asked):
         return used(survey, wrap, " does not search for unused parameters")
     return None
 
 
 def _by_plain_python(survey: Survey) -> Answer | None:
-    if survey.script.framework != "transformers":
+    if survey.script.program.devices.framework != "transformers":
         return None
     return cannot_tell(
         "whether torchrun or `accelerate launch` starts it: with plain python the Trainer takes "
@@ -72,7 +72,7 @@ def _collectives(survey: Survey) -> Answer | None:
     )
     if call is None:
         return not_applicable("no collective is called here")
-    if survey.script.each_step(call):
+    if survey.script.loops.each_step(call):
         return cannot_tell(f"whether each step needs {survey.placed(call)}")
     return used(survey, call, " is not called in every step")
 

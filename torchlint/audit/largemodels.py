@@ -34,7 +34,7 @@ _WITHOUT_SEQUENCES: Final = unless(
 def _graphed_by_compiler(survey: Survey) -> Answer | None:
     for name in ("mode", "torch_compile_mode"):
         arg = survey.keyword(name)
-        if arg is not None and survey.script.value_of(arg.value).literal in _GRAPHED:
+        if arg is not None and survey.script.values.value_of(arg.value).literal in _GRAPHED:
             return used(survey, arg)
     return None
 

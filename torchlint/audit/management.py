@@ -33,22 +33,22 @@ _TIMERS: Final = (
 
 
 def _patient(survey: Survey) -> Answer | None:
-    names = survey.script.all(cst.Name)
+    names = survey.script.tree.all(cst.Name)
     return used(survey, next((n for n in names if n.value.lower().endswith("patience")), None))
 
 
 def _leaves_early(survey: Survey) -> Answer | None:
-    for leave in survey.script.all(cst.Break):
-        loop = next(survey.script.loops_around(leave), None)
+    for leave in survey.script.tree.all(cst.Break):
+        loop = next(survey.script.loops.around(leave), None)
         if loop is not None and loop.role is Role.EPOCH:
-            tests = [survey.script.code(test) for test in survey.script.tests_around(leave)]
+            tests = [survey.script.code(test) for test in survey.script.tree.tests_around(leave)]
             if tests and not any(map(_OTHER_REASONS.search, tests)):
                 return in_use(survey.line(leave), "`break` leaves the loop over epochs")
     return None
 
 
 def _to_the_end(survey: Survey) -> Answer:
-    line = survey.line(survey.script.loops(Role.EPOCH)[0].node)
+    line = survey.line(survey.script.loops.of(Role.EPOCH)[0].node)
     return missing(line, "every epoch runs, whatever the validation loss")
 
 
@@ -64,7 +64,7 @@ MANAGEMENT: Final = (
         "early stopping",
         ("S1", "S2"),
         (words(r"\w*early_?stop\w*"), _patient, _leaves_early, looped, trained,
-         unless(lambda survey: survey.script.loops(Role.EPOCH), "no loop over epochs here"),
+         unless(lambda survey: survey.script.loops.of(Role.EPOCH), "no loop over epochs here"),
          evaluated, _to_the_end),
         gain="saves the epochs that no longer help",
     ),

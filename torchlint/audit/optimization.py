@@ -61,17 +61,17 @@ def _chosen(survey: Survey) -> Answer | None:
 
 
 def _accumulates(survey: Survey) -> Answer | None:
-    window = next(iter(survey.script.gradient_accumulations()), None)
+    window = next(iter(survey.script.loops.gradient_accumulations.all()), None)
     return used(survey, window and window.backwards[0], " accumulates over several batches")
 
 
 def _by_accelerate(survey: Survey) -> Answer | None:
-    ours = survey.script.framework == "accelerate"
+    ours = survey.script.program.devices.framework == "accelerate"
     return used(survey, survey.method("accumulate")) if ours else None
 
 
 def _by_hand(survey: Survey) -> Answer | None:
-    for each in survey.script.all(cst.AssignTarget):
+    for each in survey.script.tree.all(cst.AssignTarget):
         if isinstance(each.target, cst.Subscript):
             key = survey.script.code(each.target).rpartition("[")[2]
             if key.strip("]'\" ") == "lr":
@@ -80,7 +80,7 @@ def _by_hand(survey: Survey) -> Answer | None:
 
 
 def _scheduled(survey: Survey) -> Answer | None:
-    made = survey.script.schedulers.made
+    made = survey.script.optimizers.schedulers.made
     if not made:
         return None
     warm = "" if survey.word(r"\w*warm_?up\w*|OneCycleLR") else "; no warm-up found"
@@ -107,12 +107,12 @@ def _seldom_clipped(survey: Survey) -> Answer | None:
 
 
 def _freezes(survey: Survey) -> Answer | None:
-    places = [each for each in survey.script.freezing.all if each.learns is not True]
+    places = [each for each in survey.script.modules.freezing.all if each.learns is not True]
     if not places:
         return not_applicable("no parameter is frozen here")
     for site in survey.optimizers:
         given = site.given("params", 0)
-        if given is not None and "requires_grad" in survey.script.code_of(given.value):
+        if given is not None and "requires_grad" in survey.script.values.code_of(given.value):
             return used(survey, site.node, " gets trainable parameters only")
     return cannot_tell(f"which optimized parameters line {survey.line(places[0].node)} freezes")
 

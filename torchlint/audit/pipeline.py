@@ -39,7 +39,7 @@ from torchlint.semantic.values.values import State
 _CACHE: Final = re.compile(r"_?(?:\w+_)?cached?(?:_\w+)?")
 _TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
 _ARRAYS: Final = unless(
-    lambda survey: survey.script.imports("numpy", "pandas", "cv2", "PIL"),
+    lambda survey: survey.script.functions.imports("numpy", "pandas", "cv2", "PIL"),
     "there are no NumPy arrays here",
 )
 _USELESS: Final = {
@@ -55,7 +55,7 @@ _USELESS: Final = {
 def _gains_nothing(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
-        traits = survey.script.datasets.traits(dataset.value) if dataset else {}
+        traits = survey.script.loaders.datasets.traits(dataset.value) if dataset else {}
         for trait, why in _USELESS.items():
             if trait in traits:
                 return not_applicable(f"what {_label(survey)} reads {why}")
@@ -89,7 +89,7 @@ def _fetched_together(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         if site.argument("batch_size", 1).equals(None):
             return in_use(survey.line(site.node), "`batch_size=None`: the sampler yields batches")
-    for function in survey.script.all(cst.FunctionDef):
+    for function in survey.script.tree.all(cst.FunctionDef):
         if function.name.value == "__getitems__":
             return used(survey, function.name)
     return None
@@ -98,7 +98,7 @@ def _fetched_together(survey: Survey) -> Answer | None:
 def _in_memory(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
-        if dataset and Trait.IN_MEMORY in survey.script.datasets.traits(dataset.value):
+        if dataset and Trait.IN_MEMORY in survey.script.loaders.datasets.traits(dataset.value):
             return cannot_tell("whether this dataset can be indexed with a whole batch")
     return not_applicable("no loader here reads tensors that are in memory")
 
@@ -111,13 +111,13 @@ def _made_once(survey: Survey) -> Answer | None:
 
 
 def _reads_items(survey: Survey) -> Answer | None:
-    if survey.script.items():
+    if survey.script.loaders.items.all():
         return None
     return elsewhere("no dataset is defined here")
 
 
 def _items_on_host(survey: Survey) -> Answer | None:
-    code = survey.script.items()[0]
+    code = survey.script.loaders.items.all()[0]
     return in_use(survey.line(code.node), f"`{code.label}` works on the host only")
 
 
@@ -126,22 +126,22 @@ def _keeps_items(survey: Survey) -> Answer | None:
         found = survey.named(name)
         if found is not None:
             return used(survey, found)
-    for code in survey.script.items():
-        for node in survey.script.within(code.owner or code.node, cst.Attribute):
+    for code in survey.script.loaders.items.all():
+        for node in survey.script.tree.within(code.owner or code.node, cst.Attribute):
             if _CACHE.fullmatch(node.attr.value):
                 return in_use(survey.line(node), survey.quoted(node))
     return None
 
 
 def _nothing_repeated(survey: Survey) -> Answer | None:
-    code = survey.script.items()[0]
+    code = survey.script.loaders.items.all()[0]
     return cannot_tell(f"what `{code.label}` could keep from one epoch to the next")
 
 
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
         return cannot_tell("whether the images are normalized where they are prepared")
-    if survey.script.items():
+    if survey.script.loaders.items.all():
         return not_applicable("no images are read here")
     if survey.called(r"torch\.nn\.Embedding"):
         return not_applicable("the network reads indices, not measurements")
@@ -159,7 +159,7 @@ def _listed(survey: Survey) -> Answer:
     for name, call in survey.named_calls:
         if _TENSOR.fullmatch(name) and call.args:
             given = call.args[0].value
-            value = survey.script.value_of(given).node or given
+            value = survey.script.values.value_of(given).node or given
             if isinstance(value, (cst.List, cst.ListComp)) or (
                 survey.script.kind(given) is Kind.SEQUENCE
             ):
@@ -176,7 +176,7 @@ def _as_they_come(survey: Survey) -> Answer | None:
 
 
 def _divided_by_deviation(survey: Survey) -> Answer | None:
-    for node in survey.script.all(cst.BinaryOperation):
+    for node in survey.script.tree.all(cst.BinaryOperation):
         if isinstance(node.operator, cst.Divide) and isinstance(node.left, cst.BinaryOperation):
             if isinstance(node.left.operator, cst.Subtract):
                 if "std" in survey.script.code(node.right).lower():
@@ -199,7 +199,7 @@ PIPELINE: Final = (
         "batches in pinned memory",
         ("S0", "S1", "S2", "S3.2"),
         (loader_option("pin_memory", 7), accelerated,
-         unless(lambda survey: survey.script.target.device != "mps", "MPS has no pinned memory"),
+         unless(lambda survey: survey.script.program.target.device != "mps", "MPS has no pinned memory"),
          loading, _unpinned,
          unknown("whether the batches of the loaders go to a GPU from here")),
         ("TL102",),
@@ -219,7 +219,7 @@ PIPELINE: Final = (
         "one OpenCV thread in each worker",
         ("S1",),
         (calls(r"cv2\.setNumThreads"),
-         unless(lambda survey: survey.script.imports("cv2", "albumentations"),
+         unless(lambda survey: survey.script.functions.imports("cv2", "albumentations"),
                 "OpenCV is not used here"),
          unknown("whether workers run OpenCV, and how many threads each has")),
         ("TL110",),

@@ -12,7 +12,7 @@ _PREPARING: Final = frozenset({"accelerate", "transformers"})
 
 
 def _unfiltered(survey: Survey) -> Answer | None:
-    for arguments in survey.script.trainings.arguments("transformers"):
+    for arguments in survey.script.program.trainings.arguments("transformers"):
         given = arguments.given("logging_nan_inf_filter")
         if given is not None and arguments.is_literal("logging_nan_inf_filter", False):
             return used(survey, given)
@@ -47,7 +47,7 @@ TRAINERS: Final = (
         "prepared loaders copy without a wait",
         ("S3.7",),
         (keyword("non_blocking"),
-         unless(lambda survey: survey.script.framework in _PREPARING,
+         unless(lambda survey: survey.script.program.devices.framework in _PREPARING,
                 "no loader is prepared by Accelerate"),
          unknown("whether the batches are in pinned memory")),
         ("TL225",),
