@@ -78,6 +78,10 @@ def _is_repeated(survey: Survey) -> bool:
     return any(survey.script.loaders.repeated(site.node) for site in survey.loaders)
 
 
+def _may_pin(survey: Survey) -> bool:
+    return survey.script.program.target.device != "mps"
+
+
 def _unpinned(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         if site.argument("pin_memory", 7).equals(False):
@@ -199,7 +203,7 @@ PIPELINE: Final = (
         "batches in pinned memory",
         ("S0", "S1", "S2", "S3.2"),
         (loader_option("pin_memory", 7), accelerated,
-         unless(lambda survey: survey.script.program.target.device != "mps", "MPS has no pinned memory"),
+         unless(_may_pin, "MPS has no pinned memory"),
          loading, _unpinned,
          unknown("whether the batches of the loaders go to a GPU from here")),
         ("TL102",),
