@@ -84,6 +84,11 @@ def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -
         yield from (f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:", "")
     elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
         yield from ("The gain is on an accelerator; a CPU only shows what the change costs.", "")
+    yield from gains(measured)
+
+
+def gains(measured: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a line for each measured gain."""
     if not measured:
         yield "Not measured yet."
     for each in measured:
@@ -102,15 +107,13 @@ def _blocks(snippet: Snippet, language: str, paint: Paint) -> Iterator[str]:
     """Yield the files of an example, each in its fence."""
     for info, code in snippet.blocks(language):
         lines = code.split("\n")
-        is_diff = info.startswith("diff")
-        yield from (f"```{info}", *(_painted(lines, paint) if is_diff else lines), "```")
+        if info.startswith("diff"):
+            lines = [painted(line, paint) for line in lines]
+        yield from (f"```{info}", *lines, "```")
 
 
-def _painted(lines: Sequence[str], paint: Paint) -> Iterator[str]:
-    for line in lines:
-        if line.startswith("+ "):
-            yield paint.added(line)
-        elif line.startswith(("- ", "! ")):
-            yield paint.removed(line)
-        else:
-            yield line
+def painted(line: str, paint: Paint) -> str:
+    """Style a line of an example by its mark."""
+    if line.startswith("+ "):
+        return paint.added(line)
+    return paint.removed(line) if line.startswith(("- ", "! ")) else line
