@@ -46,10 +46,10 @@ def _examples(rule: type[Rule], paint: Paint) -> Iterator[str]:
     written = rule.page()
     yield from ("", paint.strong("## Reported"))
     for snippet in written.reported:
-        yield from ("", *_title(snippet), "", *_diff(snippet.code, paint))
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "diff", paint))
     yield from ("", paint.strong("## Not reported"))
     for snippet in written.quiet:
-        yield from ("", *_title(snippet), "", "```python", *snippet.code.split("\n"), "```")
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "python", paint))
 
 
 def facts(card: Card) -> str:
@@ -84,6 +84,11 @@ def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -
         yield from (f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:", "")
     elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
         yield from ("The gain is on an accelerator; a CPU only shows what the change costs.", "")
+    yield from gains(measured)
+
+
+def gains(measured: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a line for each measured gain."""
     if not measured:
         yield "Not measured yet."
     for each in measured:
@@ -98,13 +103,17 @@ def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[st
     yield "```"
 
 
-def _diff(code: str, paint: Paint) -> Iterator[str]:
-    yield "```diff"
-    for line in code.split("\n"):
-        if line.startswith("+ "):
-            yield paint.added(line)
-        elif line.startswith(("- ", "! ")):
-            yield paint.removed(line)
-        else:
-            yield line
-    yield "```"
+def _blocks(snippet: Snippet, language: str, paint: Paint) -> Iterator[str]:
+    """Yield the files of an example, each in its fence."""
+    for info, code in snippet.blocks(language):
+        lines = code.split("\n")
+        if info.startswith("diff"):
+            lines = [painted(line, paint) for line in lines]
+        yield from (f"```{info}", *lines, "```")
+
+
+def painted(line: str, paint: Paint) -> str:
+    """Style a line of an example by its mark."""
+    if line.startswith("+ "):
+        return paint.added(line)
+    return paint.removed(line) if line.startswith(("- ", "! ")) else line

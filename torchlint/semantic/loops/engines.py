@@ -12,8 +12,6 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 
-__all__ = ["Engines", "Rate"]
-
 
 class Rate(Enum):
     """How often a framework calls a method."""

@@ -13,8 +13,6 @@ from torchlint.semantic.loops.engines import Engines, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
 
-__all__ = ["BY_HAND", "HAND_WRITTEN", "Duty", "Ownership", "Rate"]
-
 HAND_WRITTEN: Final = "none"
 """The owner of a loop that a script writes itself."""
 
