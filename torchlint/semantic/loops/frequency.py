@@ -10,9 +10,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
-from torchlint.semantic.loops.ownership import Ownership, Rate
+from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import COUNTER
