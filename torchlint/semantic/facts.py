@@ -46,6 +46,7 @@ from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
+from torchlint.semantic.training.sizes import Sizes
 from torchlint.semantic.training.steps import Steps
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
@@ -153,6 +154,7 @@ class Facts:
         self.networks = Networks(
             self.functions, self.kinds, self.origins, self.optimizers, self.freezing
         )
+        self.sizes = Sizes(self.functions, self.values, self.networks)
         self.lineage = Lineage(self.functions, self.kinds, self._loops, self._gradients)
         self.batches = Batches(self.functions, self.kinds, self.loaders)
         self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)

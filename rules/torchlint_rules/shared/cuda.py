@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Move, Role, Script
+from torchlint.api import Edits, Kind, Move, Role, Script, Step
 
 __all__ = [
     "in_environment",
@@ -18,6 +18,7 @@ __all__ = [
     "named_convolutional",
     "place",
     "regions",
+    "runs_tiny",
     "setting",
     "trains",
 ]
@@ -100,6 +101,13 @@ def _trains(script: Script) -> bool:
     return bool(steps) and (
         bool(script.guard.guards()) or any(script.guard.at_import(step.backward) for step in steps)
     )
+
+
+def runs_tiny(script: Script, step: Step) -> bool:
+    """Return whether a step runs only networks that are too tiny for their precision to matter."""
+    found = [script.module_call(call) for call in step.forwards]
+    networks = [each for each in found if each is not None]
+    return len(networks) == len(found) and script.sizes.are_tiny(*networks)
 
 
 def moved_networks(script: Script) -> Iterator[Move]:

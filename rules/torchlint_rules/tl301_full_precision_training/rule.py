@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Script, Step
-from torchlint_rules.shared.cuda import in_environment, may_be_cuda
+from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
 
 _OWN_KERNELS: Final = (
@@ -83,6 +83,8 @@ def _is_plain(script: Script, step: Step) -> bool:
     if home is not None and home.name.value.startswith("test_"):
         return False
     if not script.steps.is_alone(step) or not script.steps.updates(step):
+        return False
+    if runs_tiny(script, step):
         return False
     if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
         return False
