@@ -47,18 +47,19 @@ class LoaderWithoutWorkers(Rule):
             traits = self._traits(script, site)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            if script.guard.in_daemon(site.node) or script.loaders.takes_one_batch_a_pass(
-                site.node
-            ):
+            loaders = script.loaders
+            if script.guard.in_daemon(site.node) or loaders.is_only_counted(site.node):
                 continue
-            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
+            if loaders.takes_one_batch_a_pass(site.node):
+                continue
+            if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue
             option = _zero_by_default(script, site)
             if option is not None:
                 message = (
-                    f"{script.loaders.label(site.node)} has no workers unless `{option.flag}` "
+                    f"{loaders.label(site.node)} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
                 )
                 yield Finding(self.code, script.span(site.node), message, impact="low")

@@ -181,15 +181,7 @@ class Loaders:
 
     def _is_drawn_once(self, made: cst.Assign) -> bool:
         """Return whether the only use of an iterator is one `next` in the block that makes it."""
-        target = made.targets[0].target
-        if len(made.targets) != 1 or not isinstance(target, cst.Name):
-            return False
-        uses = [
-            use
-            for use in self.tree.spelled(target.value)
-            if self.scopes.reads(use)
-            and any(binding.node is made for binding in self.scopes.reaching(use))
-        ]
+        uses = self._uses(made)
         if len(uses) != 1:
             return False
         arg = self.tree.parent(uses[0])
@@ -199,6 +191,29 @@ class Loaders:
             and self._is_next(drawing)
             and self.scopes.blocks(made) == self.scopes.blocks(drawing)
         )
+
+    def _uses(self, made: cst.Assign) -> list[cst.Name]:
+        """Return the names that read what an assignment binds to its one name."""
+        target = made.targets[0].target
+        if len(made.targets) != 1 or not isinstance(target, cst.Name):
+            return []
+        return [
+            use
+            for use in self.tree.spelled(target.value)
+            if self.scopes.reads(use)
+            and any(binding.node is made for binding in self.scopes.reaching(use))
+        ]
+
+    def is_only_counted(self, call: cst.Call) -> bool:
+        """Return whether the only use of a loader is to ask for its length."""
+        holder = self.tree.parent(call)
+        uses = self._uses(holder) if isinstance(holder, cst.Assign) else []
+        return bool(uses) and all(map(self._is_counted, uses))
+
+    def _is_counted(self, use: cst.Name) -> bool:
+        arg = self.tree.parent(use)
+        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
 
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
