@@ -204,6 +204,8 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
             continue
         if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
             continue
+        if _walks_entries(script, wait):
+            continue
         if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
             continue
         yield wait
@@ -211,6 +213,18 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
 
 def _in_training(script: Script) -> list[Wait]:
     return [wait for loop in script.loops(Role.TRAIN_BATCH) for wait in script.waits(loop)]
+
+
+def _walks_entries(script: Script, wait: Wait) -> bool:
+    """Return whether a loop inside the batch loop reads a tensor entry by entry, as TL209 says."""
+    inner = next(script.loops_around(wait.reading.node), wait.loop).node
+    tensor = wait.reading.tensor
+    if inner is wait.loop.node or not isinstance(inner, cst.For):
+        return False
+    index = script.code(inner.target)
+    return isinstance(tensor, cst.Subscript) and any(
+        name.value == index for name in script.within(tensor, cst.Name)
+    )
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:
