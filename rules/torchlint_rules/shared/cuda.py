@@ -119,14 +119,27 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 
 def place(script: Script) -> cst.CSTNode | None:
-    """Return the call that moves a network, else the iterable of the first training loop."""
-    moved = script.guard.first(move.call for move in moved_networks(script))
+    """Return the call that moves a trained network, else the iterable of the training loop."""
+    moved = script.guard.first(move.call for move in _trained_moves(script))
     if moved is not None:
         return moved
     loop = script.guard.first(loop.node for loop in script.loops(Role.TRAIN_BATCH))
     if loop is None:
         return None
     return loop.iter if isinstance(loop, cst.For) else loop.test
+
+
+def _trained_moves(script: Script) -> list[Move]:
+    """Return the moves of networks that a step runs, else of those where the steps stand."""
+    moves, steps = list(moved_networks(script)), script.steps.all
+    run = [script.module_call(call) for step in steps for call in step.forwards]
+    trained = [
+        move
+        for move in moves
+        if any(each is not None and script.networks.same(each, move.moved) for each in run)
+    ]
+    homes = {script.home(step.backward) for step in steps}
+    return trained or [move for move in moves if not steps or script.home(move.call) in homes]
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:

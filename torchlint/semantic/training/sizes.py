@@ -31,7 +31,11 @@ _GATES: Final = {
 _HEAVY: Final = re.compile(
     r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
 )
-_LIGHT: Final = re.compile(r"(?:torch|builtins|math|numpy|collections|typing|functools)\.\w.*")
+_LIGHT: Final = re.compile(
+    r"(?:torch|builtins|math|numpy|collections|typing|functools|librosa|"
+    r"(?:torchaudio|torchvision)\.(?:transforms|functional))\.\w.*"
+)
+_FEW: Final = re.compile(r"torch\.nn\.(?:Parameter|\w*Norm\w*|PReLU)")
 _LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
 
 
@@ -52,6 +56,11 @@ class Sizes:
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
         return self._are_tiny(self.networks.held(optimizer))
+
+    def is_weightless(self, network: cst.BaseExpression) -> bool:
+        """Return whether a network is a class in view that has no weights to record graphs of."""
+        roots = self.networks.roots(network)
+        return bool(roots) and not sum(map(self._weights, roots))
 
     def _are_tiny(self, roots: Roots) -> bool:
         return 0 < sum(map(self._weights, roots)) <= _MOST
@@ -84,6 +93,8 @@ class Sizes:
             return 0
         if self._is_filled_elsewhere(call, name):
             return _MOST + 1
+        if _FEW.fullmatch(name):
+            return _WIDE
         layer = _GATES.get(name.removeprefix("torch.nn."))
         if layer is None:
             known = _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name)
