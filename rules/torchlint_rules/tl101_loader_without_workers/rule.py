@@ -24,6 +24,7 @@ from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
     doubt,
     in_shell,
+    is_explained,
     keeps_on_device,
     runs_unguarded,
 )
@@ -50,7 +51,7 @@ class LoaderWithoutWorkers(Rule):
             loaders = script.loaders
             if script.guard.in_daemon(site.node) or loaders.is_only_counted(site.node):
                 continue
-            if loaders.takes_one_batch_a_pass(site.node):
+            if loaders.takes_one_batch_a_pass(site.node) or is_explained(script, site):
                 continue
             if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
                 continue

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import CallSite, Script, Trait, Traits
 
-__all__ = ["GUARD", "doubt", "in_shell", "keeps_on_device", "runs_unguarded"]
+__all__ = ["GUARD", "doubt", "in_shell", "is_explained", "keeps_on_device", "runs_unguarded"]
 
+_REASON: Final = re.compile(
+    r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
+    r"hang\w*|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|shared memory|single|main process|"
+    r"multi-?process\w*|in.memory|already|because|since|avoid\w*|must|cannot|can't|don't|not?|"
+    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise)\b",
+    re.IGNORECASE,
+)
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
@@ -67,3 +75,15 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
     if not places:
         return script.guard.at_import(made) and not script.guard.guards()
     return any(script.guard.at_import(place) for place in places)
+
+
+def is_explained(script: Script, site: CallSite) -> bool:
+    """Return whether a comment beside or above `num_workers=0` says why there are none."""
+    given = site.given("num_workers", 5)
+    if given is None or not script.is_own(site.node):
+        return False
+    row = script.source.position(script.span(given).start).row
+    above = script.source.line(row - 1).strip() if row > 1 else ""
+    lines = [above] if above.startswith("#") else []
+    lines.append(script.source.line(row).partition("#")[2])
+    return any(_REASON.search(line) for line in lines)
