@@ -12,8 +12,6 @@ from torchlint.config import ConfigError
 from torchlint.engine.diagnostics import CheckError, Diagnostic
 from torchlint.engine.texts import check, fix
 
-__all__ = ["TorchlintMagics", "load"]
-
 _MAGIC: Final = "%%torchlint"
 _NAME: Final = "notebook.ipynb"
 

@@ -33,8 +33,6 @@ from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.report.verification import failure_line, verification_json, verification_text
 from torchlint.report.verificationmarkdown import verification_markdown
 
-__all__ = ["verify"]
-
 _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose")
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """The defaults of --quick."""

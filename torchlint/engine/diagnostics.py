@@ -10,18 +10,6 @@ from torchlint.engine.results import FileResult, FixResult
 from torchlint.finding import Finding, Fix, Note
 from torchlint.source import Position, Source
 
-__all__ = [
-    "AppliedFix",
-    "CheckError",
-    "Diagnostic",
-    "DiagnosticFix",
-    "DiagnosticNote",
-    "FixedSource",
-    "TextEdit",
-    "diagnostics_of",
-    "fixed_of",
-]
-
 
 @dataclass(frozen=True)
 class TextEdit:

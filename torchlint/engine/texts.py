@@ -22,8 +22,6 @@ from torchlint.notebook import is_notebook
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.source import Source
 
-__all__ = ["check", "fix"]
-
 Words = str | Iterable[str]
 """One code, prefix or name, or several."""
 

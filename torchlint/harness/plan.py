@@ -10,8 +10,6 @@ from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Kind", "Launcher", "Mode", "Plan", "Task", "Variant"]
-
 Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
 """What one run measures; only `time` runs are timed."""
 

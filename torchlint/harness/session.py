@@ -27,8 +27,6 @@ from torchlint.harness.runs.runner import Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["InterruptedSession", "ScriptError", "Session"]
-
 _FEWEST: Final = 8
 """Steps that a script must take so that single steps can be timed."""
 _QUICK_STEPS: Final = 3

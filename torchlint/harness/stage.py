@@ -13,8 +13,6 @@ from typing import Final
 
 from torchlint.harness.plan import Mode
 
-__all__ = ["HANGS", "Notify", "Schedule", "Stage"]
-
 _MODE_NAMES: Final[Mapping[Mode, str]] = {
     "numbers": "its numbers",
     "nudged": "its drift under rounding alone",

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Failure", "ParameterMatch", "Phase", "PhaseName", "SyncSite", "Trace", "printed"]
-
 Ending = Literal["full", "ended", "failed"]
 PhaseName = Literal["data", "forward", "backward", "optimizer"]
 

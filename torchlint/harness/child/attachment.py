@@ -19,8 +19,6 @@ from torchlint.harness.child.syncs import Syncs
 from torchlint.harness.child.timeline import Anatomy
 from torchlint.harness.plan import Mode, Task
 
-__all__ = ["attach"]
-
 _PROBES: Final[dict[Mode, type[Probe]]] = {
     "time": Timer,
     "timeline": Anatomy,

@@ -15,19 +15,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = [
-    "DispatchMode",
-    "LoaderIterator",
-    "compiled_graphs",
-    "group_store",
-    "in_backward",
-    "is_kept",
-    "leave_uncompiled",
-    "leaves",
-    "missing",
-    "own_parameters",
-]
-
 _NAMES: Final = (
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter"),
     ("torch.utils._python_dispatch", "TorchDispatchMode"),

@@ -14,8 +14,6 @@ from torchlint.harness.child.hosts import ALL_TRACES, exchange_traces
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.plan import Task
 
-__all__ = ["JOINED", "PID", "as_rank", "exit_code", "rank_folder"]
-
 JOINED: Final = "joined"
 """The file that shows that the script made a process group."""
 PID: Final = "pid"

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["first_failure", "merged"]
-
 _T = TypeVar("_T")
 
 _CONSEQUENCE: Final = re.compile(

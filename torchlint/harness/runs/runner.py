@@ -20,8 +20,6 @@ from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["Runner"]
-
 _COMPARED: Final = ("numbers", "nudged")
 """Modes that compare final parameters with those of the first run."""
 _SYNC_WARMUP: Final = 3
