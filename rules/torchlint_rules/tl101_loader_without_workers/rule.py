@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Impact,
     Option,
     Rule,
     Script,
@@ -66,7 +67,8 @@ class LoaderWithoutWorkers(Rule):
                 yield Finding(self.code, script.span(site.node), message, impact="low")
                 continue
             message, fix = self._advice(script, site, traits)
-            yield Finding(self.code, script.span(site.node), message, fix)
+            impact: Impact | None = "low" if _is_configured(script, site) else None
+            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
         for data in trained_data(script):
             workers = data.arguments.setting(_OPTION)
             if workers is not None and workers.value == 0:
@@ -134,6 +136,18 @@ class LoaderWithoutWorkers(Rule):
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)
+
+
+def _is_configured(script: Script, site: CallSite) -> bool:
+    """Return whether the number is an attribute that the users of a class can set."""
+    given = site.given(*_WORKERS)
+    owner = script.scopes.class_of(site.node)
+    return (
+        given is not None
+        and owner is not None
+        and isinstance(given.value, cst.Attribute)
+        and not any(script.definition(call.func) is owner for call in script.all(cst.Call))
+    )
 
 
 def _zero_by_default(script: Script, site: CallSite) -> Option | None:
