@@ -64,7 +64,7 @@ def test_what_lets_the_device_idle_longest_comes_first(quick: Shell) -> None:
         " (trace: device idle 20 %, all 2 together) (exact fix)\n"
         "a.py:7:1: XY401 [heavy-call] low: `heavy` is heavy: think of another way\n"
         "Found 4 findings: 2 fixable with `torchlint fix --apply`, 1 more with `--unsafe-fixes`.\n"
-        "trace: device idle 70% of 1 ms, 2 lines with findings explain 70%.\n"
+        "trace: device idle 70% of 1 ms, 3 lines with findings explain 70%.\n"
         "Most worth: XY301 (50% of the trace), XY201 (20% of the trace), XY401."
         " `torchlint verify a.py` proves it.\n"
     )
@@ -140,7 +140,7 @@ def test_frames_of_libraries_are_not_the_users_files(quick: Shell) -> None:
     for name in ("/usr/lib/python3/site-packages/a.py", "torch/a.py", "b.py"):
         assert "none of it at a line" in traced(quick, waiting(name)).stdout
     for name in ("/cluster/job/a.py", str(quick.folder / "a.py")):
-        assert "2 lines with findings explain 70%" in traced(quick, waiting(name)).stdout
+        assert "3 lines with findings explain 70%" in traced(quick, waiting(name)).stdout
 
 
 def test_a_file_that_is_no_trace_is_one_line_and_exit_2(quick: Shell) -> None:

@@ -18,6 +18,7 @@ _MODE_NAMES: Final[Mapping[Mode, str]] = {
     "nudged": "its drift under rounding alone",
     "syncs": "its host syncs",
     "time": "its step time",
+    "profile": "a trace of its steps",
     "timeline": "the phases of its steps",
     "record": "recording its weights and batches",
     "replay": "its numbers on the original's weights and batches",

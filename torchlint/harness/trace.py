@@ -146,6 +146,8 @@ class Trace:
     """Places of the fix that the run did not reach."""
     changed: int = 0
     """Places of the fix that a run may reach."""
+    profile: str = ""
+    """The file of torch's profiler that this run wrote."""
     misaligned: str = ""
     """Why this run could not use the weights and batches of the original."""
     output: str = ""

@@ -20,6 +20,9 @@ _LOADING: Final = re.compile(
     r"enumerate\(DataLoader\)#|(?:.*[/\\])?utils[/\\]data[/\\]dataloader\.py\(\d+\): __next__"
 )
 
+_OPERATOR: Final = re.compile("::|#")
+"""What the names of operators and of torch's own ranges contain."""
+
 
 class Cause(NamedTuple):
     """What the host did while a device had nothing to do."""
@@ -104,12 +107,20 @@ def _main_thread(recording: Recording) -> int:
 
 def _time_of_host(recording: Recording, main: int, steps: int) -> Idle:
     ranges = recording.ranges[main]
-    window = max(ranges.ends) - min(ranges.starts)
-    found = Idle(0, window, steps, window)
-    for stack, time in own_times(ranges, recording.names):
+    start, end = _trained(recording, ranges)
+    found = Idle(0, end - start, steps, end - start)
+    for stack, time in own_times(ranges, recording.names, start, end):
         loads = any(map(_LOADING.match, stack))
         found.causes[Cause(stack, loads)].time += max(0.0, time)
     return found
+
+
+def _trained(recording: Recording, ranges: Ranges) -> tuple[float, float]:
+    """Return from when to when there were steps or operators, without the profiler's own start."""
+    names = recording.names
+    named = recording.steps or [each for each in ranges if _OPERATOR.search(names[each[2]])]
+    shown = list(named or ranges)
+    return min(start for start, _, _ in shown), max(end for _, end, _ in shown)
 
 
 class _Look(NamedTuple):

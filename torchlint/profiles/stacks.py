@@ -26,14 +26,18 @@ def stacks_at(ranges: Ranges, names: Sequence[str], times: Sequence[float]) -> l
     return found
 
 
-def own_times(ranges: Ranges, names: Sequence[str]) -> Iterator[tuple[Stack, float]]:
-    """Yield each different stack of a thread with the time in which it was just that one."""
+def own_times(
+    ranges: Ranges, names: Sequence[str], first: float, last: float
+) -> Iterator[tuple[Stack, float]]:
+    """Yield each different stack of a thread with its own time between two moments."""
     nodes: dict[tuple[int, int], int] = {}
     parents: list[tuple[int, int]] = []
     times: list[float] = []
     stack: list[tuple[float, int]] = []
     for at in ranges.in_order():
-        start, end = ranges.starts[at], ranges.ends[at]
+        start, end = max(ranges.starts[at], first), min(ranges.ends[at], last)
+        if start >= end:
+            continue
         while stack and stack[-1][0] <= start:
             stack.pop()
         above = stack[-1][1] if stack else -1

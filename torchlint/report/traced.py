@@ -115,7 +115,8 @@ class TraceReport:
             replace(entry, traced=self._traced(each, lines, together[tuple(each)]))
             for entry, each in zip(entries, matched, strict=True)
         ]
-        remarks += self._remarks(lines, {at for each in matched for at in each})
+        costly = {(entry.path, entry.place.split(":")[0]) for entry in found if entry.traced}
+        remarks += self._remarks(lines, {at for each in matched for at in each}, len(costly))
         remarks += self._warnings(places)
         return sorted(found, key=lambda entry: -entry.traced.share if entry.traced else 1.0)
 
@@ -126,12 +127,11 @@ class TraceReport:
             return None
         return Traced(time / self.idle.window, bool(self.idle.devices), waits, findings)
 
-    def _remarks(self, lines: list[_Line], matched: set[int]) -> Iterator[str]:
+    def _remarks(self, lines: list[_Line], matched: set[int], count: int) -> Iterator[str]:
         """Yield how long the device was idle, what explains it, and what no finding does."""
         idle = self.idle
         span = f"{idle.step / 1e3:.3g} ms{' per step' if idle.steps else ''}"
         explained = sum(lines[at].cost.time for at in matched) / idle.window
-        count = len({lines[at].name or lines[at].cause for at in matched if lines[at].cost.time})
         by = f"{plural(count, 'line')} with findings explain{'s' * (count == 1)} {explained:.0%}"
         what = f"device idle {idle.time / idle.window:.0%} of {span}"
         if not idle.devices:

@@ -44,6 +44,7 @@ def as_rank(task: Task) -> Task:
         task,
         folder=str(folder),
         reference="" if local else task.reference,
+        profile="" if int(os.environ["RANK"]) else task.profile,
         recording=_recording(task),
     )
 
