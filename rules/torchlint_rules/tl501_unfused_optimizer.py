@@ -58,7 +58,7 @@ class UnfusedOptimizer(Rule):
             value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
             if value is None or _has_odd_parameters(script, site):
                 continue
-            if not script.sizes.updates_tiny(site.node):
+            if not script.modules.sizes.updates_tiny(site.node):
                 found.setdefault(script.home(site.node), []).append((site, value))
         for each in found.values():
             yield self._finding(script, each)

@@ -59,7 +59,7 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
 )
 def test_tiny(made: str, tiny: bool) -> None:
     script, network = _network(made)
-    assert script.sizes.are_tiny(network) is tiny
+    assert script.modules.sizes.are_tiny(network) is tiny
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_tiny(made: str, tiny: bool) -> None:
 )
 def test_weightless(made: str, weightless: bool) -> None:
     script, network = _network(made)
-    assert script.sizes.is_weightless(network) is weightless
+    assert script.modules.sizes.is_weightless(network) is weightless

@@ -94,7 +94,7 @@ def runs_tiny(script: Script, step: Step) -> bool:
     """Return whether a step runs only networks that are too tiny for their precision to matter."""
     found = [script.module_call(call) for call in step.forwards]
     networks = [each for each in found if each is not None]
-    return len(networks) == len(found) and script.sizes.are_tiny(*networks)
+    return len(networks) == len(found) and script.modules.sizes.are_tiny(*networks)
 
 
 def moved_networks(script: Script) -> Iterator[Move]:

@@ -30,7 +30,7 @@ class EvaluationWithGradients(Rule):
             recording = [
                 each
                 for each in evaluation.forwards
-                if each.records is Grad.ON and not script.sizes.is_weightless(each.network)
+                if each.records is Grad.ON and not script.modules.sizes.is_weightless(each.network)
             ]
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
