@@ -31,7 +31,7 @@ class Spectrum(nn.Module):
 def _network(made: str) -> tuple[Script, cst.BaseExpression]:
     text = f"{textwrap.dedent(_CLASSES)}net = {made}\nnet(x)\n"
     script = Script.parse(Source("train.py", text))
-    return script, script.all(cst.Call)[-1].func
+    return script, script.tree.all(cst.Call)[-1].func
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def keeps_on_device(script: Script, site: CallSite) -> bool:
     dataset = site.given("dataset", 0)
     return (
         dataset is not None
-        and script.datasets.is_told_device(dataset.value)
-        and not script.batches.are_moved(site.node)
+        and script.loaders.datasets.is_told_device(dataset.value)
+        and not script.loaders.batches.are_moved(site.node)
     )
 
 
@@ -49,16 +49,16 @@ def doubt(
             f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
             "workers do not share"
         )
-    if script.is_notebook:
+    if script.source.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.protects(made):
+    if not script.loops.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
 
 
 def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
     """Return the name of an unknown part of a loader's dataset."""
-    found = script.provenance.unseen_source(dataset) if dataset is not None else ""
+    found = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
     if not found and Trait.UNSEEN in traits:
         found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     return found
@@ -73,14 +73,14 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
     """Return whether importing the file would start a loop over a loader."""
     places = [*script.loaders.passes(made), *script.loaders.receivers(made)]
     if not places:
-        return script.guard.at_import(made) and not script.guard.guards()
-    return any(script.guard.at_import(place) for place in places)
+        return script.loops.guard.at_import(made) and not script.loops.guard.guards()
+    return any(script.loops.guard.at_import(place) for place in places)
 
 
 def is_explained(script: Script, site: CallSite) -> bool:
     """Return whether a comment beside or above `num_workers=0` says why there are none."""
     given = site.given("num_workers", 5)
-    if given is None or not script.is_own(site.node):
+    if given is None or not script.tree.is_own(site.node):
         return False
     row = script.source.position(script.span(given).start).row
     above = script.source.line(row - 1).strip() if row > 1 else ""
