@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Script, Trait, Traits
 
-__all__ = ["GUARD", "doubt", "in_shell", "is_explained", "keeps_on_device", "runs_unguarded"]
-
 _REASON: Final = re.compile(
     r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
     r"hang\w*|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|shared memory|single|main process|"

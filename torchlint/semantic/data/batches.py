@@ -14,8 +14,6 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Batches"]
-
 _OF_TENSORS: Final = frozenset(
     (
         "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "

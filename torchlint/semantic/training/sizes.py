@@ -12,8 +12,6 @@ from torchlint.semantic.calls.functions import Definition, Functions
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Sizes"]
-
 _MOST: Final = 200_000
 """Weights of a tiny network: two layers of 256 have a third of it."""
 _WIDE: Final = 256
