@@ -76,12 +76,11 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
 
 
 def is_explained(script: Script, site: CallSite) -> bool:
-    """Return whether a comment beside or above `num_workers=0` says why there are none."""
-    given = site.given("num_workers", 5)
-    if given is None or not script.tree.is_own(site.node):
+    """Return whether a comment in the statement of `num_workers=0` says why there are none."""
+    if site.given("num_workers", 5) is None or not script.tree.is_own(site.node):
         return False
-    row = script.source.position(script.span(given).start).row
-    above = script.source.line(row - 1).strip() if row > 1 else ""
-    lines = [above] if above.startswith("#") else []
-    lines.append(script.source.line(row).partition("#")[2])
-    return any(_REASON.search(line) for line in lines)
+    line = script.tree.statement(site.node)
+    span = script.span(site.node if isinstance(line, cst.BaseCompoundStatement) else line)
+    first, last = (script.source.position(at).row for at in (span.start, span.end))
+    comments = (script.source.line(row).partition("#")[2] for row in range(first, last + 1))
+    return any(map(_REASON.search, comments))
