@@ -14,6 +14,9 @@ Ratios = Sequence[tuple[Variant, float]]
 class Listener(Protocol):
     """Hears of every result as soon as it is known."""
 
+    def delayed(self, gone: float, runs: int, seconds: float) -> None:
+        """Hear that the first run goes on, and how many runs and seconds a variant needs."""
+
     def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Hear how many variants there are, how many runs and seconds they need, and the budget."""
 
@@ -26,6 +29,9 @@ class Listener(Protocol):
 
 class Silence:
     """A listener that does nothing."""
+
+    def delayed(self, gone: float, runs: int, seconds: float) -> None:
+        """Ignore the delay."""
 
     def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Ignore the estimate."""
