@@ -96,7 +96,7 @@ def _lines(script: Script) -> Iterator[_Line]:
             if script.batch_loop(line) is not loop:
                 continue
             if script.frequency(line) is not Frequency.EVERY_PASS:
-                if not script.runs_each_pass_in_one_process(line, loop):
+                if not script.runs_each_pass_in_one_process(line, loop.node):
                     continue
             value = shown(script, line.value, loop)
             if value is not None and not _reports_episode(script, line, loop):

@@ -150,7 +150,7 @@ class Waits:
 
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
-        nearest = self.frequencies.batch_loop(node)
+        nearest = self.frequencies.loops.batch_loop(node)
         if isinstance(region, cst.FunctionDef):
             return (
                 nearest is not None
@@ -164,7 +164,7 @@ class Waits:
 
     def _home(self, node: cst.CSTNode) -> Region | None:
         """Return the innermost batch loop around a call, else its function."""
-        loop = self.frequencies.batch_loop(node)
+        loop = self.frequencies.loops.batch_loop(node)
         return loop.node if loop is not None else self.scopes.function(node)
 
     def _through(
