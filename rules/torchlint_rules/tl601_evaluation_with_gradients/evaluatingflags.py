@@ -24,7 +24,7 @@ class Flagged(NamedTuple):
 
 def flagged_evaluations(script: Script) -> Iterator[Flagged]:
     """Yield the evaluations by loops that go backward only where a test of a flag holds."""
-    for loop in script.loops(Role.TRAIN_BATCH):
+    for loop in script.loops.of(Role.TRAIN_BATCH):
         branch = _backward_branch(script, loop)
         if branch is None or _sets_mode(script, loop) or not _runs_outside(script, loop, branch):
             continue
@@ -34,11 +34,11 @@ def flagged_evaluations(script: Script) -> Iterator[Flagged]:
         if len(bindings) != 1 or flag is None:
             continue
         if bindings[0].how is How.LOOP and isinstance(branch.test, cst.Comparison):
-            around = [outer.node for outer in script.loops_around(loop.node)]
+            around = [outer.node for outer in script.loops.around(loop.node)]
             if bindings[0].node in around and _compares_text(branch.test):
                 yield Flagged(loop.node, branch.test, None)
         elif isinstance(bindings[0].node, cst.Param):
-            function = script.function(loop.node)
+            function = script.scopes.function(loop.node)
             if function is not None:
                 yield from _calls(script, function, flag, test)
 
@@ -46,7 +46,11 @@ def flagged_evaluations(script: Script) -> Iterator[Flagged]:
 def _backward_branch(script: Script, loop: Loop) -> cst.If | None:
     """Return the one `if` of a loop in whose body all its backward passes stand."""
     found: set[cst.If] = set()
-    acts = [each for each in script.updates.within(loop.node.body) if each.act is Act.BACKWARD]
+    acts = [
+        each
+        for each in script.optimizers.updates.within(loop.node.body)
+        if each.act is Act.BACKWARD
+    ]
     for act in acts:
         branches = [
             outer
@@ -91,10 +95,10 @@ def _compares_text(test: cst.Comparison) -> bool:
 
 def _sets_mode(script: Script, loop: Loop) -> bool:
     """Return whether the code around a loop chooses itself when to record."""
-    home = script.function(loop.node) or script.tree.module
+    home = script.scopes.function(loop.node) or script.tree.module
     return any(
         script.tree.inside(site.node, home) and not _stands_aside(script, site.node, loop)
-        for site in script.calls(*_MODES)
+        for site in script.calls.of(*_MODES)
     ) or any(
         mark in script.code(decorator)
         for decorator in getattr(home, "decorators", ())
@@ -108,13 +112,13 @@ def _stands_aside(script: Script, mode: cst.CSTNode, loop: Loop) -> bool:
     return (
         around is not None
         and script.tree.inside(around, loop.node.body)
-        and not _runs_network(script, script.within(around.body, cst.Call))
+        and not _runs_network(script, script.tree.within(around.body, cst.Call))
     )
 
 
 def _runs_outside(script: Script, loop: Loop, branch: cst.If) -> bool:
     """Return whether a loop runs a network, whatever its flag says."""
-    calls = script.within(loop.node.body, cst.Call)
+    calls = script.tree.within(loop.node.body, cst.Call)
     return _runs_network(script, (call for call in calls if not script.tree.inside(call, branch)))
 
 
@@ -122,9 +126,9 @@ def _runs_network(script: Script, calls: Iterable[cst.Call]) -> bool:
     """Return whether one of some calls runs a network, or a function that does."""
     for call in calls:
         callee = script.functions.callee(call)
-        if script.module_call(call) is not None:
+        if script.loops.module_call(call) is not None:
             return True
-        if callee is not None and script.runs_module(callee.body):
+        if callee is not None and script.loops.runs_module(callee.body):
             return True
     return False
 
@@ -143,16 +147,16 @@ def _calls(
             continue
         within = script.tree.ancestors(call)
         modes = [item.item for at in within if isinstance(at, cst.With) for item in at.items]
-        if not any(script.grad_mode(each) is not Grad.ON for each in modes):
-            caller = script.function(call)
+        if not any(script.values.gradients.mode(each) is not Grad.ON for each in modes):
+            caller = script.scopes.function(call)
             if caller is None or not caller.decorators:
                 yield Flagged(call, test, function)
 
 
 def _is_off(script: Script, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
     """Return whether a given value makes a test false."""
-    value = script.value_of(given)
+    value = script.values.value_of(given)
     if isinstance(test, cst.Comparison) and _compares_text(test):
-        wanted = script.value_of(test.comparisons[0].comparator).literal
+        wanted = script.values.value_of(test.comparisons[0].comparator).literal
         return isinstance(value.literal, str) and value.literal != wanted
     return value.equals(False) or value.equals(None)
