@@ -26,7 +26,8 @@ _SUBJECTS: Final = {
         *("since", "results_only", "program", "show_files", "show_links"),
     ),
     "Report": (
-        *("output_format", "output_file", "sort", "show_low", "statistics", "measured", "min_cost"),
+        *("output_format", "output_file", "sort", "show_low", "statistics"),
+        *("measured", "trace", "min_cost"),
         *("baseline", "write_baseline", "quiet", "verbose", "color"),
         *("as_json", "html", "history"),
     ),

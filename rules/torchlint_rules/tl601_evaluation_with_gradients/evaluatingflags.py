@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Act, Grad, How, Loop, Role, Script
 
-__all__ = ["Flagged", "flagged_evaluations"]
-
 _MODES: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 
 

@@ -16,8 +16,6 @@ from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
 
-__all__ = ["Accumulation", "Accumulator", "Accumulators", "Adding", "Addition"]
-
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
 
