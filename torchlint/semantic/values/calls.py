@@ -24,6 +24,16 @@ class CallSite:
         """The canonical qualified name of the called function."""
         return self.values.names.name(self.node.func)
 
+    @property
+    def method(self) -> str:
+        """The name of the called attribute, "" if the call is of a plain name."""
+        return self.node.func.attr.value if isinstance(self.node.func, cst.Attribute) else ""
+
+    @property
+    def receiver(self) -> cst.BaseExpression | None:
+        """The object whose attribute is called."""
+        return self.node.func.value if isinstance(self.node.func, cst.Attribute) else None
+
     def argument(self, name: str, position: int | None = None) -> Value:
         """Return the value of a parameter, searching `**` dictionaries too."""
         return self.values.argument(self.node, name, position)
