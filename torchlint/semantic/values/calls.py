@@ -30,9 +30,9 @@ class CallSite:
         return self.node.func.attr.value if isinstance(self.node.func, cst.Attribute) else ""
 
     @property
-    def receiver(self) -> cst.BaseExpression | None:
-        """The object whose attribute is called."""
-        return self.node.func.value if isinstance(self.node.func, cst.Attribute) else None
+    def receiver(self) -> cst.BaseExpression:
+        """The object whose attribute is called; raises `ValueError` if the call has no method."""
+        return cst.ensure_type(self.node.func, cst.Attribute).value
 
     def argument(self, name: str, position: int | None = None) -> Value:
         """Return the value of a parameter, searching `**` dictionaries too."""
