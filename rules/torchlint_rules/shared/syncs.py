@@ -38,6 +38,8 @@ _SHARES: Final = "read one by one as well: keep this on the device, too"
 _LEFT: Final = "waits in the same pass, and the fix leaves it: keep this on the device by hand"
 _STAYS: Final = "every pass waits here as well: read both once"
 _TENSORS_ONLY: Final = ("detach", "cpu")
+_HANDED_OFF: Final = frozenset({"submit", "apply_async", "map_async", "starmap_async"})
+"""Methods that give their arguments to another process, which cannot use this device."""
 _WRITERS: Final = frozenset(
     (
         "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
@@ -276,12 +278,21 @@ def _needed(
 ) -> bool:
     """Return whether the host needs the value in the same iteration."""
     loop = accumulation.loop.node
-    if script.readings.needed_in(loop, reading, besides):
+    if script.readings.needed_in(loop, reading, besides) or _is_handed_off(script, accumulation):
         return True
     if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
         if _is_large(script, accumulation, reading):
             return True
     return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _is_handed_off(script: Script, accumulation: Accumulation) -> bool:
+    """Return whether what is kept is the work of another process (`pool.submit(score, value)`)."""
+    return any(
+        _last(call.func) in _HANDED_OFF
+        for value in accumulation.values
+        for call in script.tree.within(value, cst.Call)
+    )
 
 
 def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:
