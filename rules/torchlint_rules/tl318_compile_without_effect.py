@@ -44,7 +44,7 @@ class CompileWithoutEffect(Rule):
             yield Finding(self.code, script.span(call), message, fix)
             return
         for forward in script.calls.of_methods("forward"):
-            direct = cst.ensure_type(forward.func, cst.Attribute).value
+            direct = script.calls.at(forward).receiver
             if _is_same(script, direct, network) and not script.values.call_extras.has(direct):
                 what = f"the code that `{named}.compile()` compiles"
                 yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)

@@ -55,8 +55,7 @@ def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
     for call in script.calls.of_methods("step", "reset"):
-        assert isinstance(call.func, cst.Attribute)
-        receiver = call.func.value
+        receiver = script.calls.at(call).receiver
         word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
         if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
             return True

@@ -152,7 +152,7 @@ def _leaves(script: Script, line: cst.BaseStatement) -> bool:
     for call in script.tree.within(line, cst.Call):
         if script.loops.is_step(call):
             return True
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+        if script.calls.at(call).method == "numpy":
             return True
     return False
 
