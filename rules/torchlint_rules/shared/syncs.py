@@ -212,6 +212,8 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
             continue
         if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
             continue
+        if _walks_entries(script, wait):
+            continue
         if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
             continue
         yield wait
@@ -223,6 +225,18 @@ def _in_training(script: Script) -> list[Wait]:
         for loop in script.loops.of(Role.TRAIN_BATCH)
         for wait in script.readings.waits.of(loop)
     ]
+
+
+def _walks_entries(script: Script, wait: Wait) -> bool:
+    """Return whether a loop inside the batch loop reads a tensor entry by entry, as TL209 says."""
+    inner = next(script.loops.around(wait.reading.node), wait.loop).node
+    tensor = wait.reading.tensor
+    if inner is wait.loop.node or not isinstance(inner, cst.For):
+        return False
+    index = script.code(inner.target)
+    return isinstance(tensor, cst.Subscript) and any(
+        name.value == index for name in script.tree.within(tensor, cst.Name)
+    )
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:

@@ -73,8 +73,6 @@ _DERIVES: Final = frozenset(
 )
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""
-_GIVES: Final = frozenset("register_parameter register_module add_module".split())
-"""Methods that give a network what learns, beside assignments to its attributes."""
 _TESTS: Final = frozenset({"pytest", "unittest"})
 _DEPTH: Final = 3
 
@@ -248,8 +246,10 @@ class Evaluations:
         for call in self.functions.own(region, cst.Call):
             network = self.loops.module_call(call) or self._switched(call)
             if network is not None:
-                if not self._has_no_layers(network):
-                    yield Forward(call, network, self.gradients.grad(call))
+                owner = self.functions.instance_of(network)
+                run = self.functions.method(owner, "forward") if owner is not None else None
+                own = self.gradients.grad(call)
+                yield Forward(call, network, own if run is None else self._of_method(call, run))
                 continue
             callee = self.functions.callee(call)
             if callee is None or not self.loops.runs_module(callee):
@@ -259,27 +259,6 @@ class Evaluations:
                     yield Forward(call, call.func.value, self._of_method(call, callee))
             elif depth:
                 yield from self._forwards(callee.body, depth - 1)
-
-    def _has_no_layers(self, network: cst.BaseExpression) -> bool:
-        """Return whether a network is a formula: its class in view makes nothing that learns."""
-        owner = self.functions.instance_of(network)
-        if owner is None or self.functions.bases(owner) != ["torch.nn.Module"]:
-            return False
-        kept = [
-            (line.targets[0].target, line.value) for line in self.tree.within(owner, cst.Assign)
-        ]
-        made = self.tree.within(owner, cst.Call)
-        if any(
-            isinstance(each.target, cst.Attribute)
-            for each in self.tree.within(owner, cst.AnnAssign)
-        ):
-            return False
-        return all(
-            isinstance(target, cst.Name) or self.kinds.kind(value) in (Kind.NUMBER, Kind.STRING)
-            for target, value in kept
-        ) and not any(
-            isinstance(call.func, cst.Attribute) and call.func.attr.value in _GIVES for call in made
-        )
 
     def _switched(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the called object if an object of that name is put into evaluation mode."""
