@@ -48,6 +48,8 @@ _OF_TORCH: Final = re.compile(r"torch\.optim\.(?:lr_scheduler|swa_utils)\.(?P<na
 _OF_TRANSFORMERS: Final = re.compile(r"transformers\.(?:optimization\.)?get_\w*schedule\w*")
 _COUNTED: Final = frozenset({"last_epoch", "_step_count"})
 """Counters that a scheduler updates itself."""
+_UNSEEN_CLASS: Final = re.compile(r"\.(?:\w+\.)*[A-Z]\w*")
+"""A class of the project that is not in view: it may keep its rates in its own way."""
 _OTHER_WAYS: Final = ("timm.", "fvcore.", "mmcv.", "mmengine.", "diffusers.", "tensorflow.", "jax.")
 
 
@@ -147,7 +149,7 @@ class Schedulers:
             return Schedule(call, of_torch["name"], self._optimizer(call), in_sight=True)
         if _OF_TRANSFORMERS.fullmatch(name):
             return Schedule(call, "LambdaLR", self._optimizer(call), in_sight=True)
-        if name.startswith(_OTHER_WAYS):
+        if name.startswith(_OTHER_WAYS) or _UNSEEN_CLASS.fullmatch(name):
             return None
         owner = self.functions.definition(call.func)
         if isinstance(owner, cst.ClassDef):
