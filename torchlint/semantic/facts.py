@@ -33,6 +33,7 @@ from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes
 from torchlint.semantic.training.evaluations import Evaluations
+from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
 from torchlint.semantic.training.lineage import Lineage
@@ -98,7 +99,8 @@ class Facts:
         self.functions = Functions(self.tree, self.scopes, self.names)
         self.values = Values(self.functions)
         self.iteration = Iteration(self.names, self.scopes)
-        self.kinds = Kinds(self.functions, self.iteration)
+        self.origins = Origins(self.functions, self.values, self.iteration)
+        self.kinds = Kinds(self.functions, self.iteration, self.origins)
         self._gradients = Gradients(self.functions, self.values)
         self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
         self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
@@ -132,7 +134,6 @@ class Facts:
         self.vocabulary = Vocabulary(tree)
         self.precision = Precision(self.functions, self.kinds, self.vocabulary)
         self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
-        self.origins = Origins(self.functions, self.values, self.iteration)
         self.autocasting = Autocasting(self.functions, self.values, self.precision, self.origins)
         self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
         self.submodules = Submodules(self.functions, self.origins)
@@ -142,6 +143,9 @@ class Facts:
         self.processes = Processes(self.functions, self.origins, self._calls)
         self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
         self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
+        self.flagged_evaluations = FlaggedEvaluations(
+            self.functions, self.values, self._loops, self._gradients, self.updates, self._calls
+        )
         self.gradient_work = GradientWork(self.functions, self.kinds, self._loops, self.updates)
         self.visibility = Visibility(self.functions, self.kinds, self.origins, self.iteration)
         self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)

@@ -35,7 +35,7 @@ from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.invariance import Invariance, Invariances, Runs
 from torchlint.semantic.training.layers import LayerPair, Layers
-from torchlint.semantic.training.readings import Reading
+from torchlint.semantic.training.readings import Reading, Region
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.training.waits import Wait
 from torchlint.semantic.values.arrays import Array
@@ -404,8 +404,8 @@ class Script(Facts):
         """Return whether code runs a network, directly or through functions of this file."""
         return self._loops.runs_module(region)
 
-    def frequency(self, node: cst.CSTNode, within: LoopNode | None = None) -> Frequency:
-        """Return the execution frequency of a node in its batch loop, or in a given loop."""
+    def frequency(self, node: cst.CSTNode, within: Region | None = None) -> Frequency:
+        """Return the execution frequency of a node in its batch loop, or in a given region."""
         return (
             self._frequencies.frequency(node)
             if within is None
@@ -438,6 +438,10 @@ class Script(Facts):
     def waits(self, loop: Loop) -> Iterator[Wait]:
         """Yield the host syncs of a batch loop whose value no pass needs."""
         return self._waits.of(loop)
+
+    def code_of_pass(self, loop: Loop) -> Iterator[Region]:
+        """Yield a batch loop, then the functions of the file that every pass of it calls."""
+        return (region for region, _ in self._waits.regions(loop))
 
     def on_host(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor is known to be in host memory."""

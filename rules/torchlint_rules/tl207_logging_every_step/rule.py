@@ -58,6 +58,7 @@ class LoggingEveryStep(Rule):
             key: one
             for key, one in lines.items()
             if staying[id(one.loop.node)] is None
+            and script.tree.inside(one.line, one.loop.node)
             and script.tree.inside(one.shown.place, one.loop.node)
         }
         fixes = _fixes(script, freed, every)
@@ -90,17 +91,30 @@ def _lines(script: Script) -> Iterator[_Line]:
     for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         if script.is_round(loop):
             continue
-        for line in script.within(loop.node.body, cst.Expr):
-            if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
-                continue
-            if script.batch_loop(line) is not loop:
-                continue
-            if script.frequency(line) is not Frequency.EVERY_PASS:
-                if not script.runs_each_pass_in_one_process(line, loop):
+        for region in script.code_of_pass(loop):
+            for line in script.within(region.body, cst.Expr):
+                if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
                     continue
-            value = shown(script, line.value, loop)
-            if value is not None and not _reports_episode(script, line, loop):
+                if _logs_inside(script, line.value, loop) or not _runs_each_pass(
+                    script, line, loop
+                ):
+                    continue
+                value = shown(script, line.value, loop)
+                if value is None or _reports_episode(script, line, loop):
+                    continue
                 yield _Line(line, line.value, loop, value)
+
+
+def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
+    """Return whether a line of a loop, or of a function that it calls, runs in every pass."""
+    nearest = script.batch_loop(line)
+    function = script.function(line)
+    if function is not None and not script.tree.inside(line, loop.node):
+        return nearest is None and script.frequency(line, function) is Frequency.EVERY_PASS
+    if nearest is not loop:
+        return False
+    every = script.frequency(line) is Frequency.EVERY_PASS
+    return every or script.runs_each_pass_in_one_process(line, loop)
 
 
 def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
@@ -117,8 +131,9 @@ def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _shares_wait(script: Script, first: _Line, second: _Line) -> bool:
     """Return whether a line of the same loop finds the device idle after another."""
-    node = first.loop.node
-    return second.loop is first.loop and not script.works_between(first.line, second.line, node)
+    if second.loop is not first.loop or script.home(first.line) is not script.home(second.line):
+        return False
+    return not script.works_between(first.line, second.line, first.loop.node)
 
 
 def _place(script: Script, wait: Sequence[_Line]) -> tuple[cst.CSTNode, tuple[Note, ...]]:
@@ -171,6 +186,14 @@ def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTN
     )
 
 
+def _logs_inside(script: Script, call: cst.Call, loop: Loop) -> bool:
+    """Return whether a call lets a function of the file read and log its arguments."""
+    callee = script.functions.callee(call)
+    if callee is None or next(script.readings(call), None) is not None:
+        return False
+    return any(_logs(script, inner, loop) for inner in script.within(callee.body, cst.Call))
+
+
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line reports a finished episode instead of every step."""
     return any(True for _ in script.tests_around(line)) and any(
@@ -186,9 +209,11 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
     if isinstance(func, cst.Name):
-        return func.value == "progress_bar"
+        return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
     if not isinstance(func, cst.Attribute):
         return False
+    if _hands_over_a_read(script, call, func.attr):
+        return True
     if func.attr.value in _METHODS:
         return script.kind(func.value) not in _TENSORS
     owner = func.value.attr if isinstance(func.value, cst.Attribute) else func.value
@@ -200,6 +225,13 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if word in _RECORDERS and func.attr.value not in _UPKEEP:
         return True
     return func.attr.value in ("log", "print") and word in _LOGGERS
+
+
+def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
+    """Return whether a function that is called after logging gets a value that was read."""
+    if script.words(called.value)[:1] != ["log"] or called.value == "log":
+        return False
+    return any(True for _ in script.readings(call))
 
 
 # -- the fix ----------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Waits:
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
-        for region, calls in self._regions(loop):
+        for region, calls in self.regions(loop):
             for reading in self.readings.within(region.body):
                 if self._is_rare(reading.node, region):
                     continue
@@ -121,7 +121,7 @@ class Waits:
 
     # -- code that a pass runs -----------------------------------------------------
 
-    def _regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
+    def regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
         """Yield the loop and the functions that its passes call, each with those calls."""
         yield loop.node, ()
         edge: list[Region] = [loop.node]
@@ -338,14 +338,14 @@ class Waits:
 
     def _adds(self, node: cst.Call | cst.BaseSmallStatement, child: cst.CSTNode) -> bool:
         """Return whether a statement adds the value of one of its parts to something."""
-        parts = self.accumulators.parts(node)
+        parts = self.accumulators.additions.parts(node)
         return parts is not None and any(self.tree.inside(value, child) for value in parts.values)
 
     def _added(
         self, node: cst.Call | cst.BaseSmallStatement, region: Region, trail: frozenset[int]
     ) -> _Destination | None:
         """Return where a value goes that a statement adds to a sum, a list or a meter."""
-        parts = self.accumulators.parts(node)
+        parts = self.accumulators.additions.parts(node)
         assert parts is not None
         kept = _Destination(frozenset({End.KEPT}), frozenset(), parts.target, (node,))
         if not isinstance(region, cst.FunctionDef):
@@ -380,7 +380,7 @@ class Waits:
                 parts is not None and self.tree.code(parts.target) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
-                for parts in (self.accumulators.parts(outer),)
+                for parts in (self.accumulators.additions.parts(outer),)
             ):
                 yield name
 
@@ -394,7 +394,7 @@ class Waits:
 
     def _is_addition(self, node: cst.CSTNode) -> bool:
         return any(
-            self.accumulators.parts(outer) is not None
+            self.accumulators.additions.parts(outer) is not None
             for outer in self.tree.ancestors(node)
             if isinstance(outer, (cst.Call, cst.BaseSmallStatement))
         )
