@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["Edit", "Span", "apply_edits", "clash", "in_order", "joined", "touch"]
-
 _LINE_ENDS: Final = ("\n", "\r")
 
 

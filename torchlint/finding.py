@@ -10,8 +10,6 @@ from typing import Final, Literal, NamedTuple
 
 from torchlint.edit import Edit, Span, clash, in_order
 
-__all__ = ["Finding", "Fix", "Impact", "Note", "Safety"]
-
 Impact = Literal["high", "medium", "low"]
 """What is at stake: how much a finding can matter."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DOCUMENTATION", "PACKAGE", "REPOSITORY", "rule_url"]
-
 PACKAGE: Final = "torchlint"
 """The name on PyPI."""
 REPOSITORY: Final = "https://github.com/torchlint/torchlint"

@@ -12,8 +12,6 @@ from torchlint.config import ConfigError
 from torchlint.engine.diagnostics import CheckError, Diagnostic
 from torchlint.engine.texts import check, fix
 
-__all__ = ["TorchlintMagics", "load"]
-
 _MAGIC: Final = "%%torchlint"
 _NAME: Final = "notebook.ipynb"
 
@@ -47,6 +45,8 @@ class TorchlintMagics:
             if options.fix:
                 self._print_fixed(cells, options)
                 return
+            if cell is not None:
+                cells[-1] = f"\n{cell}"  # lines count from the magic, as the editor counts them
             self._print_findings(cells, cell is not None, options)
         except (_WordError, ConfigError, CheckError) as error:
             print(f"torchlint: {error}")  # noqa: T201
@@ -105,7 +105,7 @@ def _without_magic(cell: str) -> str:
     first, _, rest = cell.partition("\n")
     if not first.startswith(_MAGIC):
         return cell
-    return "" if "fix" in first.split() else rest
+    return "" if "fix" in first.split() else f"\n{rest}"
 
 
 def _notebook(cells: Sequence[str]) -> str:
@@ -117,4 +117,5 @@ def _notebook(cells: Sequence[str]) -> str:
 def _line(found: Diagnostic, is_last_alone: bool) -> str:
     cell = "" if is_last_alone else f"cell {found.cell}, "
     fixed = "" if found.fix is None else f" ({found.fix.safety} fix)"
-    return f"{cell}line {found.location.row}: {found.code} [{found.name}] {found.message}{fixed}"
+    place = f"{cell}line {found.location.row}"
+    return f"{place}: {found.code} [{found.name}] {found.impact}: {found.message}{fixed}"

@@ -21,8 +21,6 @@ from mcp.types import ToolAnnotations
 
 from torchlint import __version__
 
-__all__ = ["serve"]
-
 _FAILED: Final = 2
 _GRACE: Final = 20.0
 """Seconds in which a cancelled command may end the processes that it started."""

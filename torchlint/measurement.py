@@ -13,15 +13,6 @@ from torchlint.page.files import pack_folder
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = [
-    "EVIDENCE",
-    "Measurement",
-    "gain_of",
-    "measurements",
-    "measurements_beside",
-    "measurements_of",
-]
-
 EVIDENCE: Final = "evidence.json"
 """The file beside the rules of a pack: a list of measurements for each code."""
 

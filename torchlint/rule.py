@@ -18,8 +18,6 @@ from torchlint.page.header import Header
 from torchlint.page.inpython import headings, sections, snippets
 from torchlint.semantic.script import Script
 
-__all__ = ["Rule", "RuleError"]
-
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _IN_PYTHON: Final = ("name", "summary", "impact", "safety", "needs", "invalid", "valid")

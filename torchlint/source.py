@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from torchlint.edit import Edit, Span, apply_edits
 
-__all__ = ["Part", "Position", "Source", "SourceError"]
-
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 _OF_HOSTS: Final = frozenset({"idna", "punycode"})
 """Encodings whose decoders take the square of the time that a text is long."""

@@ -15,17 +15,6 @@ from torchlint.finding import Finding
 from torchlint.source import Source
 from torchlint.suppressionwords import has_suppression_word
 
-__all__ = [
-    "Comment",
-    "Suppression",
-    "Suppressions",
-    "comments_of",
-    "find_suppressions",
-    "is_suppression",
-    "names_our_rules",
-    "silences_unparsed",
-]
-
 _MARK: Final = re.compile(
     r"""
     (?P<noqa> \# \s* noqa \b (?P<colon> \s* : \s* )? )

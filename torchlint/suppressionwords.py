@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["has_suppression_word"]
-
 
 def has_suppression_word(text: str) -> bool:
     """Return whether a text contains one of the words that every suppression comment has."""

@@ -145,6 +145,32 @@ def test_a_wrong_call_is_2_and_one_line(shell: Shell, arguments: list[str], mess
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "--jobs", "many"], "'many' is not a whole number."),
+        (["check", "--file-timeout", "long"], "'long' is not a number."),
+        (["check", "--sort", "size"], "`size` is none of file, impact, cost, code\n"),
+        (["audit", "gone"], "error: path 'gone' does not exist."),
+        (["config", "gone"], "error: path 'gone' does not exist."),
+        (["fix", "gone.py"], "error: gone.py does not exist\n"),
+        (["fix", "--apply", "gone.py"], "error: gone.py does not exist\n"),
+        (["check", "--fix", "gone.py"], "error: gone.py does not exist\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_one_plain_sentence(shell: Shell, arguments: list[str], message: str) -> None:
+    done = shell.run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_variable_with_a_wrong_value_is_named_as_it_is_written(shell: Shell) -> None:
+    done = shell.run("check", environment={"TORCHLINT_SORT": "size"})
+    assert done.stderr.startswith("error: TORCHLINT_SORT: must be one of file, ")
+
+
 def test_a_wrong_configuration_names_file_line_and_nearest_key(shell: Shell) -> None:
     shell.write("a.py", TRAIN)
     shell.write("torchlint.toml", "# mine\nselekt = ['XY']\n")

@@ -199,7 +199,7 @@ def test_the_help_lists_every_option_by_subject(quick: Shell, command: str) -> N
     said = quick.run(command, "--help").stdout
     headings = re.findall(r"^(\w[\w ]+):$", said, re.MULTILINE)
     assert headings == [
-        *("Fixes", "Rules", "Files", "Report", "Exit code", "Cache", "Run and configuration")
+        *("Fixes", "Rules", "Files", "Report", "Exit code", "Cache", "Run", "Configuration")
     ]
     params = (check if command == "check" else fix).params
     for param in params:

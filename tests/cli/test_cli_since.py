@@ -138,6 +138,13 @@ def test_a_folder_without_git_is_an_error_in_one_line(quick: Shell) -> None:
     assert done.stderr.startswith("error: `--since`: git: ")
 
 
+def test_a_machine_without_git_is_an_error_in_one_line(quick: Shell) -> None:
+    quick.write("a.py", SLOW)
+    done = quick.run("check", "--since", "main", environment={"PATH": "/nowhere"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: `--since` needs git, which is not installed\n"
+
+
 def test_nothing_is_replayed(repository: Shell) -> None:
     shell = Shell(repository.folder)
     shell.write("a.py", SLOW + "slow()\n")

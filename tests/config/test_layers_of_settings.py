@@ -118,7 +118,7 @@ def test_a_required_version_is_held(tmp_path: Path, wanted: str, is_met: bool) -
     if is_met:
         assert project.settings(tmp_path).required_version == wanted
     else:
-        with pytest.raises(ConfigError, match=f"`required-version`: {wanted}, this is"):
+        with pytest.raises(ConfigError, match=f"the project wants {wanted}"):
             project.settings(tmp_path)
 
 

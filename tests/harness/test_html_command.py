@@ -1,4 +1,4 @@
-"""The option `--html` of `verify`, and what `check --measured` makes of the same run."""
+"""What `verify` writes beside its report, and what `check` makes of it."""
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchlint(
         folder,
         *("verify", "train.py", "--isolated", "--select", "TL801", "--json", "--html", "page.html"),
-        *("--steps", "8", "--warmup", "2", "--rounds", "2"),
+        *("--steps", "8", "--warmup", "2", "--rounds", "2", "--save-trace", "new/traces"),
     )
     assert done.returncode in (0, 1), done.stderr
+    assert "Wrote new/traces/original.json.gz and new/traces/fixed.json.gz" in done.stderr
     (folder / "report.json").write_text(done.stdout)
     return folder
 
@@ -102,3 +103,22 @@ def test_its_json_ranks_the_findings_of_the_script(verified: Path) -> None:
     assert done.returncode == 1, done.stderr
     line = next(line for line in done.stdout.splitlines() if "TL801" in line)
     assert f"(measured {variant['speedup']['ratio']:.2f}x on cpu" in line
+
+
+def test_its_traces_are_of_both_sides_and_rank_the_findings(verified: Path) -> None:
+    for name in ("original", "fixed"):
+        done = torchlint(
+            verified,
+            *("check", "train.py", "--isolated", "--no-cache", "--select", "TL801,TL108"),
+            *("--trace", f"new/traces/{name}.json.gz", "--output-format", "concise"),
+        )
+        assert done.returncode == 1, done.stderr
+        assert "TL108" in done.stdout.splitlines()[0]
+        assert "(trace: host busy " in done.stdout.splitlines()[0]
+
+
+def test_a_folder_for_traces_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    write(tmp_path, "raise ValueError\n")
+    done = torchlint(tmp_path, "verify", "train.py", "--save-trace", "train.py/traces")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: train.py/traces: cannot be made: Not a directory\n"

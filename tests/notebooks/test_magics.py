@@ -51,7 +51,7 @@ def test_a_cell_is_checked_with_those_before_it_and_run(
 ) -> None:
     shell.cell(f"%%torchlint\n{SLOW}")
     said = capsys.readouterr().out
-    assert said.startswith("line 2: TL801 [anomaly-detection] ")
+    assert said.startswith("line 3: TL801 [anomaly-detection] high: ")
     assert said.count("\n") == 1
     assert shell.ran == [f"{SLOW}\n"]
 
@@ -60,7 +60,7 @@ def test_all_cells_so_far_are_checked(shell: Shell, capsys: pytest.CaptureFixtur
     shell.cell(f"%%torchlint\n{SLOW}")
     capsys.readouterr()
     shell.cell("%torchlint")
-    assert capsys.readouterr().out.startswith("cell 2, line 2: TL801 ")
+    assert capsys.readouterr().out.startswith("cell 2, line 3: TL801 ")
     shell.cell("%torchlint --ignore TL801")
     assert capsys.readouterr().out == "torchlint: nothing found\n"
 

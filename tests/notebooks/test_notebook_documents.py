@@ -22,7 +22,7 @@ def _read(text: str | bytes) -> Source:
         ("", "the file is empty: a notebook is a JSON object", (1, 1)),
         ("import torch\n", "a notebook is a JSON object, and this file is not", (1, 1)),
         ("[]", "a notebook is a JSON object, and this file is not", (1, 1)),
-        ('{\n "cells": [\n', "cell 1 is not a JSON object", (3, 1)),
+        ('{\n "cells": [\n', "the file ends too early", (3, 1)),
         ('{"cells": [], }', "expected a name in quotes", (1, 15)),
         ('{"cells" []}', "expected a colon", (1, 10)),
         ('{"cells": []\n "metadata": {}}', "expected a comma or `}`", (2, 2)),

@@ -32,8 +32,6 @@ from torchlint.registry import Registry, RegistryError, RuleHead, Selection
 from torchlint.semantic.scope.target import Target
 from torchlint.source import Source
 
-__all__ = ["Audit", "audit"]
-
 OTHERS: Final = "other rules"
 """The family of rules that belong to no technique, such as those of other packs."""
 _BY_IMPACT: Final = {"high": 0.9, "medium": 0.6, "low": 0.3}

@@ -19,8 +19,6 @@ from torchlint.audit.precision import PRECISION
 from torchlint.audit.technique import Technique
 from torchlint.audit.trainers import TRAINERS
 
-__all__ = ["FAMILIES"]
-
 FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
     "input pipeline": PIPELINE,
     "host and device": DEVICE,

@@ -25,9 +25,6 @@ from torchlint.audit.technique import (
     not_applicable,
 )
 
-__all__ = ["CHECKPOINTS"]
-
-
 _RESUMING: Final = (
     r"(?:\w+_)?(?:resume|restart|restore)\w*|load_(?:checkpoint|model|ckpt|weights)\w*"
 )

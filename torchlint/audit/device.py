@@ -24,8 +24,6 @@ from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, no
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.loops import Role
 
-__all__ = ["DEVICE"]
-
 _FACTORY: Final = re.compile(
     r"torch\.(?:zeros|ones|full|arange|eye|empty|linspace|rand|randn|tensor)"
 )

@@ -19,8 +19,6 @@ from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 from torchlint.semantic.values.values import State
 
-__all__ = ["DISTRIBUTED"]
-
 _PERHAPS: Final = mentions(
     r"\w*distributed|ddp|\w*world_size|\w*local_rank", "does with several GPUs"
 )

@@ -9,8 +9,6 @@ from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 from torchlint.semantic.values.gradient import Grad
 
-__all__ = ["EVALUATION"]
-
 
 def _unrecorded(survey: Survey) -> Answer | None:
     for place in survey.script.evaluations():

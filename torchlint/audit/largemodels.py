@@ -18,8 +18,6 @@ from torchlint.audit.questions import (
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 
-__all__ = ["LARGE_MODELS"]
-
 _GRAPHED: Final = frozenset({"reduce-overhead", "max-autotune"})
 _FLOAT8: Final = r"fp8|float8|transformer-engine(?:-float16)?"
 _SHARDING: Final = r"(?:fsdp|deepspeed)\w*"

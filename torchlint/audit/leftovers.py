@@ -8,8 +8,6 @@ from torchlint.audit.questions import in_use_at_training, trained
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 
-__all__ = ["LEFTOVERS"]
-
 _PROFILERS: Final = r"torch\.(?:profiler|autograd\.profiler)\.\w+|cProfile\.\w+|line_profiler\.\w+"
 
 

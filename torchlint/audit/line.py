@@ -7,8 +7,6 @@ from torchlint.engine.ownpart import as_given
 from torchlint.semantic.script import Script
 from torchlint.source import Source
 
-__all__ = ["Line"]
-
 
 class Line(int):
     """A line, counted over all the code of a file; in a notebook, counted within its cell.

@@ -27,8 +27,6 @@ from torchlint.audit.technique import (
 )
 from torchlint.semantic.loops.loops import Role
 
-__all__ = ["MANAGEMENT"]
-
 _TRACKERS: Final = (
     r"(?:torch\.utils\.tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|clearml|aim|swanlab|"
     r"visdom|dvclive|trackio)\.(?:\w+\.)*\w+"

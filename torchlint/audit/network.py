@@ -30,8 +30,6 @@ from torchlint.audit.technique import (
 )
 from torchlint.semantic.values.values import State
 
-__all__ = ["NETWORK"]
-
 _CONVOLUTION: Final = re.compile(r"torch\.nn\.Conv(?:Transpose)?[123]d")
 _NORMS: Final = (
     r"torch\.nn\.(?:(?:Lazy)?BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm|InstanceNorm[123]d|"

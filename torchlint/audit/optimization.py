@@ -31,8 +31,6 @@ from torchlint.audit.technique import (
 )
 from torchlint.semantic.script import CallSite
 
-__all__ = ["OPTIMIZATION"]
-
 _FUSABLE: Final = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _RECURRENT: Final = (
     r"torch\.nn\.(?:RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell|Transformer\w*|MultiheadAttention|"

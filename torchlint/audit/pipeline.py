@@ -34,8 +34,6 @@ from torchlint.semantic.data.datasets import Trait
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State
 
-__all__ = ["PIPELINE"]
-
 _CACHE: Final = re.compile(r"_?(?:\w+_)?cached?(?:_\w+)?")
 _TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
 _NO_WORKERS: Final = {

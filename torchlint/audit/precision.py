@@ -23,8 +23,6 @@ from torchlint.audit.questions import (
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
 
-__all__ = ["PRECISION"]
-
 _AUTOCAST: Final = r"torch\.(?:amp|cuda\.amp|cpu\.amp)\.autocast"
 _CONVOLUTIONS: Final = r"Conv[23]d|ConvTranspose[23]d|conv[23]d|resnet\w*|vgg\w*|\w*CNN"
 _MODES: Final = frozenset({"reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})

@@ -9,8 +9,6 @@ from typing import Final
 from torchlint.audit.auditing import Audit
 from torchlint.audit.row import Basis, Row, Status
 
-__all__ = ["of_program"]
-
 _STRONGEST_FIRST: Final = (
     (Status.MISSING, Basis.CODE),
     (Status.IN_USE, Basis.CODE),

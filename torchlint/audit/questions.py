@@ -20,32 +20,6 @@ from torchlint.audit.technique import (
 )
 from torchlint.semantic.values.values import State
 
-__all__ = [
-    "accelerated",
-    "argument",
-    "calls",
-    "evaluated",
-    "in_use_at_loader",
-    "in_use_at_training",
-    "keyword",
-    "layered",
-    "loader_option",
-    "loading",
-    "looped",
-    "mentions",
-    "method",
-    "missing_at_training",
-    "optimized",
-    "owned",
-    "shown",
-    "trained",
-    "trainer_option",
-    "unknown",
-    "unseen",
-    "whole",
-    "words",
-]
-
 _TRAINERS: Final = re.compile(
     r"(?:Trainer|Fabric|Accelerator|TrainingArguments|(?:SFT|DPO|GRPO|KTO|Reward|RLOO)Config|\.fit|"
     r"\.train)$"

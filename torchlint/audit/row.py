@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Basis", "Row", "Status"]
-
 
 class Status(Enum):
     """The state of a technique in a script."""

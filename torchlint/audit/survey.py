@@ -15,8 +15,6 @@ from torchlint.semantic.script import CallSite, Script
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State, Value
 
-__all__ = ["ProgramFacts", "Survey"]
-
 _FRAMEWORKS: Final = {
     "lightning": "Lightning",
     "transformers": "the Trainer of Transformers",

@@ -10,18 +10,6 @@ from torchlint.audit.line import Line
 from torchlint.audit.row import Basis, Status
 from torchlint.audit.survey import Survey
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Technique",
-    "cannot_tell",
-    "clean",
-    "elsewhere",
-    "in_use",
-    "missing",
-    "not_applicable",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -8,8 +8,6 @@ from torchlint.audit.questions import keyword, unknown
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
 
-__all__ = ["TRAINERS"]
-
 _PREPARING: Final = frozenset({"accelerate", "transformers"})
 
 

@@ -12,8 +12,6 @@ from torchlint.engine.ignorecomments import Annotated, annotate
 from torchlint.report.summary import plural
 from torchlint.source import Source
 
-__all__ = ["add_ignores"]
-
 
 def add_ignores(run: Run, results: Iterable[FileResult]) -> int:
     """Write the comments and return the exit code: 1 if findings are left."""

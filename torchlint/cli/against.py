@@ -17,8 +17,6 @@ from torchlint.harness.judging.verdict import Revision
 from torchlint.harness.plan import Variant
 from torchlint.source import Source, SourceError
 
-__all__ = ["Against", "against_options", "compared_with"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTION: Final = "--against"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from torchlint.engine.programs import Link
     from torchlint.report.paint import Paint
 
-__all__ = ["audit"]
-
 
 @click.command()
 @click.argument(

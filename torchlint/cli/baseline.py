@@ -18,8 +18,6 @@ from torchlint.report.escape import printable
 from torchlint.report.identity import Identity, relative_path
 from torchlint.report.summary import plural
 
-__all__ = ["KnownFindings", "known_findings"]
-
 
 def known_findings(run: Run, write: bool) -> KnownFindings | None:
     """Return the baseline of a run, None without one; raise a usage error if it is malformed."""

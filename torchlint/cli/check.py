@@ -12,7 +12,7 @@ import click
 from torchlint.cli.failure import remark
 from torchlint.cli.fixoptions import check_ending, check_fix_options
 from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.measured import measured_options, measured_report, without_cheap
+from torchlint.cli.measured import Costs, measured_costs, measured_options
 from torchlint.cli.options import (
     configuration_options,
     paths_argument,
@@ -33,9 +33,6 @@ from torchlint.report.summary import plural
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
     from torchlint.report.entry import Entry
-    from torchlint.report.measured import MeasuredReport
-
-__all__ = ["check"]
 
 
 @click.command(cls=GroupedCommand)
@@ -114,13 +111,13 @@ def _check(
         known = known_findings(run, options["write_baseline"])
     files = () if reads_stdin else run.files(paths)
     names = [options["stdin_filename"] or str(STDIN)] if reads_stdin else list(map(str, files))
-    measured = measured_report(options, names)
+    costs = measured_costs(options, names)
     if reads_stdin:
-        return _report(run, _stdin_result(run), measured, known, None, changed)
-    alone = known is None and measured is None and changed is None
+        return _report(run, _stdin_result(run), costs, known, None, changed)
+    alone = known is None and costs is None and changed is None
     recording = run.recording(command, paths) if alone else None
     results = run.results(files)
-    return _report(run, results, measured, known, recording, changed)
+    return _report(run, results, costs, known, recording, changed)
 
 
 def _stdin_result(run: Run) -> list[FileResult]:
@@ -142,13 +139,13 @@ def _stdin_result(run: Run) -> list[FileResult]:
 def _report(
     run: Run,
     results: Iterable[FileResult],
-    measured: MeasuredReport | None,
+    costs: Costs | None,
     known: KnownFindings | None,
     recording: Recording | None,
     changed: ChangedLines | None,
 ) -> int:
     entries: list[Entry] = []
-    writer = run.report_writer() if known is None and measured is None else None
+    writer = run.report_writer() if known is None and costs is None else None
     files = suppressed = 0
     is_all_seen = True
     for result in results if known is None else known.noting(results):
@@ -171,8 +168,8 @@ def _report(
     if known is not None:
         known.mention_gone(entries)
         entries = known.unknown(entries, hidden)
-    if measured is not None:
-        entries = without_cheap(measured.ranked(entries), options["min_cost"], hidden)
+    if costs is not None:
+        entries = costs.ranked(entries, hidden)
     told = Tally() if writer is None else writer.tally
     report = Report(
         tuple(entries), files, run.failed, run.quiet, tuple(hidden), told, tuple(run.unfinished)

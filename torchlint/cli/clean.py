@@ -9,13 +9,11 @@ from typing import Final
 import click
 
 from torchlint.cli.failure import remark
-from torchlint.cli.options import target_options
+from torchlint.cli.options import configuration_file_options
 from torchlint.cli.replay import CACHE, SUFFIX
 from torchlint.cli.run import refused
 from torchlint.config import load
 from torchlint.report.summary import plural
-
-__all__ = ["clean"]
 
 _WRITTEN: Final = re.compile(
     r"[0-9a-f]{16}(?:(?:-[a-z]+)?\.json|\.outlines)|[0-9a-f]{8}" + re.escape(SUFFIX)
@@ -25,9 +23,9 @@ _WRITTEN: Final = re.compile(
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=Path())
-@target_options
-def clean(path: Path, config_file: Path | None, isolated: bool, **options: object) -> None:
-    """Empty the caches below a folder, and the configured one.
+@configuration_file_options
+def clean(path: Path, config_file: Path | None, isolated: bool) -> None:
+    """Delete the caches below a folder, and the configured one.
 
     PATH is a folder, by default the current one.
     """

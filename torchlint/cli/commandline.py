@@ -16,8 +16,6 @@ import click
 from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
 from torchlint.harness.plan import Launcher
 
-__all__ = ["Started", "started", "started_arguments"]
-
 Command = TypeVar("Command", bound=Callable[..., object])
 
 _PYTHON: Final = re.compile(r"python[\d.]*")

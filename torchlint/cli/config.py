@@ -18,8 +18,6 @@ from torchlint.registry import load_registry
 from torchlint.report.ruffjson import dumps
 from torchlint.report.settings import settings_in_force
 
-__all__ = ["config", "print_settings"]
-
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=Path())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-__all__ = ["INTERRUPTED", "NO_ROOM", "READER_GONE"]
-
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C (SIGINT)."""
 READER_GONE: Final = 141

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.script import Script
 from torchlint.source import Source, SourceError
 
-__all__ = ["epochs_of"]
-
 
 def epochs_of(file: Path, args: Sequence[str]) -> int | None:
     """Return the passes of the loop around the training steps, None where that is unknown.

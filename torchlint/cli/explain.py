@@ -14,8 +14,6 @@ from torchlint.measurement import measurements_of
 from torchlint.report.briefpage import brief_page
 from torchlint.report.page import page
 
-__all__ = ["explain"]
-
 
 @click.command()
 @click.argument("rule", shell_complete=complete_rule, required=False)

@@ -6,8 +6,6 @@ import click
 
 from torchlint.report.escape import printable
 
-__all__ = ["fail", "remark", "warn"]
-
 
 def fail(message: str) -> None:
     """Print `error: …`, for a run that failed at least in part."""

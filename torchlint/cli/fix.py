@@ -38,8 +38,6 @@ from torchlint.source import Source
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
 
-__all__ = ["fix", "fix_once"]
-
 
 @click.command(cls=GroupedCommand)
 @paths_argument
@@ -161,7 +159,7 @@ def _show(run: Run, results: Iterable[FixResult]) -> int:
         if result.changed:
             changed.append(result)
             _deliver_diff(run, result, first=len(changed) == 1)
-    if not run.quiet:
+    if not run.quiet and (changed or not run.failed):
         _summarize_changes(changed, withheld)
     return run.code(bool(changed))
 
@@ -227,7 +225,7 @@ def _apply(
                 continue
             written.append(result)
         left += run.entries(result.after, result.left)
-    if not run.quiet:
+    if not run.quiet and (written or not run.failed):
         _tell_written(written, ending)
     hidden: list[str] = []
     left = left if known is None else known.unknown(left, hidden)

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-__all__ = ["Ending", "check_ending", "check_fix_options", "fix_ending", "written_fix_options"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _READ_ONLY = ("add_ignore", "write_baseline")

@@ -7,8 +7,6 @@ from typing import Final
 
 import click
 
-__all__ = ["git", "git_bytes"]
-
 _QUIET: Final = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),
@@ -32,6 +30,8 @@ def git_bytes(option: str, *arguments: str, cwd: str | None = None) -> bytes:
             capture_output=True,
             check=False,
         )
+    except FileNotFoundError:
+        raise click.ClickException(f"`{option}` needs git, which is not installed") from None
     except OSError as error:
         raise click.ClickException(f"`{option}` needs git: {error.strerror}") from None
     if done.returncode:

@@ -6,8 +6,6 @@ from typing import Final
 
 import click
 
-__all__ = ["GroupedCommand"]
-
 _SUBJECTS: Final = {
     "Measuring": (
         *("module", "quick", "budget", "steps", "warmup", "rounds"),
@@ -25,17 +23,19 @@ _SUBJECTS: Final = {
     ),
     "Files": (
         *("exclude", "extend_exclude", "respect_gitignore", "force_exclude", "stdin_filename"),
-        *("since", "show_files"),
+        *("since", "results_only", "program", "show_files", "show_links"),
     ),
     "Report": (
-        *("output_format", "output_file", "sort", "show_low", "statistics", "measured", "min_cost"),
+        *("output_format", "output_file", "sort", "show_low", "statistics"),
+        *("measured", "trace", "min_cost"),
         *("baseline", "write_baseline", "quiet", "verbose", "color"),
         *("as_json", "html", "history"),
     ),
     "Exit code": ("fail_on", "exit_zero"),
     "Cache": ("no_cache", "cache_dir"),
+    "Run": ("watch", "jobs", "file_timeout"),
 }
-_REST: Final = "Run and configuration"
+_REST: Final = "Configuration"
 
 
 class GroupedCommand(click.Command):
@@ -47,7 +47,7 @@ class GroupedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_SUBJECTS, _REST)}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 sections[subject_of.get(param.name or "", _REST)].append(record)
         for subject, records in sections.items():
             if records:

@@ -12,8 +12,6 @@ import click
 from torchlint.cli.options import Command
 from torchlint.harness.plan import Launcher
 
-__all__ = ["device_option", "end_on_sigterm", "launch_options", "launcher"]
-
 
 def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     if re.fullmatch(r"auto|cpu|mps|xpu|cuda(:\d+)?", value) is None:

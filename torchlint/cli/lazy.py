@@ -10,8 +10,6 @@ import click
 
 from torchlint.cli.ends import INTERRUPTED, READER_GONE
 
-__all__ = ["LazyGroup"]
-
 
 class LazyGroup(click.Group):
     """A group that imports the command `name` from `torchlint.cli.name` on first use.

@@ -23,8 +23,6 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.script import Script
 from torchlint.source import Source, SourceError
 
-__all__ = ["LoaderCall", "find_call"]
-
 _POSITIONS: Final[Mapping[str, int | None]] = {
     "num_workers": 5,
     "pin_memory": 7,

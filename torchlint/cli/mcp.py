@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["mcp"]
-
 
 @click.command()
 @click.option(

@@ -9,8 +9,6 @@ import click
 from torchlint.scaffold import ScaffoldError, free_code, write_pack, write_rule
 from torchlint.testing.checkout import Checkout, CheckoutError
 
-__all__ = ["new"]
-
 
 @click.command()
 @click.argument("name", required=False)
@@ -41,6 +39,8 @@ def _write_pack(pack: str, name: str | None, family: int | None, code: str | Non
         written = write_pack(Path.cwd(), pack, name, code.upper() if code else None)
     except ScaffoldError as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{pack} cannot be written: {error.strerror}") from None
     for path in written:
         click.echo(path.relative_to(Path.cwd()))
     click.echo(

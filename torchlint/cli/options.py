@@ -11,18 +11,6 @@ import click
 from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
 from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
-__all__ = [
-    "color_option",
-    "configuration_options",
-    "file_timeout_option",
-    "overrides",
-    "paths_argument",
-    "program_option",
-    "report_options",
-    "run_options",
-    "target_options",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LISTS: Final = {
@@ -34,7 +22,7 @@ _LISTS: Final = {
     "unfixable": "Rules whose fixes are never applied.",
     "exclude": "Patterns of files and folders to skip.",
     "extend_exclude": "Add patterns to the excluded ones.",
-    "results_only": "Patterns of files where cost does not matter.",
+    "results_only": "Patterns of files, such as tests, whose speed does not matter.",
 }
 _PATTERNS: Final = frozenset({"exclude", "extend_exclude", "results_only"})
 _FLAGS: Final = {
@@ -90,7 +78,9 @@ def _all(decorators: list[Callable[[Command], Command]]) -> Callable[[Command], 
 
 def paths_argument(command: Command) -> Command:
     """Add the argument PATHS."""
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(command)
+    return click.argument("paths", nargs=-1, type=click.Path(readable=False, path_type=Path))(
+        command
+    )
 
 
 def color_option(command: Command) -> Command:
@@ -118,7 +108,7 @@ def file_timeout_option(command: Command) -> Command:
 
 
 def target_options(command: Command) -> Command:
-    """Add the options for the target and for the configuration file."""
+    """Add the options for the target, and those of `configuration_file_options`."""
     return _all(
         [
             click.option(
@@ -132,6 +122,15 @@ def target_options(command: Command) -> Command:
                 type=OneOf(DEVICES),
                 help="Device that the code runs on.",
             ),
+            configuration_file_options,
+        ]
+    )(command)
+
+
+def configuration_file_options(command: Command) -> Command:
+    """Add the options that choose the configuration file."""
+    return _all(
+        [
             click.option(
                 "--config",
                 "config_file",
@@ -191,7 +190,7 @@ def run_options(command: Command) -> Command:
             click.option(
                 "--stdin-filename",
                 metavar="PATH",
-                help="Path to report and configure standard input under.",
+                help="Treat standard input as the content of this file.",
             ),
             click.option(
                 "--jobs", "-j", type=click.IntRange(min=1), help="Number of processes to use."

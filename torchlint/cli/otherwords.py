@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["command_hint", "option_hint"]
-
 _COMPLETION: Final = (
     'put `eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"` into ~/.bashrc; also zsh_source, '
     "fish_source"

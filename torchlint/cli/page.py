@@ -11,8 +11,6 @@ import click
 from torchlint.cli.failure import fail
 from torchlint.harness.judging.verdict import Report
 
-__all__ = ["require_page", "write_page"]
-
 
 def require_page(file: Path, script: Path) -> None:
     """Raise a usage error before any run if the page could not be rendered or written."""

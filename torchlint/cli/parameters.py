@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from torchlint.registry import Registry
 
-__all__ = ["OneOf", "complete_rule", "complete_rules", "per_file_ignores", "version", "words"]
-
 
 def words(value: str) -> tuple[str, ...]:
     """Parse words separated by commas or spaces."""

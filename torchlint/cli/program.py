@@ -17,12 +17,10 @@ from torchlint.cli.lazy import LazyGroup
 if TYPE_CHECKING:
     from torchlint.cli.replay import Command
 
-__all__ = ["program", "run"]
-
 _COMPLETION: Final = """\b
-A shell completes commands, options and codes of rules after
+To complete commands, options and codes with the Tab key, put this into ~/.bashrc:
   eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
-in ~/.bashrc; for zsh it is zsh_source, for fish fish_source.
+For zsh write zsh_source, for fish fish_source.
 
 Ruff's words work, too: `rule` is `explain`, `linter` is `rules`, `lint` is `check`.
 """
@@ -31,17 +29,24 @@ _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
     "verify": "Run the original and the fixed script side by side, and compare.",
-    "tune": "Measure the loader's workers, batches ahead and batch sizes.",
-    "audit": "Go through every known technique for one script.",
-    "rules": "List the catalogue of rules.",
-    "explain": "Print the page of one rule.",
-    "server": "Serve an editor: findings, fixes and pages of rules.",
-    "mcp": "Serve an agent: check, explain, fix, audit, verify and tune as tools.",
+    "tune": "Measure the best number of workers, prefetch factor and batch size.",
+    "audit": "List every known technique: in use, missing, not applicable.",
+    "rules": "List all rules.",
+    "explain": "Explain one rule: why, an example with its fix, the gain.",
+    "server": "Run the language server, for editors.",
+    "mcp": "Run the MCP server, for coding agents.",
     "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
-    "clean": "Empty the caches below a folder.",
+    "clean": "Delete the caches below a folder.",
     "version": "Print the version.",
 }
+_CLEARER: Final = {
+    "a valid integer range": "a whole number",
+    "a valid float range": "a number",
+    "a valid integer": "a whole number",
+    "a valid float": "a number",
+}
+"""Words of click's messages, and what a user understands."""
 _ALIASES: Final = {"rule": "explain", "linter": "rules", "lint": "check"}
 """Ruff's words for commands."""
 
@@ -99,7 +104,12 @@ def _words(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         return _no_option(error.option_name, error.ctx)
     message = error.format_message().strip()
-    return message[:1].lower() + message[1:]
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Argument):
+        message = error.message.strip()
+    for theirs, ours in _CLEARER.items():
+        message = message.replace(theirs, ours)
+    first, _, _ = message.partition(" ")
+    return message[:1].lower() + message[1:] if first.istitle() else message
 
 
 def _no_option(option: str, ctx: click.Context | None) -> str:

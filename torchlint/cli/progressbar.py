@@ -16,8 +16,6 @@ from torchlint.report.escape import printable
 from torchlint.report.summary import plural
 from torchlint.report.verification import compared_text, title
 
-__all__ = ["News", "progress_bar"]
-
 
 class News:
     """Prints what a verification knows, a line for each result."""

@@ -13,8 +13,6 @@ from torchlint.finding import Finding
 from torchlint.report.block import question
 from torchlint.source import Source
 
-__all__ = ["Questions"]
-
 _PROMPT: Final = "Make this fix? [y]es, [n]o, [a]ll {0}, [s]kip {0}, rest of [f]ile, [q]uit, [?]: "
 _HELP: Final = """\
 y  make this fix

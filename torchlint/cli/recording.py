@@ -14,8 +14,6 @@ from torchlint.engine.layout import SettingsOf, layout_of
 from torchlint.engine.store import keep, sources_below
 from torchlint.registry import Registry, pack_metadata
 
-__all__ = ["Recording", "inputs_of"]
-
 _MOST: Final = 8
 """How many outputs are kept, the latest ones."""
 _REPOSITORY: Final = ".git"

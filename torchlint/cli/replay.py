@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 from torchlint import __version__
 from torchlint.timestamps import TIMESTAMP_MARGIN
 
-__all__ = ["CACHE", "MOST_BYTES", "SUFFIX", "Command", "Inputs", "Output"]
-
 CACHE: Final = ".torchlint_cache"
 """The default cache folder."""
 SUFFIX: Final = ".printed"

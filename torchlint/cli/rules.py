@@ -14,8 +14,6 @@ from torchlint.cli.terminal import paint_for
 from torchlint.report.card import card_of
 from torchlint.report.catalogue import catalogue, catalogue_json
 
-__all__ = ["rules"]
-
 
 @click.command()
 @click.option(
@@ -28,7 +26,7 @@ __all__ = ["rules"]
 @color_option
 @click.pass_context
 def rules(ctx: click.Context, output_format: str, color: str | None) -> None:
-    """List the catalogue of rules."""
+    """List all rules."""
     paint = paint_for(color, sys.stdout)
     usable, errors = known_rules().loaded()
     cards = [card_of(rule) for rule in usable]

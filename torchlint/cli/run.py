@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from torchlint.report.card import Card
     from torchlint.report.entry import Entry
 
-__all__ = ["STDIN", "Run", "known_rules", "near", "refused"]
-
 STDIN: Final = Path("-")
 
 

@@ -13,8 +13,6 @@ from torchlint.config import load
 from torchlint.engine.programs import Programs
 from torchlint.notebook import is_notebook
 
-__all__ = ["refuse_module", "refuse_notebook", "refuse_system"]
-
 _MOST_NAMED: Final = 3
 
 

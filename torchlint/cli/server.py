@@ -11,8 +11,6 @@ from torchlint.cli.failure import remark
 from torchlint.cli.run import refused
 from torchlint.registry import load_registry
 
-__all__ = ["server"]
-
 
 @click.command()
 @click.pass_context

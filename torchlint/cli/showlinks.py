@@ -16,8 +16,6 @@ from torchlint.report.escape import printable
 from torchlint.semantic.view import Excerpt
 from torchlint.source import Source, SourceError
 
-__all__ = ["show_links"]
-
 
 def show_links(run: Run, paths: tuple[Path, ...]) -> int:
     """Print the definitions that each file is judged with, one on a line; return the exit code."""

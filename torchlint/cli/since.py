@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from torchlint.edit import Span
     from torchlint.report.entry import Entry
 
-__all__ = ["ChangedLines", "Hunk", "changed_since", "since_option"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTION: Final = "--since"

@@ -11,8 +11,6 @@ from typing import Final, NoReturn
 from torchlint.cli.ends import INTERRUPTED, READER_GONE
 from torchlint.cli.replay import Command
 
-__all__ = ["main"]
-
 _ALLOCATIONS: Final = 300_000
 _DEPTH: Final = 5_000
 """The recursion limit: following names through a long file recurses deeply."""

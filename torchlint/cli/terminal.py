@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from torchlint.report.paint import Paint
 
-__all__ = ["color_wanted", "paint_for", "with_progress"]
-
 Result = TypeVar("Result")
 
 _PATIENCE: Final = 0.6

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torchlint.harness.tuning.report import Knob
     from torchlint.harness.tuning.runs import Progress
 
-__all__ = ["tune"]
-
 _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
 
 

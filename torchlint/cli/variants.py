@@ -13,8 +13,6 @@ from torchlint.finding import Finding, Safety
 from torchlint.harness.plan import Variant
 from torchlint.source import Source, SourceError
 
-__all__ = ["Fixes"]
-
 
 class Fixes:
     """The fixes for the files of a script."""

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,8 +33,6 @@ from torchlint.harness.plan import ORIGINAL, Plan
 from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.report.verification import failure_line, verification_json, verification_text
 from torchlint.report.verificationmarkdown import verification_markdown
-
-__all__ = ["verify"]
 
 _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbose")
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
@@ -117,6 +116,12 @@ _MOST_ROUNDS: Final = 12
     metavar="FILE",
     help="Write an HTML page with plots of step times and losses, a timeline, and the diff.",
 )
+@click.option(
+    "--save-trace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write traces of both sides by torch.profiler to FOLDER, from runs that are not timed.",
+)
 @against_options
 @click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
 @color_option
@@ -136,6 +141,8 @@ def verify(
             f"verify runs the script, and {sys.executable} has no torch: "
             "`pip install 'torchlint[verify]'` brings it"
         )
+    if options["save_trace"] is not None:
+        _make_folder(options["save_trace"])
     if options["html"] is not None:
         require_page(options["html"], start.script)
     limited = options["quick"] or options["budget"]
@@ -170,6 +177,8 @@ def verify(
                 fixes, report = _measure(run, session, options)
             else:
                 report = _compare(session, against)
+            if options["save_trace"] is not None:
+                _save_traces(session, options["save_trace"])
     except InterruptedSession as stop:
         report, code = stop.report, 128 + stop.signal
     except ScriptError as error:
@@ -189,6 +198,29 @@ def verify(
     if not done:
         ctx.exit(2)
     ctx.exit(code or (1 if report.failed else 0))
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder for traces, before any run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+def _save_traces(session: Session, folder: Path) -> None:
+    """Record both sides, and print which files were written; Ctrl-C leaves the rest out."""
+    files: list[Path] = []
+    with suppress(KeyboardInterrupt):
+        try:
+            files = session.save_traces(folder)
+        except OSError as error:
+            warn(f"{folder}: cannot be written: {error.strerror}")
+            return
+    if files:
+        remark(f"Wrote {' and '.join(map(str, files))}: `torchlint check --trace` reads them.")
+    else:
+        warn("no trace was written: too few steps, or the script has a profiler of its own")
 
 
 def _print(report: Report, options: dict[str, Any]) -> None:

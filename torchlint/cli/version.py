@@ -6,8 +6,6 @@ import click
 
 from torchlint import __version__
 
-__all__ = ["version"]
-
 
 @click.command()
 def version() -> None:

@@ -19,8 +19,6 @@ from torchlint.engine.files import DECIDING
 if TYPE_CHECKING:
     from watchfiles import Change
 
-__all__ = ["watch"]
-
 _CLEAR: Final = "\x1b[2J\x1b[3J\x1b[H"
 """The control sequence that clears a terminal and its scrollback."""
 _SUFFIXES: Final = (".py", ".ipynb")

@@ -8,8 +8,6 @@ from typing import Any, Final
 from torchlint.config.settings import ConfigError, option_names, variable_of
 from torchlint.config.values import KINDS
 
-__all__ = ["from_environment"]
-
 _TABLES: Final = frozenset({"per_file_ignores", "severity", "rules"})
 """Options that only files and the command line set."""
 _FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

@@ -14,8 +14,6 @@ from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
 from torchlint.config.toml import parse, read_text
 from torchlint.config.values import place_of, read_table
 
-__all__ = ["load"]
-
 
 def load(
     path: Path,

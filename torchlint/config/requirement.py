@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["lowest_torch"]
-
 
 def lowest_torch(pyproject: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the lowest version of torch that a `pyproject.toml` allows, or None."""

@@ -8,8 +8,6 @@ from typing import Any
 from torchlint.config.settings import key_of
 from torchlint.config.values import KINDS
 
-__all__ = ["schema"]
-
 
 def schema(descriptions: Mapping[str, str]) -> dict[str, Any]:
     """Return the schema of `torchlint.toml`; `descriptions` are by field name."""

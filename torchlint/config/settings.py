@@ -8,20 +8,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "DEFAULT_EXCLUDE",
-    "ENVIRONMENT",
-    "OF_THE_RUN",
-    "RESULTS_ONLY",
-    "ConfigError",
-    "Settings",
-    "key_of",
-    "nearest",
-    "option_names",
-    "target_version",
-    "variable_of",
-]
-
 ENVIRONMENT: Final = "environment"
 """The source of a setting that comes from a variable."""
 
@@ -201,7 +187,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     folded = {each.lower(): each for each in known}
-    found = get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    found = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f", did you mean `{folded[found[0]]}`?" if found else ""
 
 

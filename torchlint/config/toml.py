@@ -9,8 +9,6 @@ from typing import Any
 
 from torchlint.config.settings import ConfigError
 
-__all__ = ["line_of", "parse", "read_text"]
-
 
 def read_text(path: Path) -> str:
     """Return the text of a configuration file; raise `ConfigError` if it cannot be read."""

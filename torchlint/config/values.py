@@ -21,21 +21,6 @@ from torchlint.config.settings import (
 )
 from torchlint.config.toml import line_of, read_text
 
-__all__ = [
-    "COLORS",
-    "DEVICES",
-    "FORMATS",
-    "KINDS",
-    "MOST_SECONDS",
-    "ORDERS",
-    "SEVERITIES",
-    "STEPS",
-    "place",
-    "place_of",
-    "read_table",
-    "read_values",
-]
-
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
 FORMATS: Final = (
@@ -62,6 +47,7 @@ STEPS: Final = ("high", "medium", "low", "error", "warning", "note")
 """The values of `fail-on`: three steps, each by its impact or its severity."""
 MOST_SECONDS: Final = 1_000_000
 """The highest value of `file-timeout`."""
+_WITHOUT_HEADING: Final = ": torchlint.toml has no heading `[tool.torchlint]`, only its keys"
 _PATHS: Final = ("project_root", "output_file", "baseline", "cache_dir")
 
 
@@ -90,7 +76,7 @@ def read_values(table: Mapping[str, Any], place_of_key: Callable[[str], str]) ->
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in options:
-            hint = nearest(key, options)
+            hint = nearest(key, options) if key != "tool" else _WITHOUT_HEADING
             raise ConfigError(f"{place_of_key(key)}: unknown key `{key}`{hint}")
         option = options[key]
         try:
@@ -139,7 +125,7 @@ def _path_beside(file: Path, option: str, path: Path) -> Path:
     if not (place.startswith(inside) or (option == "project_root" and place == home)):
         raise ConfigError(
             f"{place_of(file, key)}: `{key}`: {path} lies outside of the folder of this file, "
-            f"where only `--{key}` on the command line may point"
+            "which a configuration file cannot name"
         )
     if found.exists() and not (found.is_file() or found.is_dir()):
         raise ConfigError(f"{place_of(file, key)}: `{key}`: {path} is neither file nor folder")
@@ -194,7 +180,10 @@ def _seconds(value: Any) -> float:
 def _by_pattern(value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise ValueError("must be a table of patterns, each with a list of codes")
-    return {pattern: _words(codes) for pattern, codes in value.items()}
+    try:
+        return {pattern: _words(codes) for pattern, codes in value.items()}
+    except ValueError:
+        raise ValueError('needs a list of codes for each pattern: {"tests/*" = ["TL2"]}') from None
 
 
 def _by_rule(value: Any) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,6 @@ from torchlint.docs.site import site
 from torchlint.registry import RegistryError
 from torchlint.testing.checkout import Checkout, CheckoutError
 
-__all__ = ["main"]
 
 
 @click.command()

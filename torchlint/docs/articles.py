@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ARTICLES", "BONUS", "PUBLISHED", "TIPS", "article_of", "tip_of"]
-
 ARTICLES: Final = {
     "S0": "How can I accelerate deep learning model training in PyTorch?",
     "S1": "Performance Boost: Advanced Training Techniques",
@@ -13,6 +11,15 @@ ARTICLES: Final = {
     "S3": "What can you do to make your training finish faster?",
 }
 """The titles, by the keys that rules use."""
+
+ORIGIN: Final = (
+    "torchlint began with four articles. Below is what they advise, and the rule that looks for it. "
+    "Only the last one has an address here: the first three came to the project as texts without "
+    "author or address, and no public page could be identified as theirs. Most of their advice is "
+    "also in PyTorch's own "
+    "[Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)."
+)
+"""Where the articles came from."""
 
 PUBLISHED: Final = {
     "S3": "By Lorenz Kuhn: [Faster Deep Learning Training with PyTorch]"

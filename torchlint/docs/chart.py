@@ -10,8 +10,6 @@ from typing import Any, Final
 from torchlint.measurement import Measurement, measurements
 from torchlint.rule import Rule
 
-__all__ = ["speed_chart"]
-
 _WIDTH: Final = 860
 _NAMES: Final = 250
 _TRACK: Final = 340

@@ -8,7 +8,6 @@ from typing import Any
 from torchlint.measurement import Measurement, measurements
 from torchlint.rule import Rule
 
-__all__ = ["contradictions"]
 
 
 def contradictions(

@@ -6,7 +6,6 @@ import re
 
 from torchlint.docs.articles import article_of, tip_of
 
-__all__ = ["anchor", "article_link"]
 
 
 def anchor(heading: str) -> str:

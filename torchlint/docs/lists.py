@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.articles import ARTICLES, BONUS, PUBLISHED, TIPS, tip_of
+from torchlint.docs.articles import ARTICLES, BONUS, ORIGIN, PUBLISHED, TIPS, tip_of
 from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
@@ -19,8 +19,6 @@ from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import card_of
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
-
-__all__ = ["evidence_of", "files", "refuted", "rules_of"]
 
 _GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: edit those. -->"
 _LAST: Final = "S3"
@@ -112,7 +110,7 @@ def _link(rule: type[Rule], folder: str) -> str:
 def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     yield "# Rules by article"
     yield ""
-    yield "torchlint grew from four articles. What they advise, and the rule that looks for it:"
+    yield ORIGIN
     for key, title in ARTICLES.items():
         yield from ("", f"## {title}")
         if key in PUBLISHED:

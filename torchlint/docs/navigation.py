@@ -11,8 +11,6 @@ from torchlint.report.card import card_of
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["settings"]
-
 _LAST: Final = '{ "By article" = "articles.md" },'
 """The entry of the navigation after which the rules follow."""
 

@@ -18,8 +18,6 @@ from torchlint.report.report import Report
 from torchlint.source import Source
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["picture"]
-
 _SCRIPT: Final = "fixtures/readme/train.py"
 _SELECT: Final = ("TL201", "TL601")
 _COLUMNS: Final = 96

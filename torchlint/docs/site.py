@@ -17,8 +17,6 @@ from torchlint.report.paint import Paint
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["site"]
-
 _LINK: Final = re.compile(r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z0-9_]+(?:/page)?\.md")
 """Matches a link from a page in `docs/` to the page beside a rule."""
 

@@ -8,8 +8,6 @@ from torchlint.edit import Edit
 from torchlint.finding import Finding
 from torchlint.source import Source
 
-__all__ = ["Accept", "Answers"]
-
 Accept = Callable[[Source, Finding], bool]
 """A callback that returns whether the fix of a finding in a source may be made."""
 

@@ -10,8 +10,6 @@ from torchlint.engine.quickparse import parses
 from torchlint.engine.scanning import ScanError, Token, scan
 from torchlint.finding import Fix
 
-__all__ = ["renamed"]
-
 _METHODS: Final = frozenset({"cuda", "to", "copy_", "type"})
 """The methods of tensors whose argument `non_blocking` used to be called `async`."""
 

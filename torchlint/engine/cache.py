@@ -16,8 +16,6 @@ from torchlint.finding import Finding, Fix, Note, Safety
 from torchlint.registry import Registry
 from torchlint.source import Source
 
-__all__ = ["Cache", "key_of"]
-
 _Uses = tuple[tuple[str, "bool | None"], ...]
 
 _IMPACTS: Final = ("high", "medium", "low", None)

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from torchlint.semantic.script import Script
 
-__all__ = ["check_bytes", "check_source"]
-
 OWN: Final = frozenset({UNPARSABLE, UNUSED})
 """The codes of the two rules that the engine itself implements."""
 _IMPORTS_TORCH: Final = re.compile(r"(?m)^\s*(?:import|from) torch\b")

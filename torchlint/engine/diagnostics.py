@@ -8,19 +8,8 @@ from dataclasses import dataclass
 from torchlint.edit import in_order
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.finding import Finding, Fix, Note
+from torchlint.registry import RuleHead
 from torchlint.source import Position, Source
-
-__all__ = [
-    "AppliedFix",
-    "CheckError",
-    "Diagnostic",
-    "DiagnosticFix",
-    "DiagnosticNote",
-    "FixedSource",
-    "TextEdit",
-    "diagnostics_of",
-    "fixed_of",
-]
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,8 @@ class Diagnostic:
     notes: tuple[DiagnosticNote, ...] = ()
     cell: int | None = None
     """The number of the cell, counted from 1 over all kinds of cells; None in a script."""
+    impact: str = ""
+    """`high`, `medium` or `low`."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +106,14 @@ class CheckError(Exception):
         self.fixed = fixed
 
 
-def diagnostics_of(result: FileResult, names: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+def diagnostics_of(result: FileResult, heads: Mapping[str, RuleHead]) -> tuple[Diagnostic, ...]:
     """Return the findings of a check as diagnostics."""
     if result.source is None:
         return ()
-    return tuple(_diagnostic(result.source, finding, names) for finding in result.findings)
+    return tuple(_diagnostic(result.source, finding, heads) for finding in result.findings)
 
 
-def fixed_of(result: FixResult, names: Mapping[str, str]) -> FixedSource:
+def fixed_of(result: FixResult, heads: Mapping[str, RuleHead]) -> FixedSource:
     """Return the outcome of fixing a source."""
     after = result.after
     return FixedSource(
@@ -130,7 +121,7 @@ def fixed_of(result: FixResult, names: Mapping[str, str]) -> FixedSource:
         tuple(
             AppliedFix(
                 each.code,
-                names[each.code],
+                heads[each.code].name,
                 each.message,
                 each.fix.title,
                 each.fix.safety.word,
@@ -139,16 +130,16 @@ def fixed_of(result: FixResult, names: Mapping[str, str]) -> FixedSource:
             for each in result.applied
             if each.fix is not None
         ),
-        tuple(_diagnostic(after, finding, names) for finding in result.left),
+        tuple(_diagnostic(after, finding, heads) for finding in result.left),
         result.changed,
     )
 
 
-def _diagnostic(source: Source, finding: Finding, names: Mapping[str, str]) -> Diagnostic:
+def _diagnostic(source: Source, finding: Finding, heads: Mapping[str, RuleHead]) -> Diagnostic:
     part = source.part(finding.span)
     return Diagnostic(
         finding.code,
-        names[finding.code],
+        heads[finding.code].name,
         finding.message,
         source.path,
         part.start,
@@ -156,6 +147,7 @@ def _diagnostic(source: Source, finding: Finding, names: Mapping[str, str]) -> D
         None if finding.fix is None else _fix(source, finding.fix),
         tuple(_note(source, note) for note in finding.notes),
         part.cell,
+        finding.impact or heads[finding.code].impact,
     )
 
 

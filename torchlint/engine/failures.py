@@ -9,8 +9,6 @@ from typing import TypeVar
 from torchlint.config import ConfigError
 from torchlint.registry import RegistryError
 
-__all__ = ["guarded", "internal_error"]
-
 R = TypeVar("R")
 
 

@@ -13,8 +13,6 @@ from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import CONFIGURATION
 from torchlint.program.gitignore import Ignored
 
-__all__ = ["DECIDING", "WORTH_REMEMBERING", "Discovery", "TooManyFilesError", "discover"]
-
 DECIDING: Final = (*CONFIGURATION, ".gitignore")
 """The names of the files that configure how a folder is searched and checked."""
 

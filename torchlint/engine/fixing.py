@@ -21,8 +21,6 @@ from torchlint.notebook import read_source
 from torchlint.registry import Selection
 from torchlint.source import Source, SourceError
 
-__all__ = ["MAX_PASSES", "fix_bytes", "fix_source"]
-
 MAX_PASSES: Final = 10
 
 

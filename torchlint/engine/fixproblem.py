@@ -11,8 +11,6 @@ from torchlint.engine.parsing import UnparsableError, compile_problem, syntax_pr
 from torchlint.source import Source, SourceError
 from torchlint.suppress import Comment, comments_of, is_suppression
 
-__all__ = ["fix_problem"]
-
 
 def fix_problem(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
     """Return what is wrong with `after`, made from `before` by `edits`; None if nothing is.

@@ -13,8 +13,6 @@ from torchlint.engine.imports import bound_by
 from torchlint.engine.parsing import syntax_tree
 from torchlint.source import Source
 
-__all__ = ["newly_unbound"]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BINDING: Final[dict[type[ast.AST], str]] = {
     ast.arg: "arg",

@@ -11,8 +11,6 @@ from torchlint.config import Settings
 from torchlint.finding import Finding, Safety
 from torchlint.registry.selection import Groups, winners
 
-__all__ = ["Grades", "applies"]
-
 
 def applies(finding: Finding, settings: Settings) -> bool:
     """Return whether `fix` applies the fix of a finding under these settings."""

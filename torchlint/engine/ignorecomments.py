@@ -13,8 +13,6 @@ from torchlint.finding import Finding
 from torchlint.source import Source
 from torchlint.suppress import Suppression, find_suppressions
 
-__all__ = ["Annotated", "annotate"]
-
 
 @dataclass(frozen=True)
 class Annotated:

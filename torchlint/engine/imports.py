@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["bound_by", "importable", "imports_of"]
-
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

@@ -25,8 +25,6 @@ from torchlint.source import Source, SourceError
 if TYPE_CHECKING:
     from torchlint.engine.workers import Workers
 
-__all__ = ["CheckTask", "Done", "FixTask", "Job", "Read", "Task", "Work", "read_bytes"]
-
 R = TypeVar("R", FileResult, FixResult)
 
 WORTH_FORKING: Final = 60_000

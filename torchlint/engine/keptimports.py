@@ -16,8 +16,6 @@ from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.finding import Finding
 from torchlint.source import Source
 
-__all__ = ["KeptImports", "SharedImports", "import_cleanup"]
-
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 

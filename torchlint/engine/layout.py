@@ -9,8 +9,6 @@ from pathlib import Path
 from torchlint.config import Settings
 from torchlint.program.folder import Layout, project_of
 
-__all__ = ["SettingsOf", "default_settings", "layout_of"]
-
 SettingsOf = Callable[[str], Settings]
 """A function that returns the settings of a path."""
 

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 from torchlint.edit import Edit, Span, apply_edits
 from torchlint.engine.scanning import ScanError, Token, scan
 
-__all__ = ["needed_version"]
-
 Version = tuple[int, int]
 _GROUPS: Final[Version] = (3, 11)
 _GENERICS: Final[Version] = (3, 12)

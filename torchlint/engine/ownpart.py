@@ -12,8 +12,6 @@ from torchlint.finding import Finding, Note
 if TYPE_CHECKING:
     from torchlint.semantic.script import Script
 
-__all__ = ["as_given", "own_part"]
-
 
 def own_part(finding: Finding, script: Script) -> Finding | None:
     """Return a finding without a fix of linked code, None if it stands in linked code.

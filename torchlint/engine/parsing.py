@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from torchlint.semantic.scope.target import Target
     from torchlint.semantic.script import Script
 
-__all__ = [
-    "UnparsableError",
-    "compile_problem",
-    "is_ordinary",
-    "parse_script",
-    "syntax_problem",
-    "syntax_tree",
-]
-
 
 class UnparsableError(Exception):
     """A text that does not parse; `reason` says why, `position` where."""
@@ -134,7 +125,7 @@ def _in_clear_words(message: str, line: str) -> str:
     """Return a clearer message for known kinds of syntax errors, else CPython's own."""
     for pattern, advice in _KNOWN:
         if re.search(pattern, line):
-            return f"{message}: {advice}"
+            return advice if advice is _OLD else f"{message}: {advice}"
     return message
 
 

@@ -13,8 +13,6 @@ from typing import Final
 from torchlint.config import Settings
 from torchlint.registry.selection import Groups, Selection, covers
 
-__all__ = ["Patterns", "excluded_by", "ignored_here", "rules_here"]
-
 _WILD: Final = frozenset("*?[")
 _NAMES_OF_TESTS: Final = frozenset({"test_*.py", "*_test.py"})
 _TEST: Final = re.compile(r"(?m)^\s*(?:async )?def test_|^class Test|^\s*(?:import|from) unittest")

@@ -8,8 +8,6 @@ import sys
 import warnings
 from typing import NamedTuple
 
-__all__ = ["Died", "can_fork", "fork", "processors"]
-
 
 class Died(NamedTuple):
     """How the process ended that worked on an item."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from torchlint.program.index import Index
     from torchlint.program.outline import Outline
 
-__all__ = ["STDIN", "Link", "Linked", "Programs", "Started", "alone"]
-
 STDIN: Final = "-"
 """The path of a text that is no file."""
 WORTH_A_PROCESS: Final = 50

@@ -11,8 +11,6 @@ from torchlint import __version__
 from torchlint.config import ConfigError, Settings, load, place
 from torchlint.registry import Registry, Selection
 
-__all__ = ["CONFIGURATION", "Project", "require_version"]
-
 CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
 """The names of configuration files; the first one in a folder wins."""
 
@@ -92,4 +90,5 @@ def require_version(settings: Settings) -> None:
     specifiers = wanted if wanted.strip()[:1] in "<>=!~" else f"=={wanted}"
     if not SpecifierSet(specifiers).contains(__version__, prereleases=True):
         where = place(settings, "required_version")
-        raise ConfigError(f"{where}: `required-version`: {wanted}, this is {__version__}")
+        said = f"this is torchlint {__version__}, the project wants {wanted}"
+        raise ConfigError(f"{where}: `required-version`: {said}")

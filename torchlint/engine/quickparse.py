@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["parses"]
-
 
 def parses(text: str) -> bool:
     """Return True if CPython can parse a text; False means that a full parse must decide.

@@ -12,8 +12,6 @@ from torchlint.suppressionwords import has_suppression_word
 if TYPE_CHECKING:
     from torchlint.semantic.view import View
 
-__all__ = ["UNPARSABLE", "UNUSED", "asks_only_to_parse", "relevant"]
-
 UNPARSABLE: Final = "TL001"
 """The code of the rule about files that do not parse; it applies to every text."""
 

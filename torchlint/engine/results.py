@@ -7,8 +7,6 @@ from typing import NamedTuple
 from torchlint.finding import Finding
 from torchlint.source import Source
 
-__all__ = ["FileResult", "FixResult"]
-
 
 class FileResult(NamedTuple):
     """The findings of one file, in the order of its text.

@@ -13,8 +13,6 @@ from torchlint.engine.results import FixResult
 from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError
 
-__all__ = ["in_rounds"]
-
 MAX_ROUNDS: Final = 10
 
 FixAgain = Callable[[Sequence[Path], Mapping[str, Source]], Iterator[FixResult]]

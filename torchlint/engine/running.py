@@ -27,8 +27,6 @@ from torchlint.notebook import is_notebook, read_source
 from torchlint.registry import RuleHead, Selection
 from torchlint.source import Source, SourceError
 
-__all__ = ["check_paths", "fix_paths"]
-
 R = TypeVar("R", FileResult, FixResult)
 
 WORTH_SHARING: Final = 150

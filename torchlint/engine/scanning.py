@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["ScanError", "Token", "scan"]
-
 DEEPEST: Final = 20
 """How many strings with expressions may stand inside one another."""
 

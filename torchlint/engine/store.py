@@ -17,8 +17,6 @@ from torchlint.config import OF_THE_RUN, Settings
 from torchlint.page.files import pack_folder
 from torchlint.registry import Registry, Selection
 
-__all__ = ["Store", "context", "keep", "read_kept", "sources_below"]
-
 
 class Store:
     """The cache file for this version of torchlint and of its rules.

@@ -22,8 +22,6 @@ from torchlint.notebook import is_notebook
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
 from torchlint.source import Source
 
-__all__ = ["check", "fix"]
-
 Words = str | Iterable[str]
 """One code, prefix or name, or several."""
 
@@ -103,6 +101,7 @@ class _Run:
         try:
             self.registry = _registry()
             self.settings: Settings = load(Path(filename), given, isolated=True)
+            self.heads = {head.code: head for head in self.registry.rules}
             self.rules: Selection = self.registry.select(self.settings)
         except ConfigError as error:
             raise ConfigError(error.message.removeprefix("--")) from None
@@ -116,7 +115,7 @@ class _Run:
             result = check_source(text, self.rules, self.settings, used_elsewhere=usage_unknown)
         else:
             result = check_bytes(text, self.filename, self.rules, self.settings, usage_unknown)
-        found = diagnostics_of(result, self.registry.known)
+        found = diagnostics_of(result, self.heads)
         errors = (*self.registry.errors, *result.errors, *result.warnings)
         if errors:
             raise CheckError(errors, found)
@@ -131,7 +130,7 @@ class _Run:
             result = fix_bytes(
                 text, self.filename, self.rules, self.settings, used_elsewhere=usage_unknown
             )
-        fixed = fixed_of(result, self.registry.known)
+        fixed = fixed_of(result, self.heads)
         errors = (*self.registry.errors, *result.errors, *result.warnings)
         if errors:
             raise CheckError(errors, fixed.remaining, fixed)

@@ -21,8 +21,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final, TypeVar
 
-__all__ = ["FINAL", "Overdue", "end_process_after", "time_limit", "within", "words"]
-
 R = TypeVar("R")
 
 FINAL: Final = getattr(signal, "SIGVTALRM", 0)

@@ -12,8 +12,6 @@ from typing import Final
 
 from torchlint.semantic.view import View
 
-__all__ = ["TORCH", "TorchImport", "imports_torch", "torch_import"]
-
 TORCH: Final = "torch"
 _FRAMEWORKS: Final = frozenset(
     (

@@ -16,8 +16,6 @@ from torchlint.notebook import is_notebook
 from torchlint.program.folder import MOST_BYTES, MOST_FILES
 from torchlint.source import Source
 
-__all__ = ["Projects", "UsedElsewhere", "usage_unknown", "used_nowhere"]
-
 UsedElsewhere = Callable[[Source, frozenset[str]], "frozenset[str] | None"]
 """A function that returns which of the given names of a file other files use, None if unknown."""
 

@@ -14,8 +14,6 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 from torchlint.engine.processes import Died, fork
 
-__all__ = ["Workers"]
-
 R = TypeVar("R")
 
 CHUNKS: Final = 32

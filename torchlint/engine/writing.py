@@ -9,8 +9,6 @@ from typing import Final
 
 from torchlint.source import Source, SourceError
 
-__all__ = ["WriteError", "write_atomic"]
-
 _KEPT: Final = ("user.", "system.")
 """How attributes begin without which a file would not be the same to its users."""
 _PREFIX: Final = 40

@@ -8,8 +8,6 @@ from typing import Protocol
 from torchlint.harness.judging.verdict import Outcome
 from torchlint.harness.plan import Variant
 
-__all__ = ["Listener", "Ratios", "Silence"]
-
 Ratios = Sequence[tuple[Variant, float]]
 
 

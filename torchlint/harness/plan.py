@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 
 from torchlint.finding import Safety
 
-__all__ = ["BY_HAND", "COMPARED", "ORIGINAL", "Kind", "Launcher", "Mode", "Plan", "Task", "Variant"]
-
-Mode = Literal["numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace"]
+Mode = Literal[
+    "numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace", "profile"
+]
 """What one run measures; only `time` runs are timed."""
 
 
@@ -138,6 +138,8 @@ class Task:
     """The optimizer that counts the steps, numbered by first step, or `BY_HAND`."""
     reference: str = ""
     """A file of final parameters: written if missing, else compared with."""
+    profile: str = ""
+    """The file that `profile` writes, empty for a rank that need not."""
     recording: str = ""
     """A folder of initial weights and batches: written by `record`, read by `replay`."""
     module: str = ""

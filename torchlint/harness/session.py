@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -26,8 +27,6 @@ from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
-
-__all__ = ["InterruptedSession", "ScriptError", "Session"]
 
 _FEWEST: Final = 8
 """Steps that a script must take so that single steps can be timed."""
@@ -207,6 +206,22 @@ class Session:
                 continue
             self._measure(original, [variant])
         self._settle(original)
+
+    def save_traces(self, folder: Path) -> list[Path]:
+        """Record a few steps of both sides with torch's profiler, and return the files.
+
+        These runs come after all others. Of several variants, the one with most fixes is
+        recorded. Raises `OSError` where the folder cannot be written.
+        """
+        sound = [trial.variant for trial in self._trials if trial.sound]
+        widest = max(sound, key=lambda variant: len(variant.codes), default=None)
+        files = []
+        for variant, name in ((self._side, "original"), (widest, "fixed")):
+            trace = None if variant is None else self._runner.run(variant, "profile")
+            if trace is not None and trace.profile:
+                files.append(folder / f"{name}.json.gz")
+                shutil.copyfile(trace.profile, files[-1])
+        return files
 
     def announce(self, variants: int) -> None:
         """Tell, once, how many runs are planned and how long they will take."""

@@ -13,13 +13,12 @@ from typing import Final
 
 from torchlint.harness.plan import Mode
 
-__all__ = ["HANGS", "Notify", "Schedule", "Stage"]
-
 _MODE_NAMES: Final[Mapping[Mode, str]] = {
     "numbers": "its numbers",
     "nudged": "its drift under rounding alone",
     "syncs": "its host syncs",
     "time": "its step time",
+    "profile": "a trace of its steps",
     "timeline": "the phases of its steps",
     "record": "recording its weights and batches",
     "replay": "its numbers on the original's weights and batches",

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Failure", "ParameterMatch", "Phase", "PhaseName", "SyncSite", "Trace", "printed"]
-
 Ending = Literal["full", "ended", "failed"]
 PhaseName = Literal["data", "forward", "backward", "optimizer"]
 
@@ -148,6 +146,8 @@ class Trace:
     """Places of the fix that the run did not reach."""
     changed: int = 0
     """Places of the fix that a run may reach."""
+    profile: str = ""
+    """The file of torch's profiler that this run wrote."""
     misaligned: str = ""
     """Why this run could not use the weights and batches of the original."""
     output: str = ""

@@ -11,8 +11,6 @@ from typing import Any, Final
 from torchlint.edit import Span
 from torchlint.source import Position, Source, SourceError
 
-__all__ = ["CodeCell", "Document", "scan"]
-
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _PYTHON: Final = re.compile(r"i?python", re.IGNORECASE)
 
@@ -168,6 +166,8 @@ class _Scanner:
 
     def _object(self, at: int, name: str, member: Callable[[str, int], int]) -> int:
         """Read an object, each member by `member`, which returns the end of its value."""
+        if at >= len(self.text):
+            raise self._error("the file ends too early, as after an interrupted save", at)
         if self.text[at : at + 1] != "{":
             raise self._error(f"{name} is not a JSON object", at)
         keys: set[str] = set()

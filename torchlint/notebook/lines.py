@@ -11,8 +11,6 @@ from typing import Final
 
 from torchlint.notebook.document import CodeCell, Document
 
-__all__ = ["rewritten", "split_lines"]
-
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _RAW_LINE: Final = re.compile(
     r"""

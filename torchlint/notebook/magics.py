@@ -11,8 +11,6 @@ from typing import Final
 
 from torchlint.edit import Span
 
-__all__ = ["Masked", "masked", "parsed"]
-
 _PASSING: Final = frozenset({"capture", "debug", "ipytest", "prun", "time"})
 """The cell magics whose cell runs as Python in the notebook's own namespace."""
 

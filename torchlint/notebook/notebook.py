@@ -16,8 +16,6 @@ from torchlint.notebook.lines import rewritten
 from torchlint.notebook.magics import masked, parsed
 from torchlint.source import Part, Position, Source, SourceError
 
-__all__ = ["Cell", "Notebook"]
-
 _BORDER: Final = "0\n"
 """The statement between two cells: no fix moves code across it or merges blank lines."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")

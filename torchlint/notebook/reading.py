@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torchlint.source import Source
 
-__all__ = ["is_notebook", "read_source"]
-
 
 def is_notebook(path: str) -> bool:
     """Return whether a path has the name of a notebook."""

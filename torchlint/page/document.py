@@ -13,17 +13,6 @@ from typing import Final, NamedTuple
 from torchlint.page.failure import PageError
 from torchlint.page.header import CONTROL, FENCE, Header, decoded, read_header_lines, write_header
 
-__all__ = [
-    "HEADINGS",
-    "SETTINGS",
-    "Page",
-    "Snippet",
-    "check_page",
-    "parse_page",
-    "read_page",
-    "write_page",
-]
-
 HEADINGS: Final = ("What it does", "Why it is slow", "When not to", "Fix safety")
 """The headings of what a page says, in order."""
 REPORTED: Final = "Reported"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PageError"]
-
 
 class PageError(Exception):
     """A malformed page; the message begins with its file and line."""

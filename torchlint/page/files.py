@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["MODULE", "PAGE", "pack_folder", "page_beside"]
-
 MODULE: Final = "rule.py"
 PAGE: Final = "page.md"
 """The module and the page of a rule that has a folder of its own."""

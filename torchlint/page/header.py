@@ -8,17 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from torchlint.page.failure import PageError
 
-__all__ = [
-    "CONTROL",
-    "FENCE",
-    "GROUPS",
-    "Header",
-    "decoded",
-    "read_header",
-    "read_header_lines",
-    "write_header",
-]
-
 FENCE: Final = "---"
 """The line before a header and the line behind it."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from torchlint.page.document import SETTINGS, Snippet
 
-__all__ = ["headings", "sections", "snippets"]
-
 _HEADING: Final = re.compile(r"^ *## (.+?) *$", re.MULTILINE)
 _SETTING: Final = re.compile(rf"# ({'|'.join(SETTINGS)}): *(.*)")
 

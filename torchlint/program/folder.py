@@ -9,17 +9,6 @@ from typing import Final, NamedTuple
 
 from torchlint.program.gitignore import Ignored
 
-__all__ = [
-    "MOST_BYTES",
-    "MOST_FILES",
-    "Layout",
-    "Stamp",
-    "Walk",
-    "is_foreign",
-    "project_of",
-    "walk",
-]
-
 MOST_FILES: Final = 5_000
 MOST_BYTES: Final = 50_000_000
 """The limits of a project; the files of a larger one are analyzed alone."""

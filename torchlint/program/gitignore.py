@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["IgnoreFile", "Ignored"]
-
 _MOST_STEPS: Final = 1_000_000
 """How many positions the stars of a line may be tried at on one path."""
 _STARS: Final = re.compile(r"\*+")

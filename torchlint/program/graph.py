@@ -12,8 +12,6 @@ from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 from torchlint.program.roles import is_main, is_test
 from torchlint.semantic.view import Symbol
 
-__all__ = ["Graph", "Links", "Place", "WholeGraph"]
-
 _MOST_STEPS: Final = 6
 """How many re-exports of a name are followed."""
 

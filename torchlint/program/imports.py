@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Imports", "Module", "folder_of"]
-
 _INIT: Final = "__init__.py"
 _FOREIGN: Final = "torch"
 """The package whose names keep their meaning, even in a copy of its repository."""

@@ -20,8 +20,6 @@ from torchlint.program.texts import Texts
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source, SourceError
 
-__all__ = ["Index", "digest", "outline_at"]
-
 _SCRIPT: Final = re.compile(r"=\s*[\"']([\w.]+)\s*:\s*[\w.]+[\"']")
 """An entry point in `pyproject.toml`."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from torchlint.program.folder import Stamp
 from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
-__all__ = ["Kept", "dump"]
-
 _FORM: Final = 1
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from torchlint.source import Source
 
-__all__ = ["MARKS", "Definition", "Import", "Kind", "Outline", "Star", "outline_of"]
-
 
 class Kind(Enum):
     """What a top-level statement is."""

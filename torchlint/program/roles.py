@@ -8,8 +8,6 @@ from typing import Final
 
 from torchlint.notebook import is_notebook
 
-__all__ = ["is_main", "is_test"]
-
 _TEST: Final = re.compile(
     r"(?:^|/)(?:tests?|testing|benchmarks?|docs?)/|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.\w+$"
 )

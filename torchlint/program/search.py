@@ -10,8 +10,6 @@ from torchlint.program.outline import MARKS, Outline
 from torchlint.program.texts import Texts, stem_of
 from torchlint.semantic.view import Symbol
 
-__all__ = ["SearchedGraph"]
-
 
 class SearchedGraph(Graph):
     """The graph of a project whose outlines are made when they are asked for.

@@ -10,8 +10,6 @@ from torchlint.program.outline import Definition, Kind, Outline
 from torchlint.program.roles import is_test
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
 
-__all__ = ["MOST_CHARACTERS", "Lines", "select"]
-
 Lines = Callable[[str, int, int], str]
 """A function that returns the lines of a file from a first to a last row."""
 

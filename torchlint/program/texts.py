@@ -10,8 +10,6 @@ from torchlint.notebook import is_notebook
 from torchlint.program.imports import folder_of
 from torchlint.program.roles import is_test
 
-__all__ = ["Texts", "stem_of"]
-
 _IMPORT: Final = re.compile(
     rb"(?:\bfrom\b(?P<module>(?:[.\w\x80-\xff \t\f]|\\\r?\n)*?))?\bimport\b(?:[ \t\f]|\\\r?\n)*"
     rb"(?P<names>\((?:[^()#]|#[^\r\n]*)*\)|(?:[^\r\n\\#;]|\\\r?\n)*)"

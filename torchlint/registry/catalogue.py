@@ -18,8 +18,6 @@ from torchlint.registry.selection import ALL, Groups, Selection, covers, values,
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["Registry", "deprecation", "load_registry"]
-
 _ALWAYS: Final = ("TL001",)
 """Always on unless ignored, because a file that cannot be checked is not clean."""
 
@@ -150,9 +148,8 @@ class Registry:
         """Raise `ConfigError` for options of unknown rules, and for unknown options."""
         head = next((head for head in self.rules if name in (head.name, head.code)), None)
         if head is None:
-            raise ConfigError(
-                f"{place(settings, name)}: unknown rule `{name}`{nearest(name, self._words())}"
-            )
+            hint = nearest(name, self.known.values())
+            raise ConfigError(f"{place(settings, name)}: unknown rule `{name}`{hint}")
         known = head.load().options if options else {}
         for key, value in options.items():
             if key not in known:

@@ -15,8 +15,6 @@ from torchlint.page.header import Header, read_header
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["RegistryError", "RuleHead", "not_imported"]
-
 _PARTS: Final = (
     "gain",
     "device",

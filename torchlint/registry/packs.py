@@ -18,8 +18,6 @@ from typing import Final
 from torchlint.page.files import MODULE, page_beside
 from torchlint.registry.heads import RegistryError, RuleHead, not_imported
 
-__all__ = ["BUILT_IN", "GROUP", "installed_packs", "pack_metadata", "rules_of"]
-
 GROUP: Final = "torchlint.rules"
 """The entry-point group: each entry point names a package of rule modules."""
 

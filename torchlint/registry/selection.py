@@ -11,8 +11,6 @@ from torchlint.registry.heads import RuleHead
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["ALL", "Groups", "Selection", "covers", "specificity", "values", "winners"]
-
 ALL: Final = "ALL"
 
 Groups: TypeAlias = Mapping[str, frozenset[str]]

@@ -13,8 +13,6 @@ from typing import Any, Final
 from torchlint.report.entry import Entry
 from torchlint.report.identity import Identities, Identity
 
-__all__ = ["Baseline", "BaselineError", "is_baseline"]
-
 _VERSION: Final = 1
 _TOOL: Final = "torchlint"
 _KEYS: Final = ("path", "code", "statement")

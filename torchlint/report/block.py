@@ -15,8 +15,6 @@ from torchlint.report.header import heading
 from torchlint.report.paint import Paint
 from torchlint.report.wrapping import wrapped
 
-__all__ = ["block", "question"]
-
 
 def block(entry: Entry, paint: Paint) -> Iterator[str]:
     """Return the lines that show a finding."""

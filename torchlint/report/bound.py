@@ -6,8 +6,6 @@ from typing import Final
 
 from torchlint.harness.judging.bound import Bound
 
-__all__ = ["bound_words"]
-
 _WORDS: Final = {
     "data": "bound by data: the device waits {:.0%} of a step for it; see TL1xx, `torchlint tune`",
     "reads": "bound by syncs: the host waits for the device in each step, so it is never ahead; "

@@ -17,8 +17,6 @@ from torchlint.report.wrapping import wrapped
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["brief_page", "hover_page"]
-
 _WIDTH: Final = 100
 _MARKS: Final = ("- ", "+ ", "! ")
 _CHANGE: Final = re.compile(r"^[-+] ", re.MULTILINE)

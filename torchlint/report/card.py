@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from torchlint.registry import RuleHead
     from torchlint.rule import Rule
 
-__all__ = ["Card", "brief_card", "card_of"]
-
 _CATEGORIES: Final = {
     "TL0": "torchlint",
     "TL1": "input pipeline",

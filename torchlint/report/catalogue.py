@@ -12,8 +12,6 @@ from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.report.wrapping import wrapped
 
-__all__ = ["catalogue", "catalogue_json"]
-
 _WIDTH: Final = 96
 
 

@@ -15,8 +15,6 @@ from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import plural
 
-__all__ = ["STATES", "checklist", "checklist_json", "checklist_markdown"]
-
 _VERSION: Final = 1
 _LEFT: Final = 9
 """The columns before the text of a row: the line, and two spaces."""

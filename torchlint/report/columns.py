@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from torchlint.report.escape import shown
 
-__all__ = ["Cells", "Window"]
-
 _TAB: Final = 4
 
 

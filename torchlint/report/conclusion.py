@@ -8,8 +8,6 @@ from typing import Final
 from torchlint.harness.judging.keeping import candidates, together
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 
-__all__ = ["conclusion"]
-
 _NUMBERS: Final = {"equal": "numbers equal bit for bit", "close": "numbers close"}
 _LONGER: Final = 600
 """Seconds of a budget to advise where nothing was decided."""

@@ -12,9 +12,7 @@ from torchlint.source import Part, Position, Source
 
 if TYPE_CHECKING:
     from torchlint.report.card import Card
-    from torchlint.report.gain import Measured
-
-__all__ = ["Entry"]
+    from torchlint.report.gain import Measured, Traced
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class Entry:
     """Whether findings of low impact are counted and not printed beside others."""
     measured: Measured | None = None
     """The measured gain of its fix, from a report of a verification."""
+    traced: Traced | None = None
+    """What it costs, from a profiler's trace."""
 
     @cached_property
     def part(self) -> Part:
@@ -104,8 +104,9 @@ class Entry:
 
     @property
     def message(self) -> str:
-        """The rule's message, with the measured gain."""
-        measured = f" ({self.measured.words})" if self.measured else ""
+        """The rule's message, with what was measured."""
+        known = [each.words for each in (self.measured, self.traced) if each is not None]
+        measured = f" ({'; '.join(known)})" if known else ""
         return f"{self.finding.message}{measured}"
 
     @property

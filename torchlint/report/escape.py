@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["github_message", "github_property", "printable", "shown"]
-
 _PLAIN: Final = re.compile(r"[ -~]*")
 
 

@@ -12,8 +12,6 @@ from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
-__all__ = ["Excerpt", "Label", "gutter_width"]
-
 _CONTEXT: Final = 2
 _HEAD: Final = 4
 _TAIL: Final = 2

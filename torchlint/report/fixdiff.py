@@ -12,8 +12,6 @@ from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
 from torchlint.source import Source
 
-__all__ = ["FixDiff"]
-
 _CONTEXT: Final = 1
 _LEAST_MOVED: Final = 4
 _MOST: Final = 24

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report
 
-__all__ = ["BRIEF", "FOLDING", "STATISTICS", "TEXT", "ReportWriter", "render"]
-
 _OF_A_FILE: Final[Mapping[str, str]] = {
     "full": "torchlint.report.full:full",
     "concise": "torchlint.report.lists:concise",

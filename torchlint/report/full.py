@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from torchlint.report.entry import Entry
     from torchlint.report.paint import Paint
 
-__all__ = ["full"]
-
 
 def full(entries: Sequence[Entry], paint: Paint) -> str:
     """Return the findings of a file in full, separated by blank lines."""

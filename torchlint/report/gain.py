@@ -1,4 +1,4 @@
-"""The measured gain of a rule's fix in the checked script."""
+"""What is known of a finding's cost in the checked script, from a verification or a trace."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from torchlint.finding import Safety
-
-__all__ = ["Measured"]
 
 _AFTERWORDS: Final = {
     "SAME": ", no measurable difference",
@@ -47,3 +45,27 @@ class Measured:
             f"measured {self.ratio:.2f}x on {self.device}{together}"
             f"{_AFTERWORDS.get(self.verdict, '')}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a profiler's trace shows at the lines of a finding."""
+
+    share: float
+    """The share of the recorded time in which the device was idle because of them.
+
+    In a trace without a device, the share in which the host was there.
+    """
+    on_device: bool
+    waits: int
+    """How often the host waited there for the device."""
+    findings: int = 1
+    """How many findings are about the same lines."""
+
+    @property
+    def words(self) -> str:
+        """The cost in a few words."""
+        what = "device idle" if self.on_device else "host busy"
+        waits = f", {self.waits} waits" if self.waits > 1 else ", 1 wait" if self.waits else ""
+        together = f", all {self.findings} together" if self.findings > 1 else ""
+        return f"trace: {what} {100 * self.share:.2g} %{waits}{together}"

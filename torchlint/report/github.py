@@ -11,8 +11,6 @@ from torchlint.report.header import plain_header
 from torchlint.report.paint import Paint
 from torchlint.report.repository import repository_path
 
-__all__ = ["github"]
-
 _COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 

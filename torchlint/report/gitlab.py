@@ -13,8 +13,6 @@ from torchlint.report.report import Report
 from torchlint.report.repository import repository_root
 from torchlint.report.ruffjson import dumps
 
-__all__ = ["gitlab"]
-
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "info"}
 
 

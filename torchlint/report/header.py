@@ -10,8 +10,6 @@ from torchlint.report.paint import Paint
 from torchlint.report.worth import tag
 from torchlint.report.wrapping import wrapped
 
-__all__ = ["header", "heading", "labels", "plain_header"]
-
 _INDENT: Final = 4
 
 

@@ -32,8 +32,6 @@ from torchlint.report.verification import (
 )
 from torchlint.source import Source
 
-__all__ = ["verification_html"]
-
 _PLAIN: Final = Paint()
 _TONES: Final = {
     Verdict.FASTER: "good",

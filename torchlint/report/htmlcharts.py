@@ -16,8 +16,6 @@ from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.verdict import Curves
 from torchlint.report.svg import Axis, Plot
 
-__all__ = ["Chart", "losses", "one_step", "step_times"]
-
 _SIDES: Final = ("original", "fixed")
 _HEIGHT: Final = 260
 _ROW: Final = 40

@@ -17,8 +17,6 @@ from torchlint.finding import Finding
 from torchlint.report.entry import Entry
 from torchlint.source import Source
 
-__all__ = ["Identities", "Identity", "Statements", "fingerprints", "relative_path"]
-
 _LONGEST: Final = 160
 _HEAD: Final = 60
 _AROUND_SIGNS: Final = re.compile(r"\s*([^\w\s])\s*")

@@ -12,8 +12,6 @@ from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
 
-__all__ = ["junit"]
-
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

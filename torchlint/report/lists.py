@@ -9,8 +9,6 @@ from torchlint.report.escape import printable
 from torchlint.report.header import header, labels
 from torchlint.report.paint import Paint
 
-__all__ = ["concise", "grouped"]
-
 
 def concise(entries: Sequence[Entry], paint: Paint) -> str:
     """Return a line per finding of a file."""

@@ -14,8 +14,6 @@ from torchlint.report.repository import line_link, repository_path
 from torchlint.report.summary import plural, ranked
 from torchlint.report.unified import diff_lines
 
-__all__ = ["markdown"]
-
 _MOST: Final = 60_000
 """The most characters: GitHub and GitLab take about 65,000 in a comment."""
 _IMPACTS: Final = ("error", "warning", "note")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torchlint.report.escape import printable
 
-__all__ = ["cell", "html"]
-
 
 def cell(text: str) -> str:
     """Return a text that is one cell of a table: code stays code, everything else is escaped."""

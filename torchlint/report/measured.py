@@ -15,8 +15,6 @@ from torchlint.finding import Safety
 from torchlint.report.entry import Entry
 from torchlint.report.gain import Measured
 
-__all__ = ["MeasuredError", "MeasuredReport", "read_measured"]
-
 _VERSION: Final = 1
 _VERDICTS: Final = ("FASTER", "SAME", "SLOWER", "DIFFERENT", "UNSURE")
 _KINDS: Final = {str: "a text", int: "a whole number", list: "a list", dict: "an object"}

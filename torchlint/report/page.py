@@ -14,8 +14,6 @@ from torchlint.report.toml import toml
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-__all__ = ["facts", "page", "prose"]
-
 _GAINS: Final = {
     "memory": "memory",
     "results": "what is learned or measured",

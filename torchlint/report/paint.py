@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 import click
 
-__all__ = ["Paint"]
-
 _SEVERITIES: Final = {"error": "red", "warning": "magenta"}
 _SAFETIES: Final = {"exact": "green", "unsafe": "magenta"}
 

@@ -13,8 +13,6 @@ from torchlint.report.repository import repository_path
 from torchlint.report.ruffjson import dumps
 from torchlint.source import Position, Source
 
-__all__ = ["rdjson"]
-
 _SEVERITIES: Final = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
 
 

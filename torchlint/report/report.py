@@ -12,8 +12,6 @@ from torchlint.report.worth import Worth
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
 
-__all__ = ["Report", "Tally", "Unfinished"]
-
 
 class Tally(NamedTuple):
     """Counts of findings and of available fixes."""

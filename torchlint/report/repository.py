@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from torchlint.report.identity import relative_path
 
-__all__ = ["in_workspace", "line_link", "repository_path", "repository_root"]
-
 
 def repository_root() -> Path:
     """Return the folder that CI's paths are relative to, else the current one."""

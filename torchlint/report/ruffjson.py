@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
@@ -12,11 +13,9 @@ from torchlint.edit import Span, in_order
 from torchlint.finding import Fix, Note
 from torchlint.measurement import Measurement
 from torchlint.report.entry import Entry
-from torchlint.report.gain import Measured
+from torchlint.report.gain import Measured, Traced
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
-
-__all__ = ["as_json", "as_json_lines", "dumps"]
 
 _INDENT: Final = 2
 
@@ -55,6 +54,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "severity": entry.severity,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
+        **_traced(entry.traced),
     }
 
 
@@ -96,6 +96,11 @@ def _measured(measured: Measured | None) -> dict[str, Any]:
             "findings": measured.findings,
         }
     }
+
+
+def _traced(traced: Traced | None) -> dict[str, Any]:
+    """Return what a trace shows of the finding, None without one."""
+    return {} if traced is None else {"traced": asdict(traced)}
 
 
 def _filename(path: str) -> str:

@@ -20,8 +20,6 @@ from torchlint.report.ruffjson import dumps
 from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
-__all__ = ["sarif"]
-
 _ROOT: Final = "SRCROOT"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -114,6 +112,8 @@ def _result(entry: Entry, index: int, fingerprint: str) -> dict[str, Any]:
     }
     if entry.measured is not None and entry.measured.share is not None:
         result["rank"] = 100 * max(0.0, entry.measured.share)
+    elif entry.traced is not None:
+        result["rank"] = 100 * entry.traced.share
     if finding.notes:
         result["relatedLocations"] = [
             {**_note_location(entry, note), "message": {"text": note.message}}

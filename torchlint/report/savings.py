@@ -8,8 +8,6 @@ from torchlint.harness.judging.keeping import candidates, together
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.report.summary import plural
 
-__all__ = ["savings"]
-
 _KILOWATT_HOUR: Final = 3.6e6
 """Joules of one."""
 _FEWEST: Final = 0.01

@@ -11,8 +11,6 @@ from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
 
-__all__ = ["settings_in_force"]
-
 _VERSIONS: Final = frozenset({"target_torch"})
 _SHORT: Final = 6
 _UNSET: Final = {

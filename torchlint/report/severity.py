@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["at_least", "severity_of"]
-
 _BY_IMPACT: Final[Mapping[str, str]] = {"high": "error", "medium": "warning", "low": "note"}
 _ORDER: Final = ("note", "warning", "error")
 

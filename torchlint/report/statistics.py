@@ -10,8 +10,6 @@ from torchlint.report.report import Report
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import summary
 
-__all__ = ["statistics", "statistics_json", "statistics_json_lines"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Row:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from torchlint.report.paint import Paint
     from torchlint.report.report import Report, Tally
 
-__all__ = ["plural", "ranked", "summary"]
-
 _BELOW: Final = "\n  "
 _MOST_WORTH: Final = 3
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Plot"]
-
 _WIDTH: Final = 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 18, 28, 46
 _TICKS: Final = 5

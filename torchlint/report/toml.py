@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["toml"]
-
 
 def toml(value: Any) -> str:
     """Return a value as TOML, on one line."""

@@ -19,8 +19,6 @@ from torchlint.harness.tuning.report import (
 )
 from torchlint.report.paint import Paint
 
-__all__ = ["tuning_json", "tuning_text"]
-
 _NOISY: Final = 0.1
 _MEBIBYTE: Final = 1024 * 1024
 _BY_ROOT: Final = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSprop", "Lion")

@@ -12,8 +12,6 @@ from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.source import Source
 
-__all__ = ["diff_bytes", "diff_lines"]
-
 _CONTEXT: Final = 3
 _NO_NEWLINE: Final = "\\ No newline at end of file"
 _QUOTED: Final = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r"}

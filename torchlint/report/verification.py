@@ -21,22 +21,6 @@ from torchlint.report.paint import Paint
 from torchlint.report.savings import savings
 from torchlint.report.summary import plural
 
-__all__ = [
-    "changed_files",
-    "compared_text",
-    "conditions",
-    "facts",
-    "failure_line",
-    "nothing_to_verify",
-    "shown_outcomes",
-    "sites",
-    "time_text",
-    "title",
-    "verdict_text",
-    "verification_json",
-    "verification_text",
-]
-
 _MEBIBYTE: Final = 1024 * 1024
 _DECISIONS: Final = {
     Verdict.FASTER: "keep",

@@ -17,8 +17,6 @@ from torchlint.report.verification import (
     verdict_text,
 )
 
-__all__ = ["verification_markdown"]
-
 _COLUMNS: Final = ("speed", "numbers", "syncs per step", "waiting for data")
 _SIGNS: Final = {"keep": "✅", "revert": "❌", "none": "➖"}
 

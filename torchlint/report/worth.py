@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from torchlint.measurement import Measurement
     from torchlint.report.entry import Entry
 
-__all__ = ["Worth", "figure", "in_order_of", "tag"]
-
 _ASSUMED: Final = {"error": 1.5, "warning": 1.15, "note": 1.03}
 """The speed-up to rank an unmeasured finding by."""
 _ASIDE: Final = re.compile(r" *\(.*\)|^NVIDIA +")
@@ -27,12 +25,15 @@ class Worth(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry) -> Worth:
-        """Return what a finding is worth: measured in its script, on a fixture, or assumed."""
+        """Return what a finding is worth: measured in its script or on a fixture, or assumed."""
         own, evidence = entry.measured, entry.card.evidence
         if own is not None and own.verdict == "FASTER":
             return cls(own.ratio, f"{own.ratio:.1f}x measured here")
         if own is not None:
             return cls(1.0)
+        if entry.traced is not None:
+            share = min(entry.traced.share, 0.99)
+            return cls(1 / (1 - share), f"{share:.0%} of the trace")
         if evidence is not None and evidence.verdict == "FASTER":
             return cls(evidence.ratio, figure(evidence))
         return cls(_ASSUMED[entry.severity])

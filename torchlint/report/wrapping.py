@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
-__all__ = ["wrapped"]
-
 _LEAST: Final = 30
 
 

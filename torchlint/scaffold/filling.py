@@ -10,8 +10,6 @@ from typing import Final
 
 from torchlint.scaffold.refusal import ScaffoldError
 
-__all__ = ["filled", "name_words"]
-
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TEMPLATES: Final = Path(__file__).parent
 

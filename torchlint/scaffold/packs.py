@@ -12,8 +12,6 @@ from torchlint import __version__
 from torchlint.scaffold.filling import filled, name_words
 from torchlint.scaffold.refusal import ScaffoldError
 
-__all__ = ["write_pack"]
-
 FIRST_RULE: Final = "backward-on-one-thread"
 """The rule of a pack whose author gave no name: the pattern in the template."""
 

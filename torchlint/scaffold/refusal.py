@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ScaffoldError"]
-
 
 class ScaffoldError(Exception):
     """A rule or pack that cannot be written; the message says why, and nothing was written."""

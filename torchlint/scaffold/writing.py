@@ -15,8 +15,6 @@ from torchlint.scaffold.refusal import ScaffoldError
 from torchlint.testing import golden_of_rule
 from torchlint.testing.checkout import Checkout
 
-__all__ = ["free_code", "write_rule"]
-
 _CODE: Final = re.compile(r"TL[1-9][0-9]{2}")
 _LAST: Final = 99
 

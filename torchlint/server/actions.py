@@ -14,8 +14,6 @@ from torchlint.server.diagnostics import diagnostic
 from torchlint.server.edits import changed_lines, workspace_edit
 from torchlint.server.positions import Positions
 
-__all__ = ["FIX_ALL", "Actions"]
-
 FIX_ALL: Final = "source.fixAll.torchlint"
 
 

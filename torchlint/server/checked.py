@@ -23,8 +23,6 @@ from torchlint.source import Source
 if TYPE_CHECKING:
     from torchlint.server.preferences import Preferences
 
-__all__ = ["Checked", "checked", "unchecked"]
-
 
 @dataclass(frozen=True)
 class Checked:

@@ -15,8 +15,6 @@ from torchlint.report.severity import severity_of
 from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 
-__all__ = ["NAME", "diagnostic", "diagnostics"]
-
 NAME: Final = "torchlint"
 _SEVERITIES: Final = {
     "error": types.DiagnosticSeverity.Error,

@@ -12,8 +12,6 @@ from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 from torchlint.source import Source
 
-__all__ = ["changed_lines", "workspace_edit"]
-
 
 def workspace_edit(
     checked: Checked, positions: Positions, edits: Iterable[Edit], versioned: bool

@@ -16,8 +16,6 @@ from torchlint.server.diagnostics import NAME
 from torchlint.server.hover import hover
 from torchlint.server.session import DELAY, Session
 
-__all__ = ["attach"]
-
 _WATCHED: Final = "**/{*.py,pyproject.toml,torchlint.toml}"
 
 

@@ -12,8 +12,6 @@ from torchlint.server.checked import Checked
 from torchlint.server.positions import Positions
 from torchlint.suppress import find_suppressions
 
-__all__ = ["hover"]
-
 
 def hover(
     checked: Checked, positions: Positions, position: types.Position, registry: Registry

@@ -10,8 +10,6 @@ from pygls.workspace import PositionCodec
 from torchlint.edit import Span
 from torchlint.source import Source
 
-__all__ = ["Positions"]
-
 
 class Positions:
     """Converts offsets of one text into an editor's positions, and back."""

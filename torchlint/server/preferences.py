@@ -11,8 +11,6 @@ from torchlint.engine import Project
 from torchlint.engine.patterns import excluded_by
 from torchlint.registry import Registry, Selection
 
-__all__ = ["EDITOR", "Preferences"]
-
 EDITOR: Final = "the editor's settings"
 
 

@@ -11,8 +11,6 @@ from torchlint.server.handlers import attach
 from torchlint.server.protocol import BoundedInput
 from torchlint.server.session import Session
 
-__all__ = ["serve"]
-
 
 def serve(registry: Registry) -> int:
     """Serve one editor over standard input and output, and return the exit code.

@@ -12,8 +12,6 @@ from pygls.exceptions import (
 )
 from pygls.protocol import LanguageServerProtocol
 
-__all__ = ["BoundedInput", "Protocol"]
-
 LONGEST: Final = 256 * 1024 * 1024
 """The most bytes of one message."""
 

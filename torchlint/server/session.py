@@ -28,8 +28,6 @@ from torchlint.source import Source
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
 
-__all__ = ["Session"]
-
 DELAY: Final = 0.05
 """Seconds without changes before a text is checked."""
 

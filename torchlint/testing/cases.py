@@ -12,8 +12,6 @@ from torchlint.registry.catalogue import deprecation
 from torchlint.registry.packs import rules_of
 from torchlint.testing.examples import ExampleError, check_example, examples_of
 
-__all__ = ["Case", "rule_tests"]
-
 
 @dataclass(frozen=True)
 class Case:

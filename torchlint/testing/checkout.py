@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Checkout", "CheckoutError"]
-
 
 class CheckoutError(Exception):
     """There is no source tree where one is needed; the message says what to do."""

@@ -16,8 +16,6 @@ from torchlint.registry import RegistryError, RuleHead, Selection, load_registry
 from torchlint.rule import Rule
 from torchlint.source import Source
 
-__all__ = ["Example", "ExampleError", "check_example", "check_rule", "examples_of"]
-
 PATH: Final = "example.py"
 
 

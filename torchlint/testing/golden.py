@@ -18,8 +18,6 @@ from torchlint.finding import Finding
 from torchlint.registry import Registry
 from torchlint.source import Source
 
-__all__ = ["Golden", "golden_of_rule", "goldens", "refresh"]
-
 FINDINGS: Final = "findings.txt"
 
 

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, How, Rate, Script, State
 
-__all__ = ["Divided", "accumulates_under", "clips_of_parts", "divided_twice"]
-
 _ACCELERATORS: Final = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 _TRAINERS: Final = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer")
 _STEPS: Final = "gradient_accumulation_steps"

@@ -10,18 +10,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Kind, Move, Role, Script
 
-__all__ = [
-    "in_environment",
-    "makers",
-    "may_be_cuda",
-    "moved_networks",
-    "named_convolutional",
-    "place",
-    "regions",
-    "setting",
-    "trains",
-]
-
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
 )

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Grad, How, Impact, Kind, Script
 
-__all__ = ["VARIABLE", "Misuse", "misuse", "without_graph", "wraps"]
-
 VARIABLE: Final = "torch.autograd.Variable"
 _CONSTRUCTORS: Final = frozenset(
     (

@@ -23,8 +23,6 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.dataattribute import without_graph
 
-__all__ = ["DeferredSum"]
-
 _LINKS: Final = re.compile(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
 _JOINS: Final = frozenset({"torch.cat", "torch.concat", "torch.stack", "torch.vstack"})
 _MEMORY: Final = "keeps the outputs of all batches in the device's memory until the loop ends"

@@ -6,8 +6,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Script
 
-__all__ = ["direct_forward"]
-
 
 def direct_forward(script: Script, code: str, call: cst.Call, what: str, because: str) -> Finding:
     """Return the finding, with its fix, for a call of `forward` that skips something."""

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Frequency, How, Kind, Loop, Rate, Reading, Role, Script
 
-__all__ = ["FiniteGuard", "finite_guards"]
-
 _DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = ("isfinite", "isnan", "isinf")

@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Finding, Frame, How, Kind, Script, Span
 from torchlint_rules.shared.masks import is_mask
 
-__all__ = ["CONSTRUCTS", "NAMES", "GraphBreak", "graph_breaks", "without_breaks"]
-
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 NAMES: Final = {

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
 
-__all__ = ["hook_reads"]
-
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
 _AVERAGES: Final = ("ignite.metrics.RunningAverage", "ignite.handlers.ProgressBar")

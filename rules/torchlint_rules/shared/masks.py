@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import How, Script
 
-__all__ = ["is_mask"]
-
 _MASKING: Final = frozenset("eq ne gt ge lt le bool isnan isfinite isinf logical_not".split())
 
 

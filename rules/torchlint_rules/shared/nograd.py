@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Evaluation, Fix, GraphUse, Mode, Script
 
-__all__ = ["ENTRIES", "evaluation_fix", "without_graph", "wrapped"]
-
 _BACKWARD: Final = "a caller in another file may call `backward()` on the result"
 _BELOW: Final = frozenset({"builtins.staticmethod", "builtins.classmethod", "builtins.property"})
 ENTRIES: Final = frozenset({"main", "run", "run_worker", "main_worker", "worker", "__init__"})

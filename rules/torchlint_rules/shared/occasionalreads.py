@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Frequency, How, Loop, Reading, Role, Script
 
-__all__ = ["occasional_reads"]
-
 
 def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every read that only code behind `if step % n == 0:` uses."""

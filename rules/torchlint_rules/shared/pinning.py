@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Kind, Part, Script, State, Trait
 
-__all__ = ["Held", "available", "held", "may_pin", "unpinned", "unseen"]
-
 _PIN: Final = ("pin_memory", 7)
 _ROWS: Final = "torch.utils.data.TensorDataset"
 _COLLATE: Final = ("collate_fn", 6)

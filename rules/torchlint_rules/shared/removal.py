@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Script
 
-__all__ = ["Leftover", "removal_of"]
-
 
 class Leftover(NamedTuple):
     """A context manager or a line to remove, and the edits that remove it."""

@@ -6,8 +6,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Script
 
-__all__ = ["renamed"]
-
 
 def renamed(
     script: Script, call: cst.Call, new: str, added: tuple[str, str] | None = None

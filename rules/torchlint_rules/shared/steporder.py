@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Act, Edits, Loop, Role, SchedulerStep, Script, Update
 
-__all__ = ["Early", "early", "is_now_and_then", "line_of", "put_behind", "sure_steps", "whole"]
-
 _RATES: Final = frozenset("lr get_lr get_last_lr param_groups".split())
 _STABLE: Final = frozenset({"builtins.isinstance", "builtins.hasattr"})
 _COUNTERS: Final = frozenset("epoch step i it iteration n_iter global_step".split())

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Form, Frequency, Reading, Role, Script, State
 
-__all__ = ["stored_numbers"]
-
 _MADE: Final = ("torch.zeros", "torch.empty", "torch.ones", "torch.full")
 _HOST: Final = ("cpu", None)
 

@@ -29,8 +29,6 @@ from torchlint.api import (
 from torchlint_rules.shared.deferredsums import DeferredSum
 from torchlint_rules.shared.occasionalreads import occasional_reads
 
-__all__ = ["syncs"]
-
 _LARGE: Final = re.compile(
     r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
     r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Script
 
-__all__ = ["TextMap", "is_column", "text_maps", "tokenizer_of"]
-
 _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 
 

@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, chain_of, wraps
 
-__all__ = ["DataParallel"]
-
 _TORCHRUN = frozenset({
     "torch.nn.parallel.DistributedDataParallel",
     "torch.distributed.init_process_group",

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from torchlint.harness.child.run import end_with_parent
 
-__all__ = ["agent"]
-
 
 def agent(arguments: Sequence[str]) -> None:
     """Run `torchrun` with these arguments."""

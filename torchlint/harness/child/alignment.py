@@ -29,8 +29,6 @@ from torchlint.harness.child.weights import distance
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import ParameterMatch
 
-__all__ = ["Aligned"]
-
 _MOST_BYTES: Final = 1 << 30
 """Recording stops when the batches exceed this many bytes."""
 

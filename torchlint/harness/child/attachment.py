@@ -14,12 +14,11 @@ from torchlint.harness.child.overlay import after_import
 from torchlint.harness.child.pacer import Pacer
 from torchlint.harness.child.privates import leave_uncompiled
 from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers, Probe, Timer
+from torchlint.harness.child.profiling import Profiled
 from torchlint.harness.child.shadow import Shadow
 from torchlint.harness.child.syncs import Syncs
 from torchlint.harness.child.timeline import Anatomy
 from torchlint.harness.plan import Mode, Task
-
-__all__ = ["attach"]
 
 _PROBES: Final[dict[Mode, type[Probe]]] = {
     "time": Timer,
@@ -30,6 +29,7 @@ _PROBES: Final[dict[Mode, type[Probe]]] = {
     "record": Aligned,
     "replay": Aligned,
     "pace": Pacer,
+    "profile": Profiled,
 }
 
 

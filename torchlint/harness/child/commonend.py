@@ -8,8 +8,6 @@ from torch import distributed
 
 from torchlint.harness.child.privates import group_store
 
-__all__ = ["CommonEnd"]
-
 _KEY: Final = "torchlint-last-step"
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import psutil
 
-__all__ = ["Cost"]
-
 
 class Cost:
     """The processes of this run and the resources that they use."""

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["Device", "Mark"]
-
 Mark = Any
 """A moment: seconds of the host's clock, or an event on each device of the network."""
 

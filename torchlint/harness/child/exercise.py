@@ -10,8 +10,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-__all__ = ["Exercise"]
-
 _TOOL: Final = 4
 """The number under which lines are watched; debuggers and profilers have others."""
 

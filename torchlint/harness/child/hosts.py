@@ -11,8 +11,6 @@ from typing import Final
 
 from torchlint.harness.trace import printed
 
-__all__ = ["ALL_TRACES", "exchange_traces"]
-
 ALL_TRACES: Final = "ranks.json"
 """The file, written by a host's first rank, with the traces of all ranks of all hosts."""
 

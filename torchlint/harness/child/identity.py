@@ -14,8 +14,6 @@ import torch
 from torchlint.harness.child.device import Device
 from torchlint.harness.child.precision import tf32_convolutions, tf32_products
 
-__all__ = ["identity", "joules"]
-
 Questions = dict[str, Callable[[], Any]]
 
 _NVML: Final = "pynvml"

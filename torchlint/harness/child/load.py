@@ -10,8 +10,6 @@ import psutil
 
 from torchlint.harness.child.cost import Cost
 
-__all__ = ["Load", "seconds_at_rest"]
-
 _SHORTEST: Final = 0.05
 """Seconds below which the system's counters, which tick a hundred times a second, say little."""
 

@@ -11,8 +11,6 @@ from importlib.util import find_spec, spec_from_file_location
 from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ["Overlay", "after_import"]
-
 
 class Overlay:
     """Texts that are imported and run in place of files, without writing anything."""

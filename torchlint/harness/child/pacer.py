@@ -22,8 +22,6 @@ from torchlint.harness.child.probes import Probe
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.plan import Task
 
-__all__ = ["Pacer"]
-
 _TORCH: Final = str(Path(torch.__file__).parent) + os.sep
 _OURS: Final = str(Path(__file__).parents[2]) + os.sep
 _INSTALLED: Final = tuple(

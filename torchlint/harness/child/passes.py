@@ -8,8 +8,6 @@ from typing import Any
 
 from torchlint.harness.child.privates import LoaderIterator
 
-__all__ = ["Passes"]
-
 
 class Passes:
     """Watches the loaders of a script, and which of them feeds its steps."""

@@ -9,8 +9,6 @@ import torch
 
 from torchlint.harness.child.privates import DispatchMode, leaves
 
-__all__ = ["Precision", "Rounding", "tf32_convolutions", "tf32_products"]
-
 TF32: Final = "tf32"
 
 _UNITS: Final = {"bfloat16": 2.0**-8, TF32: 2.0**-11, "float16": 2.0**-11, "float32": 2.0**-24}

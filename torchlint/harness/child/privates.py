@@ -5,6 +5,7 @@ operator, and rounding in coarse precision. `in_backward`: a checkpointed backwa
 another loss. `compiled_graphs`: compiled lines count as not run. `leave_uncompiled`: hooks get into
 graphs. `group_store`: ranks do not stop together before their last step. `is_kept`: buffers that no
 checkpoint keeps are compared, too. `own_parameters`: layers are not found, so no buffers compared.
+`is_profiling`: a script with a profiler of its own gets no trace, as it crashes.
 """
 
 from __future__ import annotations
@@ -15,24 +16,12 @@ from typing import Any, Final
 
 import torch
 
-__all__ = [
-    "DispatchMode",
-    "LoaderIterator",
-    "compiled_graphs",
-    "group_store",
-    "in_backward",
-    "is_kept",
-    "leave_uncompiled",
-    "leaves",
-    "missing",
-    "own_parameters",
-]
-
 _NAMES: Final = (
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter"),
     ("torch.utils._python_dispatch", "TorchDispatchMode"),
     ("torch.utils._pytree", "tree_leaves"),
     ("torch._C", "_current_graph_task_id"),
+    ("torch.autograd", "_profiler_enabled"),
     ("torch._dynamo.utils", "counters"),
     ("torch._dynamo.trace_rules", "add"),
     ("torch.distributed.distributed_c10d", "_get_default_store"),
@@ -88,6 +77,12 @@ def in_backward() -> bool:
     """Return whether a backward pass runs now."""
     task = getattr(torch._C, "_current_graph_task_id", None)
     return task is not None and task() != -1
+
+
+def is_profiling() -> bool:
+    """Return whether a profiler of torch records now; a second one would crash."""
+    enabled = getattr(torch.autograd, "_profiler_enabled", None)
+    return enabled is not None and bool(enabled())
 
 
 def compiled_graphs() -> int:

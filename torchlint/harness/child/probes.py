@@ -37,16 +37,6 @@ from torchlint.harness.child.weights import (
 from torchlint.harness.plan import BY_HAND, Task
 from torchlint.harness.trace import ParameterMatch
 
-__all__ = [
-    "LOAD",
-    "SAVE",
-    "Nudged",
-    "Numbers",
-    "Probe",
-    "Stop",
-    "Timer",
-]
-
 SAVE: Final = torch.save
 LOAD: Final = torch.load
 """The originals, kept before the script's own saving is diverted."""

@@ -14,8 +14,6 @@ from torchlint.harness.child.hosts import ALL_TRACES, exchange_traces
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.plan import Task
 
-__all__ = ["JOINED", "PID", "as_rank", "exit_code", "rank_folder"]
-
 JOINED: Final = "joined"
 """The file that shows that the script made a process group."""
 PID: Final = "pid"
@@ -46,6 +44,7 @@ def as_rank(task: Task) -> Task:
         task,
         folder=str(folder),
         reference="" if local else task.reference,
+        profile="" if int(os.environ["RANK"]) else task.profile,
         recording=_recording(task),
     )
 

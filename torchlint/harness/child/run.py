@@ -32,8 +32,6 @@ with suppress(ModuleNotFoundError):
 if TYPE_CHECKING:
     from torchlint.harness.child.probes import Probe
 
-__all__ = ["end_with_parent", "main"]
-
 _OURS: Final = str(Path(__file__).parents[2]) + os.sep
 
 _LONGEST: Final = 150

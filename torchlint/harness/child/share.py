@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["share_of"]
-
 
 def share_of(batch: Any, rank: int, ranks: int) -> Any:
     """Return the samples of a batch for one of several ranks, an equal number each."""

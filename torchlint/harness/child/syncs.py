@@ -18,8 +18,6 @@ from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import SyncSite
 
-__all__ = ["Syncs"]
-
 _SYNC_OPS: Final = frozenset(
     {
         "aten::_local_scalar_dense",

@@ -19,8 +19,6 @@ from torchlint.harness.child.probes import Probe
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import Phase, PhaseName
 
-__all__ = ["Anatomy", "Timeline"]
-
 _OPTIMIZER: Final = "optimizer"
 
 

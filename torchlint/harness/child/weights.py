@@ -12,8 +12,6 @@ import torch
 from torchlint.harness.child.privates import is_kept, own_parameters
 from torchlint.harness.trace import ParameterMatch
 
-__all__ = ["buffers", "digest", "distance", "has_batch_norm", "layers_of", "match", "trained"]
-
 Tensors = list[torch.Tensor]
 
 _BATCH_NORMS: Final = (

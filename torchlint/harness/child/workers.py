@@ -14,8 +14,6 @@ from torchlint.harness.child.exercise import Exercise
 from torchlint.harness.child.overlay import Overlay
 from torchlint.harness.child.shadow import Shadow
 
-__all__ = ["SpawnSetup", "pass_to_spawned"]
-
 
 class SpawnSetup:
     """What a spawned process sets up before it imports the user's main module."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.child.shadow import Shadow
 
-__all__ = ["divert_loggers"]
-
 _TENSORBOARD: Final = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 

@@ -9,8 +9,6 @@ from typing import Final, get_args
 
 from torchlint.harness.trace import Phase, PhaseName, Trace
 
-__all__ = ["Step", "usual_step"]
-
 _LONG: Final = 3.0
 """A step this many times longer than usual does extra work (an evaluation, the end of an epoch)."""
 

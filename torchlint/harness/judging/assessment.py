@@ -24,8 +24,6 @@ from torchlint.harness.judging.work import judge_work, never_rests, work_saved
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, SyncSite, Trace
 
-__all__ = ["Evidence", "assess", "durations", "place", "syncs_per_step"]
-
 _DEVICE_RULES: Final = ("TL2", "TL102", "TL3")
 """Code prefixes of fixes whose gain is on an accelerator."""
 

@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 from torchlint.harness.trace import Trace
 
-__all__ = ["Bound", "bound"]
-
 _DATA: Final = 0.25
 """The share of a step spent waiting for data from which on that counts."""
 _AHEAD: Final = 0.5

@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 from torchlint.harness.trace import Trace
 
-__all__ = ["SEEDS", "compare_curves"]
-
 SEEDS: Final = 4
 """The number of seeds for each side."""
 

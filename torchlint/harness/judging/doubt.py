@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Doubt"]
-
 _LONGER: Final = "give it a longer --budget, or none"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 
-__all__ = ["candidates", "kept_together", "together"]
-
 
 def candidates(report: Report) -> tuple[str, ...]:
     """Return the rules whose fixes were kept alone.

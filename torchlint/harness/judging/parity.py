@@ -21,8 +21,6 @@ from torchlint.harness.judging.promise import (
 from torchlint.harness.plan import ORIGINAL, Mode, Variant
 from torchlint.harness.trace import Trace
 
-__all__ = ["Parity"]
-
 Start = Callable[[Variant, Mode, int], Trace]
 """Runs a variant in a mode, with an offset for its seeds."""
 

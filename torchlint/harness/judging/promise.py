@@ -14,18 +14,6 @@ from torchlint.harness.judging.curves import compare_curves
 from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.trace import Trace
 
-__all__ = [
-    "Comparison",
-    "Method",
-    "Word",
-    "compare",
-    "compare_aligned",
-    "compare_nudged",
-    "compare_output",
-    "compare_repeated",
-    "compare_seeds",
-]
-
 Word = Literal["equal", "close", "different", "not-compared"]
 
 Method = Literal["as-is", "nudged", "repeated", "aligned", "seeds", "output", "ranks"]

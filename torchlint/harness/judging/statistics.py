@@ -8,18 +8,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-__all__ = [
-    "Interval",
-    "Rounds",
-    "Speedup",
-    "least",
-    "noise_band",
-    "share",
-    "speedup",
-    "step_time",
-    "usual",
-]
-
 Rounds = Sequence[Sequence[Sequence[float]]]
 """Step times: rounds, each with the runs of one side, each with its steps."""
 

@@ -15,19 +15,6 @@ from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.plan import ORIGINAL, Launcher, Variant
 from torchlint.harness.trace import SyncSite
 
-__all__ = [
-    "Change",
-    "Curves",
-    "Decision",
-    "Outcome",
-    "Report",
-    "Revision",
-    "Verdict",
-    "decide",
-    "judge_speed",
-    "speed_doubt",
-]
-
 Decision = Literal["keep", "revert", "none"]
 
 _MATTERS: Final = 0.05

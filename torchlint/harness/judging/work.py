@@ -12,8 +12,6 @@ from torchlint.harness.judging.verdict import Verdict
 from torchlint.harness.runs.crowd import is_crowded
 from torchlint.harness.trace import Trace
 
-__all__ = ["crowd", "judge_work", "never_rests", "work_noise", "work_saved"]
-
 Runs = list[list[Trace]]
 
 _MATTERS: Final = 0.05

@@ -8,8 +8,6 @@ from difflib import SequenceMatcher
 
 from torchlint.harness.plan import Variant
 
-__all__ = ["Change", "changes", "not_run"]
-
 Change = tuple[str, tuple[int, ...]]
 """A file and lines of its fixed text; the change was run where one of the lines was."""
 

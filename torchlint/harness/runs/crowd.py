@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["crowded_now", "is_crowded"]
-
 _BUSY: Final = 0.5
 """Processors that others must use, and of which fewer must be free, to disturb a run."""
 _LOOK: Final = 0.3

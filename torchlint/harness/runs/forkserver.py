@@ -17,8 +17,6 @@ from typing import IO, Any, Final
 from torchlint.harness.child.run import end_with_parent, main
 from torchlint.harness.runs.standardinput import standard_input
 
-__all__ = ["ForkServer", "Forked", "ServerGoneError", "serve"]
-
 _SERVE: Final = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
     "from torchlint.harness.runs.forkserver import serve; serve(int(sys.argv[1]), sys.argv[2:])"

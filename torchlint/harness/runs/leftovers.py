@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-__all__ = ["PREFIX", "claim", "sweep"]
-
 PREFIX: Final = "torchlint-"
 """How the folder of a verification begins."""
 _CLAIM: Final = "claimed"

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["first_failure", "merged"]
-
 _T = TypeVar("_T")
 
 _CONSEQUENCE: Final = re.compile(
@@ -50,6 +48,7 @@ def merged(ranks: Sequence[Trace]) -> Trace:
         diverted=_all(rank.diverted for rank in ranks),
         rank_times=times if any(times) else (),
         output=ranks[0].output,
+        profile=ranks[0].profile,
         ran=_all_lines(ranks),
     )
 

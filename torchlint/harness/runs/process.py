@@ -19,19 +19,6 @@ from torchlint.harness.runs.forkserver import ForkServer
 from torchlint.harness.runs.standardinput import standard_input
 from torchlint.harness.trace import Failure, Trace, printed
 
-__all__ = [
-    "COMMAND",
-    "end",
-    "environment",
-    "missing_device",
-    "run",
-    "start",
-    "wait",
-    "why_no_trace",
-    "with_exit_message",
-    "write_order",
-]
-
 COMMAND: Final = (
     sys.executable,
     "-c",

@@ -20,8 +20,6 @@ from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
 from torchlint.harness.trace import Failure, Trace
 
-__all__ = ["Runner"]
-
 _COMPARED: Final = ("numbers", "nudged")
 """Modes that compare final parameters with those of the first run."""
 _SYNC_WARMUP: Final = 3
@@ -145,6 +143,7 @@ class Runner:
             leader=self.leader,
             reference="" if shift or mode not in _COMPARED else str(self._reference),
             recording=str(self._recording),
+            profile=str(folder / f"profile-{self._runs}.json.gz"),
             module=self.plan.module,
             shift=shift,
             lenient=self._lenient,
@@ -181,7 +180,7 @@ class Runner:
         """Return the warm-up and the steps of a run."""
         if self.whole:
             return 0, 0
-        if mode == "syncs":
+        if mode in ("syncs", "profile"):
             warmup = min(_SYNC_WARMUP, self.compared // 4 or _SYNC_WARMUP)
             return warmup, min(_SYNC_STEPS, self.compared // 2 or _SYNC_STEPS)
         warmup, steps = window or (self.plan.warmup, self.plan.steps)

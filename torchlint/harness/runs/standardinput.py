@@ -7,8 +7,6 @@ import os
 import sys
 from functools import cache
 
-__all__ = ["standard_input"]
-
 _END = b"\x04"
 _READS = 200
 """How many reads get an end of input."""

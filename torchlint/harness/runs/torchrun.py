@@ -20,8 +20,6 @@ from torchlint.harness.runs import process
 from torchlint.harness.runs.merge import first_failure, merged
 from torchlint.harness.trace import Failure, Trace, printed
 
-__all__ = ["run"]
-
 _AGENT: Final = (
     sys.executable,
     "-c",

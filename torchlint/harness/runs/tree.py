@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-__all__ = ["changes", "project_root", "shown", "snapshot"]
-
 _MARKS: Final = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _MOST: Final = 20_000
 """No more files than this are watched: a folder of images is no source tree."""

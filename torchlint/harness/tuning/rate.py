@@ -13,8 +13,6 @@ from typing import Final
 
 from torchlint.harness.pace import Pace, Window
 
-__all__ = ["Rate", "TimedRun", "noise_of", "rate_of", "steady_rate"]
-
 _DRAWS: Final = 400
 _TAIL: Final = 0.025
 _LEAST_NOISE: Final = 0.01

@@ -10,8 +10,6 @@ from torchlint.harness.pace import LoaderSeen
 from torchlint.harness.trace import Failure
 from torchlint.harness.tuning.rate import Rate
 
-__all__ = ["Decision", "Knob", "LoaderSite", "SettingSearch", "Trial", "TuningReport", "Value"]
-
 Knob = Literal["num_workers", "prefetch_factor", "pin_memory", "batch_size"]
 
 Value = int | bool | None

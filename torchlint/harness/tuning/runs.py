@@ -23,8 +23,6 @@ from torchlint.harness.trace import Failure, Trace
 from torchlint.harness.tuning.rate import Rate, TimedRun, noise_of, rate_of
 from torchlint.harness.tuning.report import Trial, Value
 
-__all__ = ["Edit", "Progress", "Runs", "Survey", "TuningPlan", "Values"]
-
 Values = Mapping[str, Value]
 Edit = Callable[[Values], Mapping[str, str]]
 """Returns the project's files with the loader's settings changed."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from torchlint.harness.tuning.rate import Rate
 
-__all__ = ["TOLERANCE", "as_good", "cheaper", "doubling", "knee_of", "next_between", "undecided"]
-
 TOLERANCE: Final = 0.05
 """The relative difference up to which a value counts as good as the best."""
 

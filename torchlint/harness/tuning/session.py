@@ -20,8 +20,6 @@ from torchlint.harness.tuning.search import (
     undecided,
 )
 
-__all__ = ["search"]
-
 _MOST_RUNS: Final = 4
 _NO_WAIT: Final = 0.03
 """A share of waiting for data so small that no setting of the loader matters."""

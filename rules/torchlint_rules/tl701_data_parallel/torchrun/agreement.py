@@ -11,8 +11,6 @@ import libcst as cst
 from torchlint.api import How, Kind, Loop, Script
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
 
-__all__ = ["Agreement"]
-
 _LOOKS: Final = frozenset({"builtins.len", "builtins.enumerate", "builtins.print"})
 _CLOCKS: Final = ("time.", "datetime.")
 _SEEDS: Final = frozenset({"torch.manual_seed", "torch.random.manual_seed"})

@@ -14,8 +14,6 @@ from torchlint_rules.tl701_data_parallel.torchrun.output import writes
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
 from torchlint_rules.tl701_data_parallel.torchrun.shows import shows
 
-__all__ = ["Carried"]
-
 _EQUAL: Final = (Share.SAME, Share.NOTHING)
 _ADDS_UP: Final = (Share.SUM, Share.SIZE)
 _KEEPS_NOTHING: Final = frozenset(

@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Edit, Edits, Script, Span
 from torchlint_rules.tl701_data_parallel.torchrun.shape import Shape
 
-__all__ = ["Writer", "merged"]
-
 
 @dataclass
 class Writer:

@@ -12,8 +12,6 @@ from torchlint.api import Edit, How
 from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
 
-__all__ = ["Frame"]
-
 _LEAVE: Final = ("if DISTRIBUTED:", "\tdist.destroy_process_group()")
 
 

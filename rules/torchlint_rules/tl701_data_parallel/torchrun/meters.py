@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Script, Share, Shares
 
-__all__ = ["Meter", "meter_of"]
-
 
 @dataclass
 class Meter:

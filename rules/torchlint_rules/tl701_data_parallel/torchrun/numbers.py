@@ -13,8 +13,6 @@ from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
 from torchlint_rules.tl701_data_parallel.torchrun.shows import shows
 
-__all__ = ["Numbers"]
-
 
 @dataclass
 class Numbers(Writer):

@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Edit, Edits, Script, Span
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
 
-__all__ = ["guarded", "muted_bars", "writes"]
-
 _WRITES: Final = frozenset({
     "torch.save", "torchvision.utils.save_image", "numpy.save", "numpy.savez", "numpy.savetxt",
     "numpy.savez_compressed", "json.dump", "pickle.dump", "yaml.dump", "os.makedirs", "os.mkdir",

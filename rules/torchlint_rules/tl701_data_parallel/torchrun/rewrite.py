@@ -22,8 +22,6 @@ from torchlint_rules.tl701_data_parallel.torchrun.shape import (
     shape_of,
 )
 
-__all__ = ["Rewritten", "under_torchrun"]
-
 _OWN_NAMES: Final = frozenset(
     "DISTRIBUTED RANK LOCAL_RANK WORLD_SIZE sum_over_ranks on_gpu".split()
 )

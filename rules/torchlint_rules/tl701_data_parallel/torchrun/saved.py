@@ -11,8 +11,6 @@ import libcst as cst
 from torchlint.api import Edit, How, Script
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
 
-__all__ = ["Saved"]
-
 _DUMPS: Final = (
     "torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "cloudpickle.dump",
     "torch.jit.save",

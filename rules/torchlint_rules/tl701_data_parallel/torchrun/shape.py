@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import How, Kind, Loop, Role, Script, Start, State
 
-__all__ = ["ObstacleError", "Shape", "Wrap", "shape_of", "wraps"]
-
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
 _RANDOM_SAMPLER: Final = "torch.utils.data.RandomSampler"
 _MOVES: Final = frozenset({"to", "cuda"})

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import How, Script
 
-__all__ = ["shows"]
-
 _TELLING: Final = frozenset(
     (
         "set_postfix set_description set_postfix_str add_scalar add_scalars add_image add_images "

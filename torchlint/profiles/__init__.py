@@ -1,0 +1,1 @@
+"""Reading what a profiler recorded, and where the device was idle."""
