@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.readings import Reading, Readings, Region
 from torchlint.semantic.values.kinds import Kinds
@@ -75,6 +76,13 @@ _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
 _PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
 _EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
+_METRICS: Final = frozenset(
+    (
+        "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
+        "bleu kappa"
+    ).split()
+)
+"""The last words of functions that measure values on the host."""
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
@@ -353,9 +361,7 @@ class Waits:
             if known is None:
                 return None
             return None if self.accumulators.used_each_pass(known) else kept
-        target: cst.BaseExpression = parts.target
-        while isinstance(target, cst.Subscript):
-            target = target.value
+        target = _container(parts.target)
         if not isinstance(target, cst.Name):
             return kept if self._is_never_read(target, region) else None
         bindings = list(self.scopes.reaching(target))
@@ -377,7 +383,7 @@ class Waits:
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
             if not any(
-                parts is not None and self.tree.code(parts.target) == target.value
+                parts is not None and self.tree.code(_container(parts.target)) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
                 for parts in (self.accumulators.additions.parts(outer),)
@@ -418,7 +424,17 @@ class Waits:
             if func.attr.value in ("format", "join"):
                 return True
         callee = self.functions.callee(call)
-        return callee is not None and self._is_pure(callee, depth - 1)
+        if callee is None:
+            return self._measures(call)
+        return self._is_pure(callee, depth - 1)
+
+    def _measures(self, call: cst.Call) -> bool:
+        """Return whether an unseen function is named like a metric, and its result is used."""
+        func = call.func
+        if isinstance(func, cst.Attribute) or isinstance(self.tree.parent(call), cst.Expr):
+            return False
+        last = words(func.value)[-1:] if isinstance(func, cst.Name) else ()
+        return not _METRICS.isdisjoint(last)
 
     def _is_pure(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether a function only computes its return value."""
@@ -443,6 +459,13 @@ class Waits:
         if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
             return True
         return self._passes_on(call, call, depth)
+
+
+def _container(target: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what an entry of something is an entry of."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
