@@ -16,7 +16,7 @@ from torchlint.semantic.loops.ownership import Duty, Rate
 from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.libraries import Factory
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.script import Script
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.additions import Adding
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
@@ -41,6 +41,7 @@ from torchlint.semantic.training.updates import Act, Update
 from torchlint.semantic.training.waits import End, Wait
 from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
+from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.options import Option

@@ -86,7 +86,7 @@ def _undecided(site: CallSite) -> bool:
 def _is_plain(site: CallSite) -> bool:
     """Return whether an SGD has neither momentum nor weight decay."""
     groups = site.given("params", 0)
-    if groups is not None and any(word in site.script.code(groups) for word in ("mom", "decay")):
+    if groups is not None and any(word in site.values.tree.code(groups) for word in ("mom", "decay")):
         return False
     return all(
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)

@@ -167,9 +167,9 @@ def _from_environment(site: CallSite, read: str) -> str | None:
     if literal is None:
         return f"{read})"
     if isinstance(literal, str):
-        return f"{read}, {site.script.code(default.value)})"
+        return f"{read}, {site.values.tree.code(default.value)})"
     if type(literal) is int:
-        return f"int({read}, {site.script.code(default.value)}))"
+        return f"int({read}, {site.values.tree.code(default.value)}))"
     return None
 
 

@@ -8,7 +8,8 @@ import libcst as cst
 import pytest
 
 from torchlint.semantic.data.datasets import Trait
-from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.script import Script
+from torchlint.semantic.values.calls import CallSite
 from torchlint.source import Source
 
 HEAD = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchlint.semantic.script import Script
+from torchlint.semantic.script import Script, sections
 from torchlint.source import Source
 
 TWO = """\
@@ -32,7 +32,7 @@ if __name__ == "__main__":
 
 
 def _sections(text: str) -> list[str]:
-    return [each.tree.own_text.strip() for each in Script.parse(Source("a.py", text)).sections()]
+    return [each.tree.own_text.strip() for each in sections(Script.parse(Source("a.py", text)))]
 
 
 def test_unrelated_functions_are_sections_of_their_own() -> None:
@@ -57,7 +57,7 @@ def test_names_found_at_run_time_keep_a_file_together() -> None:
 
 def test_an_unused_import_belongs_to_what_runs() -> None:
     script = Script.parse(Source("a.py", "import apex\nimport re\nx = 1\ndef f(): return re\n"))
-    assert [each.functions.imported for each in script.sections()] == [("apex",), ("re",)]
+    assert [each.functions.imported for each in sections(script)] == [("apex",), ("re",)]
 
 
 def test_another_training_is_not_around_a_step() -> None:

@@ -29,7 +29,7 @@ from torchlint.audit.technique import (
     missing,
     not_applicable,
 )
-from torchlint.semantic.script import CallSite
+from torchlint.semantic.values.calls import CallSite
 
 _FUSABLE: Final = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _RECURRENT: Final = (

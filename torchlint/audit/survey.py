@@ -11,7 +11,8 @@ import libcst as cst
 
 from torchlint.audit.line import Line
 from torchlint.semantic.loops.loops import Role
-from torchlint.semantic.script import CallSite, Script
+from torchlint.semantic.script import Script
+from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State, Value
 

@@ -44,7 +44,7 @@ class LoaderCall:
         self.source = source
         self.loader = loader
         self.line = source.position(script.span(call).start).row
-        self._seen = script
+        self._script = script
         self._call = call
         self._ordinal = script.all(cst.Call).index(call)
 
@@ -56,12 +56,12 @@ class LoaderCall:
     def site(self) -> LoaderSite:
         """Return the call as reported, with the places that decide settings instead of the call."""
         decided = {name: found for name in _SETTINGS if (found := self.decided(name)) is not None}
-        label = self._seen.loaders.label(self._call)
+        label = self._script.loaders.label(self._call)
         return LoaderSite(self.path, self.line, label, decided)
 
     def decided(self, name: str) -> Decision | None:
         """Return the place that decides a setting, None if the call itself does or can."""
-        script, call = self._seen, self._call
+        script, call = self._script, self._call
         arg = script.call(call).given(name, _POSITIONS[name])
         if arg is None:
             splat = next((each for each in call.args if each.star), None)
@@ -109,7 +109,7 @@ class LoaderCall:
         """Add settings that must change as well: with 0 workers torch rejects worker settings."""
         settings = dict(values)
         if settings.get("num_workers") == 0:
-            call = self._seen.call(self._call)
+            call = self._script.call(self._call)
             if self.loader.persistent_workers:
                 settings["persistent_workers"] = False
             if call.has_splat or call.given("prefetch_factor") is not None:
@@ -132,7 +132,7 @@ class LoaderCall:
 
     def _follows(self, name: str) -> bool:
         """Return whether changing the literal in the source changes the setting."""
-        changed = self.source.edited(self._edits(self._seen, self._call, name, str(_UNLIKELY)))
+        changed = self.source.edited(self._edits(self._script, self._call, name, str(_UNLIKELY)))
         script = _parsed(changed)
         call = script.all(cst.Call)[self._ordinal]
         return script.call(call).argument(name, _POSITIONS[name]).equals(_UNLIKELY)
@@ -150,8 +150,8 @@ class LoaderCall:
         return script.rewrite.replace(splat.value, f'{{**{code}, "{name}": {text}}}')
 
     def _at(self, node: cst.CSTNode) -> Decision:
-        row = self.source.position(self._seen.span(node).start).row
-        return Decision(row, " ".join(self._seen.code(node).split()))
+        row = self.source.position(self._script.span(node).start).row
+        return Decision(row, " ".join(self._script.code(node).split()))
 
 
 def find_call(made: Iterable[LoaderSeen]) -> LoaderCall | None:

@@ -160,7 +160,7 @@ class _Check:
         if not heads:
             return []
         from torchlint.semantic.scope.target import Target
-        from torchlint.semantic.script import forget
+        from torchlint.semantic.script import forget, sections
 
         target = Target(self.settings.target_torch, self.settings.target_device)
         try:
@@ -171,16 +171,16 @@ class _Check:
             self.failed.update(head.code for head in heads)
             self.warnings.append(self._internal("the analysis", error, "no rule ran"))
             return []
-        sections = script.sections()
+        parts = sections(script)
         found = list(
             dict.fromkeys(
                 finding
                 for head in heads
-                for section in sections
+                for section in parts
                 for finding in self._run_rule(head, section)
             )
         )
-        for each in {*sections, script}:
+        for each in {*parts, script}:
             forget(each)
         if through_star:
             found = [_as_unsafe(finding) for finding in found]

@@ -1,41 +1,46 @@
-"""Facts: the nouns that answer questions about a file or a section of it."""
+"""Facts: the collections through which rules ask about a file or a section of it.
+
+Each is the class that finds its things, together with the classes that know more about them.
+"""
 
 from __future__ import annotations
 
-from torchlint.semantic.calls.calls import Calls
+import libcst as cst
+
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.batches import Batches
 from torchlint.semantic.data.batching import Batching
 from torchlint.semantic.data.datasets import Datasets
+from torchlint.semantic.data.items import Items
+from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.data.lastpass import LastPass
 from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.data.parts import Parts
 from torchlint.semantic.data.provenance import Provenance
-from torchlint.semantic.edits.rewrite import Rewrite
-from torchlint.semantic.loops.frequency import Frequencies
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.gradientaccumulation import GradientAccumulations
 from torchlint.semantic.loops.guard import Guard
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Modes
-from torchlint.semantic.loops.ownership import Ownership
+from torchlint.semantic.loops.ownership import Duty, Ownership
 from torchlint.semantic.loops.repetition import Repetition
 from torchlint.semantic.loops.stuckmodes import StuckModes
-from torchlint.semantic.scope.links import Links
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import Scopes
-from torchlint.semantic.scope.sections import Sections
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
-from torchlint.semantic.syntax.tree import Tree
-from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.accumulators import Accumulation, Accumulators
 from torchlint.semantic.training.arguments import Trainings
 from torchlint.semantic.training.autocasting import Autocasting
 from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.compiled import Compiled
+from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.determinism import Determinism
-from torchlint.semantic.training.escapes import Escapes
-from torchlint.semantic.training.evaluations import Evaluations
+from torchlint.semantic.training.escapes import Escapes, GraphUse
+from torchlint.semantic.training.evaluations import Evaluation, Evaluations
 from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
+from torchlint.semantic.training.invariance import Invariances
+from torchlint.semantic.training.layers import Layers
 from torchlint.semantic.training.lineage import Lineage
 from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.networks import Networks
@@ -43,7 +48,7 @@ from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.reach import Reach
-from torchlint.semantic.training.readings import Readings
+from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
@@ -54,6 +59,7 @@ from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Waits
 from torchlint.semantic.values.arrays import Arrays
 from torchlint.semantic.values.attention import Attentions
+from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
 from torchlint.semantic.values.dtypes import Dtypes
 from torchlint.semantic.values.gradient import Gradients
@@ -67,107 +73,176 @@ from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Values
 from torchlint.semantic.values.visibility import Visibility
-from torchlint.semantic.view import ALONE
-from torchlint.source import Source
 
-__all__ = ["Facts"]
+__all__ = [
+    "EvaluationFacts",
+    "LoaderFacts",
+    "LoopFacts",
+    "ModuleFacts",
+    "OptimizerFacts",
+    "ProgramFacts",
+    "ReadingFacts",
+    "ValueFacts",
+]
 
 
-class Facts:
-    """Builds the objects that know what a tree means.
+class ValueFacts(Values):
+    """What expressions are: their values, kinds, origins, dtypes and gradients."""
 
-    Those of a section share the scopes, the names and the edits of the whole file.
-    """
+    def __init__(self, functions: Functions, vocabulary: Vocabulary) -> None:
+        super().__init__(functions)
+        self.iteration = Iteration(functions.names, functions.scopes)
+        self.origins = Origins(functions, self, self.iteration)
+        self.kinds = Kinds(functions, self.iteration, self.origins)
+        self.kind = self.kinds.kind
+        """Return the kind of an expression."""
+        self.losses = self.kinds.losses
+        self.gradients = Gradients(functions, self)
+        self.dtypes = Dtypes(self.kinds)
+        self.placement = Placement(functions, self.kinds, self.iteration)
+        self.arrays = Arrays(self.kinds, self, self.iteration)
+        self.numbers = PlainNumbers(functions, self.kinds, self)
+        self.attentions = Attentions(functions, self, self.numbers)
+        self.scores = Scores(functions, self)
+        self.precision = Precision(functions, self.kinds, vocabulary)
+        self.autocasting = Autocasting(functions, self, self.precision, self.origins)
+        self.visibility = Visibility(functions, self.kinds, self.origins, self.iteration)
+        self.options = Options(functions, self, self.origins)
+        self.usage = Usage(functions, self, self.origins)
+        self.call_extras = CallExtras(functions, self.origins, self.iteration)
+
+
+class LoopFacts(Loops):
+    """The loops, how often the code in them runs, and who runs them."""
+
+    def __init__(self, values: ValueFacts, devices: Devices) -> None:
+        functions, kinds = values.functions, values.kinds
+        super().__init__(functions, kinds, values.iteration, values.gradients)
+        self.devices = devices
+        self.ownership = Ownership(functions, values)
+        self.frequencies = Frequencies(functions, kinds, self, self.ownership)
+        self.repetition = Repetition(functions, self.frequencies, self)
+        self.each_step = self.repetition.each_step
+        """Return whether a node runs in every step of a loop or of a network."""
+        self.steps = Steps(functions, kinds, self, self.frequencies)
+        self.gradient_accumulations = GradientAccumulations(functions, values, self)
+        self.conditions = Conditions(functions)
+        self.invariances = Invariances(functions, ItemWork(functions, kinds, values.origins))
+        self.guard = Guard(functions, values)
+
+    def frequency(self, node: cst.CSTNode, within: Region | None = None) -> Frequency:
+        """Return the execution frequency of a node in its batch loop, or in a given region."""
+        if within is None:
+            return self.frequencies.frequency(node)
+        return self.frequencies.below(node, within)
+
+    def owner(self, node: cst.CSTNode) -> str:
+        """Return the framework that runs the loop or method around a node, `none` if none does.
+
+        Where no loop and no method around it tells, it is that of the file.
+        """
+        return self.ownership.owner(node) or self.devices.framework
+
+    def is_done(self, node: cst.CSTNode, duty: Duty) -> bool:
+        """Return whether a framework does a duty of the loop or method around a node."""
+        return self.ownership.does(self.owner(node), duty)
+
+
+class ReadingFacts(Readings):
+    """The host syncs, and the sums and lists for which batch loops have them."""
+
+    def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
+        super().__init__(values.kinds, loops.frequencies, values.placement)
+        self.accumulators = Accumulators(loops, loops.frequencies, self)
+        self.waits = Waits(
+            values.functions, values.kinds, loops.frequencies, self, self.accumulators
+        )
+
+    def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
+        """Return the additions that run in every pass of batch loops with a role."""
+        found = self.accumulators.all()
+        if region is not None:
+            found = self.accumulators.within(region)
+        return [each for each in found if each.loop.role is role]
+
+
+class OptimizerFacts(Optimizers):
+    """The optimizers, and the schedulers, scalers and updates that go with them."""
+
+    def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
+        functions, kinds = values.functions, values.kinds
+        super().__init__(functions, kinds, values.origins, loops)
+        self.schedulers = Schedulers(functions, kinds, values, values.origins)
+        self.scaling = Scaling(functions, kinds, values, loops.frequencies)
+        self.updates = Updates(functions, kinds, loops, values.origins)
+        self.gradient_work = GradientWork(functions, kinds, loops, self.updates)
+
+
+class ModuleFacts(Networks):
+    """The networks: their layers, modes, frozen parts and compiled forms."""
+
+    def __init__(self, values: ValueFacts, loops: LoopFacts, optimizers: OptimizerFacts) -> None:
+        functions, kinds, origins = values.functions, values.kinds, values.origins
+        super().__init__(functions, kinds, origins, optimizers, Freezing(functions, kinds, values))
+        self.layers = Layers(functions, values)
+        self.submodules = Submodules(functions, origins)
+        self.compiled = Compiled(functions, kinds, values, self.submodules)
+        self.modes = Modes(functions, kinds, values, loops)
+        self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
+        self.reach = Reach(functions, kinds, origins, loops)
+        self.lineage = Lineage(functions, kinds, loops, values.gradients)
+
+
+class EvaluationFacts(Evaluations):
+    """The evaluations, and the autograd graphs that they record."""
+
+    def __init__(
+        self, values: ValueFacts, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls
+    ) -> None:
+        functions, kinds, gradients = values.functions, values.kinds, values.gradients
+        super().__init__(functions, kinds, loops, gradients, modes)
+        self.flagged = FlaggedEvaluations(functions, values, loops, gradients, updates, calls)
+        self.escapes = Escapes(functions, kinds, loops)
+        self.recorded = Recorded(functions, kinds, gradients, loops)
+
+    def graph_use(self, evaluation: Evaluation) -> GraphUse:
+        """Return what happens to the autograd graphs that an evaluation records."""
+        return self.escapes.use(evaluation.body, [each.call for each in evaluation.forwards])
+
+
+class LoaderFacts(Loaders):
+    """The loaders, and the datasets, items and batches behind them."""
+
+    def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
+        functions, kinds, origins = values.functions, values.kinds, values.origins
+        super().__init__(functions, origins, values.iteration, loops)
+        self.datasets = Datasets(functions, kinds, values, origins)
+        self.items = Items(functions, values, origins)
+        self.batches = Batches(functions, kinds, self)
+        self.batching = Batching(functions, kinds, origins, self.datasets.work)
+        self.parts = Parts(functions, values.iteration, origins, self)
+        self.provenance = Provenance(self.datasets.work)
+        self.last_pass = LastPass(functions, values, origins, self.datasets)
+
+
+class ProgramFacts(Program):
+    """The program: what it runs on, its processes, settings and trainers."""
 
     def __init__(
         self,
-        source: Source,
-        tree: Tree,
+        values: ValueFacts,
+        loops: LoopFacts,
+        calls: Calls,
+        loaders: LoaderFacts,
         target: Target,
-        whole: Facts | None = None,
-        running: Facts | None = None,
+        vocabulary: Vocabulary,
     ) -> None:
-        self.source = source
+        functions = values.functions
+        super().__init__(functions, values.kinds, values, loops)
         self.target = target
-        self.view = tree.view
-        self.tree = tree
-        self.scopes: Scopes = whole.scopes if whole is not None else Scopes(tree)
-        links = Links(self.scopes) if whole is None and tree.view is not ALONE else None
-        self.names: Names = whole.names if whole is not None else Names(self.scopes, links)
-        self._sections = Sections(tree, self.scopes)
-        self._calls = Calls(self.tree, self.names)
-        self.functions = Functions(self.tree, self.scopes, self.names)
-        self.values = Values(self.functions)
-        self.iteration = Iteration(self.names, self.scopes)
-        self.origins = Origins(self.functions, self.values, self.iteration)
-        self.kinds = Kinds(self.functions, self.iteration, self.origins)
-        self._gradients = Gradients(self.functions, self.values)
-        self._loops = Loops(self.functions, self.kinds, self.iteration, self._gradients)
-        self._recorded = Recorded(self.functions, self.kinds, self._gradients, self._loops)
-        self.ownership = Ownership(self.functions, self.values)
-        self._frequencies = Frequencies(self.functions, self.kinds, self._loops, self.ownership)
-        self.repetition = Repetition(self.functions, self._frequencies, self._loops)
-        self._readings = Readings(
-            self.kinds, self._frequencies, Placement(self.functions, self.kinds, self.iteration)
-        )
-        self._accumulators = Accumulators(self._loops, self._frequencies, self._readings)
-        self._waits = Waits(
-            self.functions, self.kinds, self._frequencies, self._readings, self._accumulators
-        )
-        self._dtypes = Dtypes(self.kinds)
-        self._devices: Devices = Devices(
-            self.functions,
-            self.kinds,
-            self.values,
-            target,
-            running._devices if running is not None else None,
-        )
-        self.modes = Modes(self.functions, self.kinds, self.values, self._loops)
-        self._evaluations = Evaluations(
-            self.functions, self.kinds, self._loops, self._gradients, self.modes
-        )
-        self.stuck_modes = StuckModes(self.functions, self._loops, self._gradients, self.modes)
-        self._escapes = Escapes(self.functions, self.kinds, self._loops)
-        self.program = Program(self.functions, self.kinds, self.values, self._loops)
-        self.guard = Guard(self.functions, self.values)
-        self.steps = Steps(self.functions, self.kinds, self._loops, self._frequencies)
-        self.vocabulary = Vocabulary(tree)
-        self.precision = Precision(self.functions, self.kinds, self.vocabulary)
-        self.scaling = Scaling(self.functions, self.kinds, self.values, self._frequencies)
-        self.autocasting = Autocasting(self.functions, self.values, self.precision, self.origins)
-        self.reach = Reach(self.functions, self.kinds, self.origins, self._loops)
-        self.submodules = Submodules(self.functions, self.origins)
-        self.compiled = Compiled(self.functions, self.kinds, self.values, self.submodules)
-        self.call_extras = CallExtras(self.functions, self.origins, self.iteration)
-        self.determinism = Determinism(self.tree, self.names, self.values, self._calls)
-        self.processes = Processes(self.functions, self.origins, self._calls)
-        self.schedulers = Schedulers(self.functions, self.kinds, self.values, self.origins)
-        self.updates = Updates(self.functions, self.kinds, self._loops, self.origins)
-        self.flagged_evaluations = FlaggedEvaluations(
-            self.functions, self.values, self._loops, self._gradients, self.updates, self._calls
-        )
-        self.gradient_work = GradientWork(self.functions, self.kinds, self._loops, self.updates)
-        self.visibility = Visibility(self.functions, self.kinds, self.origins, self.iteration)
-        self.loaders = Loaders(self.functions, self.origins, self.iteration, self._loops)
-        self.usage = Usage(self.functions, self.values, self.origins)
-        self.options = Options(self.functions, self.values, self.origins)
-        self.trainings = Trainings(self.functions, self.values, self.origins, self._calls)
-        self.optimizers = Optimizers(self.functions, self.kinds, self.origins, self._loops)
-        self.freezing = Freezing(self.functions, self.kinds, self.values)
-        self.networks = Networks(
-            self.functions, self.kinds, self.origins, self.optimizers, self.freezing
-        )
-        self.lineage = Lineage(self.functions, self.kinds, self._loops, self._gradients)
-        self.batches = Batches(self.functions, self.kinds, self.loaders)
-        self.parts = Parts(self.functions, self.iteration, self.origins, self.loaders)
-        self.datasets = Datasets(self.functions, self.kinds, self.values, self.origins)
-        self.provenance = Provenance(self.datasets.work)
-        self.moves = Moves(self.datasets.work, self.values, target)
-        self.batching = Batching(self.functions, self.kinds, self.origins, self.datasets.work)
-        self._numbers = PlainNumbers(self.functions, self.kinds, self.values)
-        self._attentions = Attentions(self.functions, self.values, self._numbers)
-        self.scores = Scores(self.functions, self.values)
-        self._arrays = Arrays(self.kinds, self.values, self.iteration)
-        self.rewrite: Rewrite = (
-            whole.rewrite if whole is not None else Rewrite(tree.source, tree, self.scopes)
-        )
+        self.devices = loops.devices
+        self.moves = Moves(loaders.datasets.work, values, target)
+        self.processes = Processes(functions, values.origins, calls)
+        self.determinism = Determinism(functions.tree, functions.names, values, calls)
+        self.trainings = Trainings(functions, values, values.origins, calls)
+        self.vocabulary = vocabulary

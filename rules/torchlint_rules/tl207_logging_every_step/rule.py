@@ -114,7 +114,7 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
     if nearest is not loop:
         return False
     every = script.frequency(line) is Frequency.EVERY_PASS
-    return every or script.runs_each_pass_in_one_process(line, loop)
+    return every or script.runs_each_pass_in_one_process(line, loop.node)
 
 
 def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:

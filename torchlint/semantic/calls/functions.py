@@ -253,6 +253,12 @@ class Functions:
             if binding.how is How.IMPORT and self._is_in_view(binding)
         )
 
+    def imports(self, *modules: str) -> bool:
+        """Return whether the file imports one of these modules, or anything from one."""
+        found = (*self.imported, *self.scopes.star_imports)
+        wanted = tuple(f"{module}." for module in modules)
+        return any(f"{name}.".startswith(wanted) for name in found)
+
     def _is_in_view(self, binding: Binding) -> bool:
         """Return whether the code in view reads an imported name, or could alone read it."""
         if not isinstance(self.tree, Section):

@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.flags import is_spent
-from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
+from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
@@ -82,10 +82,6 @@ class Frequencies:
         """Whether the file holds tests, whose loops are short and whose syncs are deliberate."""
         return any(_TEST_RUNNERS.match(name) for name in self.functions.imported)
 
-    def batch_loop(self, node: cst.CSTNode) -> Loop | None:
-        """Return the innermost batch loop of the same function around a node."""
-        return next((loop for loop in self.loops.around(node) if loop.is_batch), None)
-
     def counter(self, loop: LoopNode) -> str | None:
         """Return the name that counts the passes of a loop: a target or an incremented name."""
         if isinstance(loop, cst.For):
@@ -111,7 +107,7 @@ class Frequencies:
             return Frequency.RARE
         if self._times(node) or (function is not None and self._remembers(function)):
             return Frequency.RARE
-        loop = self.batch_loop(node)
+        loop = self.loops.batch_loop(node)
         if loop is not None:
             return self.below(node, loop.node)
         return self._frequency_of_callers(node, function)
@@ -169,7 +165,7 @@ class Frequencies:
 
     def _handed_in_loop(self, function: cst.FunctionDef) -> list[cst.Call]:
         """Return the calls that get a function which each pass of a batch loop defines."""
-        if self.batch_loop(function) is None:
+        if self.loops.batch_loop(function) is None:
             return []
         mentions = self.functions.mentions(function.name.value)
         args = [self.tree.parent(each) for each in mentions]

@@ -119,6 +119,14 @@ class Loops:
             found = self._loops[node] = Loop(node, self._role(node, loader), loader)
         return found
 
+    def of(self, *roles: Role) -> list[Loop]:
+        """Return the loops with one of these roles."""
+        return [loop for loop in self.all() if loop.role in roles]
+
+    def batch_loop(self, node: cst.CSTNode) -> Loop | None:
+        """Return the innermost batch loop of the same function around a node."""
+        return next((loop for loop in self.around(node) if loop.is_batch), None)
+
     def around(self, node: cst.CSTNode) -> Iterator[Loop]:
         """Yield the loops of the same function whose body contains a node, innermost first."""
         return map(self.loop, self._around(node))

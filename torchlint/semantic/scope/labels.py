@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import Scopes
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["brief", "label"]
-
-_LONG: Final = 60
-
-
-def brief(tree: Tree, node: cst.CSTNode) -> str:
-    """Return the code of a node on one line, leaving out the arguments of a long call."""
-    code = " ".join(tree.code(node).split())
-    if len(code) <= _LONG:
-        return code
-    if not isinstance(node, cst.Call):
-        return f"{code[: _LONG - 3]}..."
-    called = _called(tree, node)
-    if len(called) > _LONG and isinstance(node.func, cst.Attribute):
-        return f".{node.func.attr.value}({'...' if node.args else ''})"
-    return called
-
-
-def _called(tree: Tree, node: cst.BaseExpression) -> str:
-    """Return the callee of a chain of calls and attributes, without any arguments."""
-    if isinstance(node, cst.Call):
-        return f"{_called(tree, node.func)}({'...' if node.args else ''})"
-    if isinstance(node, cst.Attribute):
-        return f"{_called(tree, node.value)}.{node.attr.value}"
-    return tree.code(node)
+__all__ = ["label"]
 
 
 def label(tree: Tree, scopes: Scopes, made: cst.BaseExpression, noun: str) -> str:

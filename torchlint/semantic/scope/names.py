@@ -9,9 +9,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.libraries import Factory, factory
 from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo, Trail
 from torchlint.semantic.scope.scopes import Binding, How, Scope, Scopes, dotted
+from torchlint.semantic.scope.words import words
 
 __all__ = ["Names", "canonical"]
 
@@ -135,6 +137,15 @@ class Names:
         self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
         self._asked: dict[int, tuple[Binding, ...]] = {}
         """The bindings that reach names, keyed by identity."""
+
+    def factory(self, call: cst.Call) -> Factory | None:
+        """Return the function of torch by which a call creates a tensor."""
+        return factory(self.name(call.func))
+
+    @staticmethod
+    def words(text: str) -> list[str]:
+        """Split identifiers in any style into lower-case words."""
+        return list(words(text))
 
     def spelled(self, text: str, place: cst.CSTNode) -> str | None:
         """Return the qualified name of a dotted string in the module of a node, at its top level.

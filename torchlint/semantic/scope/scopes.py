@@ -494,6 +494,22 @@ class Scopes(Blocks):
         found = self._readers.get(_identity(binding), ())
         return found if len(words) == 1 else sorted(found, key=self.tree.order)
 
+    def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
+        """Return the value assigned to a name in the same block and used only here."""
+        bindings = self.reaching(use)
+        node = bindings[0].node if len(bindings) == 1 else None
+        if not isinstance(node, cst.Assign) or not isinstance(node.targets[0].target, cst.Name):
+            return None
+        if len(node.targets) != 1 or self.blocks(node) != self.blocks(use):
+            return None
+        scope = self.scope(use)
+        mentions = [
+            name
+            for name in self.tree.spelled(use.value)
+            if self.lookup(name.value, self.scope(name)) is scope
+        ]
+        return node.value if len(mentions) == 2 and use.value not in scope.outward else None
+
     def _find_readers(self, word: str) -> None:
         """Record which bindings the names with one spelling can read."""
         for name in self.tree.spelled(word):

@@ -47,6 +47,7 @@ _ATOMS: Final = (
     cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer, cst.Float, cst.SimpleString,
     cst.FormattedString, cst.List, cst.Dict, cst.Set, cst.ListComp, cst.SetComp, cst.DictComp,
 )  # fmt: skip
+_LONG: Final = 60
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _READERS: dict[type, tuple[Callable[[Any], Any], ...]] = {}
 _NO_NODES: set[type] = {type(None), str, bool}
@@ -152,6 +153,10 @@ class Tree:
     def own_text(self) -> str:
         """The source text in view, comments included."""
         return self.source.text
+
+    def mentions(self, *words: str) -> bool:
+        """Return whether the text in view has one of some words in it."""
+        return any(word in self.own_text for word in words)
 
     def children(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the direct children of `node`, in source order."""
@@ -272,6 +277,16 @@ class Tree:
             for line in block.body:
                 yield from line.body if isinstance(line, cst.SimpleStatementLine) else (line,)
 
+    def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """Yield the tests of the `if`s in the same function whose body contains a node."""
+        child = node
+        for outer in self.ancestors(node):
+            if isinstance(outer, cst.FunctionDef):
+                return
+            if isinstance(outer, cst.If) and child is outer.body:
+                yield outer.test
+            child = outer
+
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
         if self._places is None:
@@ -325,6 +340,26 @@ class Tree:
     def argument(self, node: cst.BaseExpression) -> str:
         """Return the code of an expression like `code`, without any parentheses around it."""
         return _joined(self.text(node), len(node.lpar))
+
+    def brief(self, node: cst.CSTNode) -> str:
+        """Return the code of a node on one line, leaving out the arguments of a long call."""
+        code = " ".join(self.code(node).split())
+        if len(code) <= _LONG:
+            return code
+        if not isinstance(node, cst.Call):
+            return f"{code[: _LONG - 3]}..."
+        called = self._called(node)
+        if len(called) > _LONG and isinstance(node.func, cst.Attribute):
+            return f".{node.func.attr.value}({'...' if node.args else ''})"
+        return called
+
+    def _called(self, node: cst.BaseExpression) -> str:
+        """Return the callee of a chain of calls and attributes, without any arguments."""
+        if isinstance(node, cst.Call):
+            return f"{self._called(node.func)}({'...' if node.args else ''})"
+        if isinstance(node, cst.Attribute):
+            return f"{self._called(node.value)}.{node.attr.value}"
+        return self.code(node)
 
 
 def _joined(text: str, pairs: int) -> str:

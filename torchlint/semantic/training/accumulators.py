@@ -125,7 +125,7 @@ class Accumulators:
     def _hot(self, node: AccumulationNode, parts: Addition | None) -> Accumulation | None:
         if parts is None:
             return None
-        loop = self.frequencies.batch_loop(node)
+        loop = self.frequencies.loops.batch_loop(node)
         if loop is None or not self._each_pass(node, loop):
             return None
         adding, target, values = parts

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.calls import Calls
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Value, Values
 
@@ -252,7 +252,7 @@ class Trainings:
         for name in self.calls.called:
             framework = _named(name, patterns)
             if framework:
-                found += [(call, framework, None) for call in self.calls.of((name,))]
+                found += [(call.node, framework, None) for call in self.calls.of(name)]
         for owner in self.tree.all(cst.ClassDef):
             bases = self.functions.bases(owner) if owner.bases else []
             framework = next(filter(None, (_named(base, patterns) for base in bases)), "")
@@ -303,7 +303,7 @@ class Trainings:
             if not isinstance(line, cst.Assign) or not self._follows(line, call):
                 return Value(State.UNKNOWN)
             found = self.values.value_of(line.value)
-        for setter in self.calls.of_methods(tuple(_SETTERS)):
+        for setter in self.calls.of_methods(*_SETTERS):
             if isinstance(setter.func, cst.Attribute) and self._may_be(setter.func.value, call):
                 return Value(State.UNKNOWN)
         return found

@@ -21,7 +21,7 @@ class Conditions:
         self.functions = functions
         self.tree = functions.tree
 
-    def is_conditional(self, node: cst.CSTNode, purposes: Collection[str]) -> bool:
+    def is_conditional(self, node: cst.CSTNode, *purposes: str) -> bool:
         """Return whether a condition, an error or a test decides whether a node runs.
 
         `purposes` are parts of the names of functions that are called on demand.

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.calls import Calls
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.values import Values
 
 __all__ = ["Determinism", "Setting"]
@@ -49,8 +49,8 @@ class Determinism:
                 name = self._set(each.target, line.value)
                 if name is not None:
                     yield Setting(line, name)
-        for call in self.calls.of((*_SWITCHES, _MODES)):
-            name = self.names.name(call.func) or ""
+        for site in self.calls.of(*_SWITCHES, _MODES):
+            call, name = site.node, site.name or ""
             if self._asks(call, name):
                 yield Setting(call, name)
 

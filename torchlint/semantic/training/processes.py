@@ -8,10 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.calls import Calls
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 
 __all__ = ["Processes", "Wrapped"]
@@ -40,7 +40,7 @@ class Processes:
 
     def wraps(self) -> list[cst.Call]:
         """Return the calls that wrap a network in torch's `DistributedDataParallel`."""
-        return self.calls.of((_DDP,))
+        return [call.node for call in self.calls.of(_DDP)]
 
     @property
     def has_wraps(self) -> bool:

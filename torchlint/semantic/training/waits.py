@@ -115,7 +115,7 @@ class Waits:
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
-        for region, calls in self.regions(loop):
+        for region, calls in self._regions(loop):
             for reading in self.readings.within(region.body):
                 if self._is_rare(reading.node, region):
                     continue
@@ -127,9 +127,13 @@ class Waits:
                 if not self.readings.needed_in(region, reading, list(destination.statements)):
                     yield Wait(reading, loop, destination.ends, destination.target)
 
+    def code_of_pass(self, loop: Loop) -> Iterator[Region]:
+        """Yield a batch loop, then the functions of the file that every pass of it calls."""
+        return (region for region, _ in self._regions(loop))
+
     # -- code that a pass runs -----------------------------------------------------
 
-    def regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
+    def _regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
         """Yield the loop and the functions that its passes call, each with those calls."""
         yield loop.node, ()
         edge: list[Region] = [loop.node]
@@ -158,7 +162,7 @@ class Waits:
 
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
-        nearest = self.frequencies.batch_loop(node)
+        nearest = self.frequencies.loops.batch_loop(node)
         if isinstance(region, cst.FunctionDef):
             return (
                 nearest is not None
@@ -172,7 +176,7 @@ class Waits:
 
     def _home(self, node: cst.CSTNode) -> Region | None:
         """Return the innermost batch loop around a call, else its function."""
-        loop = self.frequencies.batch_loop(node)
+        loop = self.frequencies.loops.batch_loop(node)
         return loop.node if loop is not None else self.scopes.function(node)
 
     def _through(

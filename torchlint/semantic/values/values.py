@@ -97,6 +97,11 @@ class Values:
         """Return the one expression that `node` can be."""
         return self._values.answer(node)
 
+    def code_of(self, node: cst.BaseExpression) -> str:
+        """Return the code of the one expression that a node can be, else of the node."""
+        value = self.value_of(node)
+        return self.tree.code(value.node if value.node is not None else node)
+
     def _value_of(self, node: cst.BaseExpression) -> Value:
         if type(node) is cst.Name:
             if node.value in _CONSTANTS:

@@ -1,0 +1,89 @@
+"""Calls: the calls of a file by the qualified name of what they call, found once per file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import libcst as cst
+
+from torchlint.semantic.values.values import Value, Values
+
+__all__ = ["CallSite", "Calls"]
+
+_Index = dict[str, list[cst.Call]]
+
+
+class CallSite:
+    """One call and its arguments, as rules query them."""
+
+    def __init__(self, values: Values, node: cst.Call) -> None:
+        self.values = values
+        self.node = node
+
+    @property
+    def name(self) -> str | None:
+        """The canonical qualified name of the called function."""
+        return self.values.names.name(self.node.func)
+
+    def argument(self, name: str, position: int | None = None) -> Value:
+        """Return the value of a parameter, searching `**` dictionaries too."""
+        return self.values.argument(self.node, name, position)
+
+    def given(self, name: str, position: int | None = None) -> cst.Arg | None:
+        """Return the argument node if the call spells it out."""
+        return self.values.argument_node(self.node, name, position)
+
+    @property
+    def has_splat(self) -> bool:
+        """Whether the call passes on `*args` or `**kwargs`."""
+        return any(arg.star for arg in self.node.args)
+
+
+class Calls:
+    """The calls of a file, in source order."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.tree = values.tree
+        self.names = values.names
+
+    def of(self, *names: str) -> Iterator[CallSite]:
+        """Yield the calls of any of these qualified names."""
+        return map(self.at, self._joined(self._by_name, names))
+
+    def at(self, node: cst.Call) -> CallSite:
+        """Return the `CallSite` of a call."""
+        return CallSite(self.values, node)
+
+    @cached_property
+    def called(self) -> tuple[str, ...]:
+        """The qualified names of everything the file calls, each once."""
+        return tuple(self._by_name)
+
+    def of_methods(self, *methods: str) -> Iterator[cst.Call]:
+        """Yield the calls of attributes with any of these names, on whatever object."""
+        return iter(self._joined(self._by_method, methods))
+
+    def _joined(self, index: _Index, words: tuple[str, ...]) -> list[cst.Call]:
+        found = [index[word] for word in dict.fromkeys(words) if word in index]
+        if len(found) < 2:
+            return found[0] if found else []
+        return sorted((call for calls in found for call in calls), key=self.tree.order)
+
+    @cached_property
+    def _by_name(self) -> _Index:
+        index: _Index = {}
+        for call in self.tree.all(cst.Call):
+            name = self.names.name(call.func)
+            if name is not None:
+                index.setdefault(name, []).append(call)
+        return index
+
+    @cached_property
+    def _by_method(self) -> _Index:
+        index: _Index = {}
+        for call in self.tree.all(cst.Call):
+            if type(call.func) is cst.Attribute:
+                index.setdefault(call.func.attr.value, []).append(call)
+        return index
