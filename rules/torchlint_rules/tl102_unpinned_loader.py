@@ -23,8 +23,8 @@ class UnpinnedLoader(Rule):
                 f"twice on its way to the GPU; pass pin_memory={asked}"
             )
             yield Finding(self.code, script.span(site.node), message, _fix(script, site, asked))
-        if script.can_use_accelerator and script.target.device != "mps":
-            for arguments in script.trainings.arguments("transformers", "trl"):
+        if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
+            for arguments in script.program.trainings.arguments("transformers", "trl"):
                 yield from self._of_trainer(script, arguments)
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
@@ -37,26 +37,26 @@ class UnpinnedLoader(Rule):
         )
         fix = None
         if given is not None and script.code(given.value) == "False":
-            edits = script.rewrite.without_argument(arguments.call, given)
+            edits = script.edits.without_argument(arguments.call, given)
             fix = Fix.unsafe(f"Leave `{_OPTION}` out", edits, because=_BECAUSE)
         place = given or arguments.call
         yield Finding(self.code, script.span(place), message, fix, impact="low")
 
 
 def _fix(script: Script, site: CallSite, asked: str) -> Fix | None:
-    imported = script.rewrite.importing("torch", at=site.node)
+    imported = script.edits.importing("torch", at=site.node)
     if imported is None:
         return None
     torch, edits = imported
     value = asked.replace("torch", torch, 1)
-    change = script.rewrite.with_keyword(site.node, "pin_memory", value)
+    change = script.edits.with_keyword(site.node, "pin_memory", value)
     deprecated = site.given("pin_memory_device")
     if deprecated is not None:
-        if not script.target.has((2, 8)):
+        if not script.program.target.has((2, 8)):
             return None
-        change = (*change, *script.rewrite.without_argument(site.node, deprecated))
+        change = (*change, *script.edits.without_argument(site.node, deprecated))
     title, because = f"Pass pin_memory={value}", unseen(script, site)
-    doubt = script.target.doubt((2, 6)) if "accelerator" in asked else ""
+    doubt = script.program.target.doubt((2, 6)) if "accelerator" in asked else ""
     if doubt:
         because = because or f"`torch.accelerator` {doubt}"
     if because:

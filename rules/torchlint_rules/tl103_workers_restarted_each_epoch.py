@@ -19,7 +19,7 @@ _PROCESSORS: Final = ("os.cpu_count", "multiprocessing.cpu_count")
 class WorkersRestartedEachEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that restarts the same workers in each epoch."""
-        for site in script.calls("torch.utils.data.DataLoader"):
+        for site in script.calls.of("torch.utils.data.DataLoader"):
             workers = site.argument(*_WORKERS)
             option = _option(script, site)
             if option is None and not (workers.node and _is_positive(script, workers.node)):
@@ -27,7 +27,7 @@ class WorkersRestartedEachEpoch(Rule):
             if site.argument("persistent_workers").state is not State.ABSENT:
                 continue
             dataset = site.given("dataset", 0)
-            if dataset is None or Trait.IN_MEMORY in script.datasets.traits(dataset.value):
+            if dataset is None or Trait.IN_MEMORY in script.loaders.datasets.traits(dataset.value):
                 continue
             if not script.loaders.repeated(site.node) or _is_changed(script, site.node):
                 continue
@@ -45,11 +45,11 @@ class WorkersRestartedEachEpoch(Rule):
             )
             fix = Fix.unsafe(
                 f"Pass persistent_workers={value}",
-                script.rewrite.with_keyword(site.node, "persistent_workers", value),
+                script.edits.with_keyword(site.node, "persistent_workers", value),
                 because="under the same seed the order differs from the second epoch on",
             )
             yield Finding(self.code, script.span(site.node), message, fix)
-        for arguments in script.trainings.arguments("transformers", "trl"):
+        for arguments in script.program.trainings.arguments("transformers", "trl"):
             yield from self._of_trainer(script, arguments)
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ class WorkersRestartedEachEpoch(Rule):
         if arguments.is_recent:
             fix = Fix.unsafe(
                 f"Pass {_PERSISTENT}=True",
-                script.rewrite.with_keyword(arguments.call, _PERSISTENT, "True"),
+                script.edits.with_keyword(arguments.call, _PERSISTENT, "True"),
                 because="random numbers, like those of dropout, differ from the second epoch on",
             )
         yield Finding(self.code, script.span(arguments.call), message, fix)
@@ -95,7 +95,7 @@ class _Workers(NamedTuple):
 def _option(script: Script, site: CallSite) -> _Workers | None:
     """Return the option that sets the number of workers if its default is above zero."""
     given = site.given(*_WORKERS)
-    option = script.options.of(given.value) if given is not None else None
+    option = script.values.options.of(given.value) if given is not None else None
     if given is None or option is None or type(option.default) is not int or option.default < 1:
         return None
     return _Workers(given.value, option.flag, option.default)
@@ -103,7 +103,7 @@ def _option(script: Script, site: CallSite) -> _Workers | None:
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a number of workers is a literal above zero, or that of the processors."""
-    found = script.value_of(node).node or node
+    found = script.values.value_of(node).node or node
     if isinstance(found, cst.Call) and script.name(found.func) in _PROCESSORS:
         return True
     return isinstance(found, cst.Integer) and int(found.value, 0) > 0
@@ -111,11 +111,11 @@ def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_changed(script: Script, made: cst.Call) -> bool:
     """Return whether the script changes the dataset of a loader after building the loader."""
-    dataset = script.call(made).given("dataset", 0)
+    dataset = script.calls.at(made).given("dataset", 0)
     if dataset is None:
         return True
     word = script.code(dataset.value)
-    objects = {id(value) for value in script.origins.of(dataset.value).values}
+    objects = {id(value) for value in script.values.origins.of(dataset.value).values}
     for target in _changed(script):
         owner = target
         while isinstance(owner, (cst.Attribute, cst.Subscript)):
@@ -135,23 +135,25 @@ def _is_dataset(
     if not isinstance(node, (cst.Name, cst.Attribute)) or script.kind(node) is Kind.LOADER:
         return False
     return script.code(node) == word or any(
-        id(value) in objects for value in script.origins.of(node).values
+        id(value) in objects for value in script.values.origins.of(node).values
     )
 
 
 def _changed(script: Script) -> Iterator[cst.BaseExpression]:
     """Yield written targets, and objects of called methods that may modify them."""
-    for line in script.all(cst.Assign):
+    for line in script.tree.all(cst.Assign):
         for each in line.targets:
             if isinstance(each.target, (cst.Attribute, cst.Subscript)):
                 yield each.target
-    for added in script.all(cst.AugAssign):
+    for added in script.tree.all(cst.AugAssign):
         if isinstance(added.target, (cst.Attribute, cst.Subscript)):
             yield added.target
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if not isinstance(call.func, cst.Attribute) or not any(
-            True for _ in script.loops_around(call)
+            True for _ in script.loops.around(call)
         ):
             continue
-        if isinstance(script.parent(call), cst.Expr) or call.func.attr.value.startswith(_CHANGING):
+        if isinstance(script.tree.parent(call), cst.Expr) or call.func.attr.value.startswith(
+            _CHANGING
+        ):
             yield call.func

@@ -30,7 +30,7 @@ _DEPTH: Final = 3
 class LoaderBuiltInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that an epoch loop builds again from the same arguments."""
-        sites = list(script.calls(_LOADER))
+        sites = list(script.calls.of(_LOADER))
         epochs = _epoch_loops(script) if sites else []
         for site in sites:
             found = _remade(script, site, epochs)
@@ -39,7 +39,7 @@ class LoaderBuiltInLoop(Rule):
             loop, runs, invariance = found
             label = script.loaders.label(site.node)
             if runs:
-                function = script.function(site.node)
+                function = script.scopes.function(site.node)
                 assert function is not None
                 message = (
                     f"each epoch rebuilds {label} in `{function.name.value}()`; make it once "
@@ -57,15 +57,15 @@ class LoaderBuiltInLoop(Rule):
 
     def _iterators(self, script: Script) -> Iterator[Finding]:
         """Yield the iterators of which each training step draws one batch."""
-        for call in script.calls("builtins.iter"):
-            outer = script.parent(script.parent(call.node) or call.node)
+        for call in script.calls.of("builtins.iter"):
+            outer = script.tree.parent(script.tree.parent(call.node) or call.node)
             if not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.next":
                 continue
-            loop = next(script.loops_around(outer), None)
+            loop = next(script.loops.around(outer), None)
             given = call.node.args[0].value if len(call.node.args) == 1 else None
             if loop is None or loop.role is not Role.TRAIN_BATCH or given is None:
                 continue
-            if script.frequency(outer) is not Frequency.EVERY_PASS:
+            if script.loops.frequency(outer) is not Frequency.EVERY_PASS:
                 continue
             built = script.loaders.made_by(given)
             if not built or any(script.tree.inside(each, loop.node) for each in built):
@@ -89,13 +89,13 @@ def _epoch_loops(script: Script) -> list[Loop]:
     """Return the loops that train on all batches in each iteration, or count epochs by name."""
     named = {
         id(outer.node): outer
-        for batches in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH)
-        for outer in script.loops_around(batches.node)
+        for batches in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH)
+        for outer in script.loops.around(batches.node)
         if not outer.is_batch and _counts_epochs(outer)
     }
     found = {
         id(loop.node): loop
-        for batches in script.loops(Role.TRAIN_BATCH)
+        for batches in script.loops.of(Role.TRAIN_BATCH)
         if (loop := script.program.epoch_loop(batches)) is not None and not loop.is_batch
     }
     return list({**named, **found}.values())
@@ -114,7 +114,7 @@ def _remade(
         if loop not in epochs or _is_rare(script, runs[0] if runs else site.node, loop):
             continue
         found = min(
-            (script.invariance(arg.value, loop.node, runs) for arg in site.node.args),
+            (script.loops.invariances.of(arg.value, loop.node, runs) for arg in site.node.args),
             default=Invariance.CHANGING,
         )
         if found is not Invariance.CHANGING:
@@ -126,8 +126,8 @@ def _ways(
     script: Script, node: cst.CSTNode, depth: int
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
     """Yield the loops that reach a node, with the calls in between."""
-    around = list(script.loops_around(node))
-    function = script.function(node)
+    around = list(script.loops.around(node))
+    function = script.scopes.function(node)
     if around:
         yield from ((loop, ()) for loop in around)
     elif function is not None and depth:
@@ -140,7 +140,7 @@ def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether only some iterations of a loop reach a node."""
     child: cst.CSTNode = node
     while child is not loop.node:
-        parent = script.parent(child)
+        parent = script.tree.parent(child)
         if parent is None or isinstance(parent, (cst.ExceptHandler, cst.IfExp)):
             return True
         if isinstance(parent, cst.If) and child is not parent.test:
@@ -173,20 +173,23 @@ def _fix(script: Script, site: CallSite, loop: Loop) -> Fix | None:
 
 def _hoisted(script: Script, site: CallSite, loop: Loop) -> Edits | None:
     """Return the edits that move the construction of a loader before a loop."""
-    statement = script.statement(site.node)
-    if not script.rewrite.stands_alone(loop.node) or script.parent(statement) is not loop.node.body:
+    statement = script.tree.statement(site.node)
+    if (
+        not script.edits.stands_alone(loop.node)
+        or script.tree.parent(statement) is not loop.node.body
+    ):
         return None
     if isinstance(statement, cst.For) and statement.iter is site.node:
         return _named(script, site.node, loop)
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    if not isinstance(small, cst.Assign) or not script.rewrite.stands_alone(statement):
+    if not isinstance(small, cst.Assign) or not script.edits.stands_alone(statement):
         return None
-    if script.invariance(small.value, loop.node) is not Invariance.INVARIANT:
+    if script.loops.invariances.of(small.value, loop.node) is not Invariance.INVARIANT:
         return None
     targets = [element for each in small.targets for element in _elements(each.target)]
     if not all(_is_bound_once(script, target, small, loop) for target in targets):
         return None
-    return script.rewrite.moved(statement, loop.node, behind=False)
+    return script.edits.moved(statement, loop.node, behind=False)
 
 
 def _named(script: Script, made: cst.Call, loop: Loop) -> Edits | None:
@@ -195,8 +198,8 @@ def _named(script: Script, made: cst.Call, loop: Loop) -> Edits | None:
     if "\n" in code or script.tree.spelled("loader"):
         return None
     return (
-        *script.rewrite.before(loop.node, f"loader = {code}"),
-        *script.rewrite.replace(made, "loader"),
+        *script.edits.before(loop.node, f"loader = {code}"),
+        *script.edits.replace(made, "loader"),
     )
 
 
@@ -220,11 +223,11 @@ def _is_bound_once(
     ]
     early = any(
         name.value == target.value and script.tree.order(name) < script.tree.order(line)
-        for name in script.within(loop.node, cst.Name)
+        for name in script.tree.within(loop.node, cst.Name)
     )
     removed = any(
         isinstance(each.target, cst.Name) and each.target.value == target.value
-        for each in script.within(loop.node, cst.Del)
+        for each in script.tree.within(loop.node, cst.Del)
     )
     assigned = len(inside) == 1 and inside[0].how in (How.ASSIGN, How.UNPACKED)
     return assigned and not early and not removed and target.value not in scope.outward

@@ -19,12 +19,12 @@ _KEYWORDS: Final = frozenset(("data", "dtype", "device"))
 class CopiedNdarray(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every array that is copied for each item or step."""
-        for site in script.calls("torch.tensor"):
+        for site in script.calls.of("torch.tensor"):
             given = site.given("data", 0)
             keywords = {arg.keyword.value if arg.keyword else "data" for arg in site.node.args}
             if given is None or site.has_splat or not keywords <= _KEYWORDS:
                 continue
-            array = script.array(given.value)
+            array = script.values.arrays.array(given.value)
             if array is None or array.frozen or _is_copied_anyway(script, site, array):
                 continue
             if not _is_repeated(script, site.node):
@@ -32,7 +32,7 @@ class CopiedNdarray(Rule):
             because = _shared(script, site.node, given, array)
             if because is None:
                 continue
-            because = because or script.provenance.called_elsewhere(given.value)
+            because = because or script.loaders.provenance.called_elsewhere(given.value)
             plain = len(site.node.args) == 1 and given.keyword is None and array.sure
             maker = "from_numpy" if plain else "as_tensor"
             word, code = script.code(site.node.func), script.code(given.value)
@@ -41,7 +41,7 @@ class CopiedNdarray(Rule):
             )
             fix = None
             if isinstance(site.node.func, cst.Attribute):
-                edits = script.rewrite.replace(site.node.func.attr, maker)
+                edits = script.edits.replace(site.node.func.attr, maker)
                 title = f"Write `torch.{maker}`"
                 unsafe = Fix.unsafe(title, edits, because=because) if because else None
                 fix = unsafe or Fix.exact(title, edits)
@@ -53,7 +53,7 @@ class CopiedNdarray(Rule):
 
 def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
     """Return whether code runs for every item or step, also through functions of this file."""
-    function = script.function(node)
+    function = script.scopes.function(node)
     if function is not None:
         name = function.name.value
         if _dataset(script, node) is not None and name in ("__getitem__", "__getitems__"):
@@ -65,8 +65,9 @@ def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
         ):
             return True
         if any(
-            call.keyword.value == "collate_fn" and script.definition(call.value) is function
-            for call in script.all(cst.Arg)
+            call.keyword.value == "collate_fn"
+            and script.functions.definition(call.value) is function
+            for call in script.tree.all(cst.Arg)
             if call.keyword is not None
         ):
             return True
@@ -74,13 +75,13 @@ def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
             _is_repeated(script, call, depth - 1) for call in script.functions.callers(function)
         ):
             return True
-    return script.frequency(node) is Frequency.EVERY_PASS
+    return script.loops.frequency(node) is Frequency.EVERY_PASS
 
 
 def _dataset(script: Script, node: cst.CSTNode) -> cst.ClassDef | None:
     """Return the dataset in whose body a node stands."""
     owner = script.scopes.class_of(node)
-    function = script.function(node)
+    function = script.scopes.function(node)
     if owner is None or function is None or script.functions.method(owner, "__getitem__") is None:
         return None
     return owner
@@ -136,20 +137,20 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression:
 def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
     """Return whether a name holds new memory that only its loop iteration holds and reads."""
     if not isinstance(root, cst.Name):
-        made = script.array(root)
+        made = script.values.arrays.array(root)
         return made is not None and made.fresh
     bindings = script.scopes.reaching(root)
-    home = script.home(call)
-    if not bindings or any(script.home(binding.node) is not home for binding in bindings):
+    home = script.scopes.home(call)
+    if not bindings or any(script.scopes.home(binding.node) is not home for binding in bindings):
         return False
     if not all(_is_new(script, binding) for binding in bindings):
         return False
-    loops = [loop.node for loop in script.loops_around(call)]
+    loops = [loop.node for loop in script.loops.around(call)]
     if any(not script.tree.inside(b.node, loop) for b in bindings for loop in loops[:1]):
         return False
     uses = [
         use
-        for use in script.within(home, cst.Name)
+        for use in script.tree.within(home, cst.Name)
         if use.value == root.value
         and use is not root
         and script.scopes.stored(use) is None
@@ -165,7 +166,11 @@ def _is_new(script: Script, binding: Binding, depth: int = 4) -> bool:
     if binding.how is How.AUGMENTED:
         return True
     value = binding.value
-    made = script.array(value) if value is not None and binding.how is How.ASSIGN else None
+    made = (
+        script.values.arrays.array(value)
+        if value is not None and binding.how is How.ASSIGN
+        else None
+    )
     if value is None or made is None or made.fresh:
         return made is not None
     root = _root(value)
@@ -176,10 +181,10 @@ def _is_new(script: Script, binding: Binding, depth: int = 4) -> bool:
 
 def _only_reads(script: Script, use: cst.Name) -> bool:
     """Return whether a use of an array neither stores nor passes on its memory."""
-    holder = script.parent(use)
+    holder = script.tree.parent(use)
     if isinstance(holder, (cst.Attribute, cst.Subscript, cst.BinaryOperation, cst.Comparison)):
         return True
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
     name = script.name(outer.func) if isinstance(outer, cst.Call) else None
     return (name or "").startswith(("numpy.", "cv2.", "builtins.len", "builtins.print"))
 
@@ -188,10 +193,10 @@ def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> boo
     """Return whether an array is modified while the tensor may still be used."""
     path = script.code(root)
     own = isinstance(root, cst.Name)
-    home = script.function(call)
+    home = script.scopes.function(call)
     changes: list[cst.AssignTarget | cst.AugAssign] = [
-        *script.all(cst.AssignTarget),
-        *script.all(cst.AugAssign),
+        *script.tree.all(cst.AssignTarget),
+        *script.tree.all(cst.AugAssign),
     ]
     for node in changes:
         target = node.target
@@ -200,7 +205,7 @@ def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> boo
             continue
         if script.code(_root(target)) == path and _matters(script, node, call, own, home):
             return True
-    for other in script.all(cst.Call):
+    for other in script.tree.all(cst.Call):
         func = other.func
         if not isinstance(func, cst.Attribute):
             continue
@@ -216,9 +221,9 @@ def _matters(
     script: Script, write: cst.CSTNode, call: cst.Call, own: bool, home: cst.FunctionDef | None
 ) -> bool:
     """Return whether a write can follow the creation of the tensor."""
-    place = script.function(write)
+    place = script.scopes.function(write)
     if own and place is home:
-        loop = next(script.loops_around(call), None)
+        loop = next(script.loops.around(call), None)
         again = loop is not None and script.tree.inside(write, loop.node)
         return again or script.tree.order(write) > script.tree.order(call)
     if own:
@@ -229,14 +234,16 @@ def _matters(
 def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
     """Return whether a dataset returns a tensor only to loaders that copy it into their batch."""
     owner = _dataset(script, call)
-    function = script.function(call)
+    function = script.scopes.function(call)
     if use is not TensorUse.RETURNED or owner is None or function is None:
         return False
-    if function.name.value != "__getitem__" or script.provenance.unseen_owner(owner, function):
+    if function.name.value != "__getitem__" or script.loaders.provenance.unseen_owner(
+        owner, function
+    ):
         return False
-    if any(_hands_out(script, each, owner) for each in script.all(cst.Call)):
+    if any(_hands_out(script, each, owner) for each in script.tree.all(cst.Call)):
         return False
-    loaders = list(script.calls("torch.utils.data.DataLoader"))
+    loaders = list(script.calls.of("torch.utils.data.DataLoader"))
     handed = [site.given("dataset", 0) for site in loaders]
     known = any("Dataset" in base for base in script.functions.bases(owner)) or any(
         arg is not None and script.functions.instance_of(arg.value) is owner for arg in handed
@@ -245,7 +252,8 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
         not loaders
         or not known
         or any(
-            script.functions.instance_of(item.value) is owner for item in script.all(cst.Subscript)
+            script.functions.instance_of(item.value) is owner
+            for item in script.tree.all(cst.Subscript)
         )
     ):
         return False
@@ -259,7 +267,10 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
 
 def _hands_out(script: Script, call: cst.Call, owner: cst.ClassDef) -> bool:
     """Return whether a call passes a dataset to another module, which may modify its items."""
-    if script.functions.callee(call) is not None or script.definition(call.func) is not None:
+    if (
+        script.functions.callee(call) is not None
+        or script.functions.definition(call.func) is not None
+    ):
         return False
     if (script.name(call.func) or "").startswith(("torch.", "builtins.")):
         return False

@@ -30,7 +30,7 @@ _EMPTY: Final = "`np.stack` raises where the list is empty, torch.tensor made an
 class TensorFromListOfArrays(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that is built from a list of arrays or losses."""
-        for site in script.calls(*_MAKERS):
+        for site in script.calls.of(*_MAKERS):
             given = site.given("data", 0)
             if given is None or given.star or (site.name in _TYPED and len(site.node.args) != 1):
                 continue
@@ -38,17 +38,17 @@ class TensorFromListOfArrays(Rule):
             if not members.elements:
                 continue
             word = script.code(site.node.func)
-            arrays = [script.array(element) for element in members.elements]
+            arrays = [script.values.arrays.array(element) for element in members.elements]
             if all(array is not None and array.sure and array.least > 0 for array in arrays):
                 message = (
                     f"`{word}` converts a list of ndarrays number by number: stack "
-                    f"`{script.brief(given.value)}` with NumPy first"
+                    f"`{script.tree.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)
                 yield Finding(self.code, script.span(site.node), message, fix)
             elif all(_is_loss(script, element) for element in members.elements):
                 message = (
-                    f"`{word}` fetches the losses in `{script.brief(given.value)}` from the "
+                    f"`{word}` fetches the losses in `{script.tree.brief(given.value)}` from the "
                     "device one by one: stack them"
                 )
                 fix = _stacked_losses(script, site.node, given, members)
@@ -85,17 +85,17 @@ def _grown(script: Script, node: cst.Name, start: cst.List) -> _Members:
     elements = [element.value for element in start.elements]
     steady = bool(elements)
     for use in script.tree.spelled(node.value):
-        if script.home(use) is not script.home(node):
+        if script.scopes.home(use) is not script.scopes.home(node):
             continue
-        holder = script.parent(use)
+        holder = script.tree.parent(use)
         if isinstance(holder, cst.AugAssign) and holder.target is use:
             return _Members(())
-        call = script.parent(holder) if isinstance(holder, cst.Attribute) else None
+        call = script.tree.parent(holder) if isinstance(holder, cst.Attribute) else None
         if not isinstance(holder, cst.Attribute) or not isinstance(call, cst.Call):
             continue
         if holder.attr.value == "append" and len(call.args) == 1:
             elements.append(call.args[0].value)
-            steady = steady or not any(True for _ in script.tests_around(call))
+            steady = steady or not any(True for _ in script.tree.tests_around(call))
         elif holder.attr.value not in _FILLING:
             return _Members(())
     return _Members(tuple(elements), may_be_empty=not steady)
@@ -108,7 +108,7 @@ def _stacked_arrays(
     script: Script, call: cst.Call, given: cst.Arg, members: _Members
 ) -> Fix | None:
     name = script.name(call.func) or ""
-    imported = script.rewrite.importing("numpy", alias="np", at=call)
+    imported = script.edits.importing("numpy", alias="np", at=call)
     if not isinstance(call.func, cst.Attribute) or imported is None:
         return None
     dtype = _one_dtype(script, members)
@@ -126,9 +126,9 @@ def _stacked_arrays(
     if maker == "as_tensor" and typed:
         tail = f"), dtype={script.code(call.func.value)}.{typed}"
     edits = (
-        *script.rewrite.replace(call.func.attr, maker),
-        *script.rewrite.insert(span.start, f"{imported[0]}.stack("),
-        *script.rewrite.insert(span.end, tail),
+        *script.edits.replace(call.func.attr, maker),
+        *script.edits.insert(span.start, f"{imported[0]}.stack("),
+        *script.edits.insert(span.end, tail),
         *imported[1],
     )
     title = f"Stack the arrays with `{imported[0]}.stack`"
@@ -141,7 +141,7 @@ def _stacked_arrays(
 
 def _one_dtype(script: Script, members: _Members) -> str:
     """Return the dtype that all arrays of a list share, `same` if only that is known."""
-    arrays = [script.array(element) for element in members.elements]
+    arrays = [script.values.arrays.array(element) for element in members.elements]
     dtypes = {array.dtype if array is not None else "" for array in arrays}
     if len(dtypes) == 1 and (dtype := dtypes.pop()):
         return dtype
@@ -155,7 +155,7 @@ def _from_one_array(script: Script, element: cst.BaseExpression) -> bool:
     if not isinstance(element, cst.Subscript):
         return False
     base = element.value
-    array = script.array(base)
+    array = script.values.arrays.array(base)
     if array is None or not isinstance(base, (cst.Name, cst.Attribute)):
         return False
     root: cst.BaseExpression = base
@@ -178,22 +178,22 @@ def _stacked_losses(
         return None
     if given.keyword is not None:
         return None
-    edits: Edits = script.rewrite.replace(call.func.attr, "stack")
+    edits: Edits = script.edits.replace(call.func.attr, "stack")
     attached = [each for each in members.elements if not _is_detached(script, each)]
     if isinstance(given.value, cst.Name):
         if attached:
             code = f"[loss.detach() for loss in {given.value.value}]"
-            edits = (*edits, *script.rewrite.replace(given.value, code))
+            edits = (*edits, *script.edits.replace(given.value, code))
     else:
         for element in attached:
             span = script.span(element)
             if not isinstance(element, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
-                edits = (*edits, *script.rewrite.insert(span.start, "("))
-                edits = (*edits, *script.rewrite.insert(span.end, ").detach()"))
+                edits = (*edits, *script.edits.insert(span.start, "("))
+                edits = (*edits, *script.edits.insert(span.end, ").detach()"))
             else:
-                edits = (*edits, *script.rewrite.insert(span.end, ".detach()"))
-    if script.can_use_accelerator:
-        edits = (*edits, *script.rewrite.insert(script.rewrite.closing(call) + 1, ".cpu()"))
+                edits = (*edits, *script.edits.insert(span.end, ".detach()"))
+    if script.program.devices.can_use_accelerator:
+        edits = (*edits, *script.edits.insert(script.edits.closing(call) + 1, ".cpu()"))
     title = "Stack the losses with `torch.stack`"
     if members.may_be_empty:
         because = "`torch.stack` raises where the list is empty, torch.tensor made an empty tensor"
@@ -210,7 +210,7 @@ def _is_loss(script: Script, element: cst.BaseExpression) -> bool:
 
 
 def _is_detached(script: Script, element: cst.BaseExpression) -> bool:
-    if script.grad(element) is Grad.OFF:
+    if script.values.gradients.grad(element) is Grad.OFF:
         return True
     if isinstance(element, cst.Call) and isinstance(element.func, cst.Attribute):
         return element.func.attr.value in ("detach", "detach_")

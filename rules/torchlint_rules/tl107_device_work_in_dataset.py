@@ -19,10 +19,10 @@ _LOADS: Final = {
 class DeviceWorkInDataset(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loading function that puts tensors on a device, once."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
         seen: set[int] = set()
-        for code in script.items():
+        for code in script.loaders.items.all():
             call = _moving(script, code)
             if call is None or id(call) in seen:
                 continue
@@ -38,6 +38,6 @@ def _moving(script: Script, code: ItemCode) -> cst.Call | None:
     """Return the first call that puts a tensor on a device while an item or a batch is loaded."""
     for body in script.functions.reached(code.node):
         for call in script.functions.own(body, cst.Call):
-            if script.datasets.work.moves_to_device(call):
+            if script.loaders.datasets.work.moves_to_device(call):
                 return call
     return None

@@ -33,7 +33,7 @@ class WorkRepeatedInGetitem(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the work that every item, or every batch, repeats."""
         seen: set[int] = set()
-        for code in script.items():
+        for code in script.loaders.items.all():
             if code.per is Per.STREAM:
                 continue
             for call, message, impact in _repeated(script, code):
@@ -46,7 +46,7 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
     """Yield the calls that do the same for each item, with their messages and impact."""
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
-    drawn = any(script.datasets.work.drawn(body) for body in bodies)
+    drawn = any(script.loaders.datasets.work.drawn(body) for body in bodies)
     for body in bodies:
         for call in script.functions.own(body, cst.Call):
             what = _constant_work(script, call)
@@ -76,7 +76,7 @@ def _constant_work(script: Script, call: cst.Call) -> str:
     if _BUILDS.fullmatch(name):
         return f"loads `{word}`"
     if _READS.fullmatch(name):
-        mapped = script.call(call).given("mmap_mode", 1) is not None
+        mapped = script.calls.at(call).given("mmap_mode", 1) is not None
         return "" if mapped and name == "numpy.load" else f"reads the same file (`{word}`)"
     if isinstance(func, cst.Attribute) and not name:
         if func.attr.value in _LIST_METHODS:
@@ -113,18 +113,18 @@ def _item_work(script: Script, call: cst.Call) -> str:
     method = func.attr.value if isinstance(func, cst.Attribute) else ""
     for node, ran in ((func, "__call__"), (said, method)):
         last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if not isinstance(last, str) or "tokenizer" not in script.words(last):
+        if not isinstance(last, str) or "tokenizer" not in script.names.words(last):
             continue
-        if ran in _TOKENISES and script.definition(func) is None:
+        if ran in _TOKENISES and script.functions.definition(func) is None:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenise all items once"
             )
     if (script.name(func) or "").startswith("nltk.tokenize."):
         return f"runs `{script.code(func)}` on each item in every epoch; tokenise all items once"
-    network = script.module_call(call)
-    if not isinstance(network, cst.Attribute) or not script.words(network.attr.value):
+    network = script.loops.module_call(call)
+    if not isinstance(network, cst.Attribute) or not script.names.words(network.attr.value):
         return ""
-    if not _NO_NETWORKS.isdisjoint(script.words(network.attr.value)):
+    if not _NO_NETWORKS.isdisjoint(script.names.words(network.attr.value)):
         return ""
     return (
         f"runs `{script.code(network)}` on single items; run it on whole batches in the loop, or "
@@ -135,8 +135,8 @@ def _item_work(script: Script, call: cst.Call) -> str:
 def _of_object(script: Script, call: cst.Call) -> bool:
     """Return whether the input of a call is an attribute of the dataset: a short, constant text."""
     given = call.args[0].value if call.args else None
-    function = script.function(call)
-    names = list(script.within(given, cst.Name)) if isinstance(given, cst.Attribute) else []
+    function = script.scopes.function(call)
+    names = list(script.tree.within(given, cst.Name)) if isinstance(given, cst.Attribute) else []
     owners = {each.node for name in names[:1] for each in script.scopes.reaching(name)}
     return function is not None and any(
         isinstance(owner, cst.Param) and script.functions.owner_of_self(owner) is not None
@@ -149,10 +149,10 @@ def _of_object(script: Script, call: cst.Call) -> bool:
 
 def _varies(script: Script, node: cst.CSTNode, seen: set[int]) -> bool:
     """Return whether an expression depends on the item, or is random."""
-    for call in script.within(node, cst.Call):
-        if script.datasets.work.drawn(script.statement(call)):
+    for call in script.tree.within(node, cst.Call):
+        if script.loaders.datasets.work.drawn(script.tree.statement(call)):
             return True
-    for name in script.within(node, cst.Name):
+    for name in script.tree.within(node, cst.Name):
         for binding in script.scopes.reaching(name):
             if id(binding) not in seen:
                 seen.add(id(binding))
@@ -161,10 +161,10 @@ def _varies(script: Script, node: cst.CSTNode, seen: set[int]) -> bool:
     return any(
         script.functions.attribute(held)
         and all(
-            script.home(binding.node) is script.home(node)
+            script.scopes.home(binding.node) is script.scopes.home(node)
             for binding in script.functions.attribute(held)
         )
-        for held in script.within(node, cst.Attribute)
+        for held in script.tree.within(node, cst.Attribute)
     )
 
 
@@ -172,12 +172,14 @@ def _binding_varies(script: Script, binding: Binding, seen: set[int]) -> bool:
     if isinstance(binding.node, cst.Param):
         if script.functions.owner_of_self(binding.node) is not None:
             return False
-        home = script.home(binding.node)
+        home = script.scopes.home(binding.node)
         given = [
-            one for one in script.functions.given(binding.node) if script.home(one) is not home
+            one
+            for one in script.functions.given(binding.node)
+            if script.scopes.home(one) is not home
         ]
         return not given or any(_varies(script, one, seen) for one in given)
-    if binding.value is None or script.function(binding.node) is None:
+    if binding.value is None or script.scopes.function(binding.node) is None:
         return binding.value is None and isinstance(binding.node, cst.ExceptHandler)
     return _varies(script, binding.value, seen)
 
@@ -190,13 +192,13 @@ def _is_cached(script: Script, body: cst.CSTNode) -> bool:
 
 def _is_kept(script: Script, call: cst.Call) -> bool:
     """Return whether a call is in a branch that caches its result in the object or runs rarely."""
-    branch: cst.CSTNode | None = script.parent(call)
+    branch: cst.CSTNode | None = script.tree.parent(call)
     while branch is not None and not isinstance(branch, (cst.FunctionDef, cst.Lambda)):
         if isinstance(branch, (cst.If, cst.ExceptHandler, cst.IfExp)):
             return True
-        branch = script.parent(branch)
+        branch = script.tree.parent(branch)
     return any(
         script.code(each.target).startswith("self.")
-        for line in script.within(script.statement(call), cst.Assign)
+        for line in script.tree.within(script.tree.statement(call), cst.Assign)
         for each in line.targets
     )

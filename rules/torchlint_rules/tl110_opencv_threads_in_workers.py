@@ -26,10 +26,10 @@ _LOADER: Final = "torch.utils.data.DataLoader"
 class OpencvThreadsInWorkers(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first use of OpenCV in each module whose items workers load."""
-        if script.mentions("setNumThreads") or any(True for _ in script.calls(_LIMIT)):
+        if script.tree.mentions("setNumThreads") or any(True for _ in script.calls.of(_LIMIT)):
             return
         said: set[int] = set()
-        for code in script.items():
+        for code in script.loaders.items.all():
             call = _work(script, code)
             loader = _loader(script, code) if call is not None else None
             if call is None or loader is None:
@@ -59,7 +59,7 @@ def _work(script: Script, code: ItemCode) -> cst.Call | None:
 
 def _loader(script: Script, code: ItemCode) -> cst.Call | None:
     """Return a loader that has workers and may read the items."""
-    for site in script.calls(_LOADER):
+    for site in script.calls.of(_LOADER):
         workers = site.argument("num_workers", 5)
         literal = workers.literal if workers.is_literal else None
         if workers.state is State.DECIDED or (isinstance(literal, int) and literal > 0):
@@ -81,21 +81,21 @@ def _fix(script: Script, call: cst.Call) -> Fix | None:
     func = (
         cst.ensure_type(call.func, cst.Attribute) if isinstance(call.func, cst.Attribute) else None
     )
-    if func is None or not isinstance(func.value, cst.Name) or not script.is_own(call):
+    if func is None or not isinstance(func.value, cst.Name) or not script.tree.is_own(call):
         return None
     lines = [
-        script.statement(each.node)
+        script.tree.statement(each.node)
         for each in script.scopes.reaching(func.value)
         if each.how is How.IMPORT
     ]
-    if len(lines) != 1 or script.function(lines[0]) is not None or script.is_notebook:
+    if len(lines) != 1 or script.scopes.function(lines[0]) is not None or script.source.is_notebook:
         return None
     limit = f"{func.value.value}.setNumThreads(0)"
     body = script.tree.module.body
     if lines[0] in body:
-        edits = script.rewrite.after(_last_import(lines[0], body), "", limit)
+        edits = script.edits.after(_last_import(lines[0], body), "", limit)
     else:
-        edits = script.rewrite.after(lines[0], limit)
+        edits = script.edits.after(lines[0], limit)
     return Fix.exact("Let OpenCV use no threads of its own", edits)
 
 

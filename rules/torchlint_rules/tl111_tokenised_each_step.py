@@ -18,7 +18,7 @@ _CURE: Final = "tokenise the texts once, before the training, and only pad each 
 class TokenisedEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer that training waits for in each step."""
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             tokenizer = tokenizer_of(script, call)
             if tokenizer is None:
                 continue
@@ -32,16 +32,19 @@ class TokenisedEachStep(Rule):
 
 def _place(script: Script, call: cst.Call) -> str:
     """Return where a call runs in every step, empty if it runs there rarely or for other text."""
-    loop = script.batch_loop(call)
+    loop = script.loops.batch_loop(call)
     if loop is not None:
-        if loop.role is not Role.TRAIN_BATCH or script.frequency(call) is not Frequency.EVERY_PASS:
+        if (
+            loop.role is not Role.TRAIN_BATCH
+            or script.loops.frequency(call) is not Frequency.EVERY_PASS
+        ):
             return ""
         fresh = any(
             isinstance(each.func, cst.Attribute) and each.func.attr.value in _GENERATES
-            for each in script.within(loop.node.body, cst.Call)
+            for each in script.tree.within(loop.node.body, cst.Call)
         )
         return "" if fresh or not _depends_on(script, call, loop.node) else "in every step"
-    function = script.function(call)
+    function = script.scopes.function(call)
     if function is None:
         return ""
     if function.name.value == "forward" and _is_network(script, function):
@@ -58,7 +61,7 @@ def _depends_on(script: Script, call: cst.Call, region: cst.CSTNode) -> bool:
             or script.functions.owner_of_self(binding.node) is None
         )
         for arg in call.args
-        for name in script.within(arg.value, cst.Name)
+        for name in script.tree.within(arg.value, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -78,22 +81,27 @@ def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
     """Return whether a class switches its own gradients off: the encoder of a prompt."""
     return any(
         script.code(line.targets[0].target).endswith(".requires_grad")
-        and script.value_of(line.value).equals(False)
-        for line in script.within(owner, cst.Assign)
+        and script.values.value_of(line.value).equals(False)
+        for line in script.tree.within(owner, cst.Assign)
     )
 
 
 def _collates(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function collates the batches of a loader without workers."""
-    codes = [each for each in script.items() if each.node is function and each.per is Per.BATCH]
-    if not codes or script.datasets.work.drawn(function):
+    codes = [
+        each
+        for each in script.loaders.items.all()
+        if each.node is function and each.per is Per.BATCH
+    ]
+    if not codes or script.loaders.datasets.work.drawn(function):
         return False
     workers = [
         site.argument("num_workers", 5)
-        for site in script.calls(_LOADER)
+        for site in script.calls.of(_LOADER)
         if (given := site.given("collate_fn", 6)) is not None
         and any(
-            script.definition(value) is function for value in script.origins.of(given.value).values
+            script.functions.definition(value) is function
+            for value in script.values.origins.of(given.value).values
         )
     ]
     return bool(workers) and all(each.state is State.ABSENT or each.equals(0) for each in workers)

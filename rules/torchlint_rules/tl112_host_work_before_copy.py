@@ -19,21 +19,21 @@ _DEPTH: Final = 8
 class HostWorkBeforeCopy(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the work on the batches of a loader that a copy to the device follows."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
-        for call in script.method_calls("to", "cuda"):
-            move = script.moves.move(call) if script.each_step(call) else None
+        for call in script.calls.of_methods("to", "cuda"):
+            move = script.program.moves.move(call) if script.loops.each_step(call) else None
             found = _found(script, move) if move is not None else None
             if move is None or found is None:
                 continue
-            what = script.argument(found.work)
+            what = script.tree.argument(found.work)
             if found.root is None:
                 cure = "do it in the collate function, where workers can do it"
             else:
                 cure = f"copy `{script.code(found.root)}` first, and do it on the device"
             message = f"the host computes `{what}` before it copies each batch; {cure}"
             fix = _fix(script, move, found)
-            notes = script.repetition.notes_on_callers(call)
+            notes = script.loops.repetition.notes_on_callers(call)
             yield Finding(self.code, script.span(found.work), message, fix, notes)
 
 
@@ -54,7 +54,7 @@ def _found(script: Script, move: Move) -> _Work | None:
     if _joins_pieces(script, work):
         return _Work(work, None, line)
     root, works = _peeled(script, work)
-    if not works or root is None or not script.parts.of(root):
+    if not works or root is None or not script.loaders.parts.of(root):
         return None
     return _Work(work, root, line)
 
@@ -68,10 +68,12 @@ def _line_above(script: Script, move: Move) -> cst.Assign | None:
         return None
     if not isinstance(line.targets[0].target, cst.Name):
         return None
-    block = script.parent(script.statement(line))
-    if block is not script.parent(script.statement(node)):
+    block = script.tree.parent(script.tree.statement(line))
+    if block is not script.tree.parent(script.tree.statement(node)):
         return None
-    return line if list(script.scopes.uses(bindings[0], script.home(line))) == [node] else None
+    return (
+        line if list(script.scopes.uses(bindings[0], script.scopes.home(line))) == [node] else None
+    )
 
 
 def _peeled(
@@ -86,7 +88,7 @@ def _peeled(
     if isinstance(node, cst.BinaryOperation):
         if not isinstance(node.operator, (cst.Divide, cst.Multiply, cst.Add, cst.Subtract)):
             return None, False
-        if not script.is_number(node.right):
+        if not script.values.numbers.is_number(node.right):
             return None, False
         root, works = _peeled(script, node.left, depth - 1)
         return root, works or isinstance(node.operator, cst.Divide)
@@ -98,9 +100,13 @@ def _peeled(
     if name or not isinstance(node.func, cst.Attribute):
         return node, False
     method = node.func.attr.value
-    if method == "div" and len(node.args) == 1 and script.is_number(node.args[0].value):
+    if (
+        method == "div"
+        and len(node.args) == 1
+        and script.values.numbers.is_number(node.args[0].value)
+    ):
         return _peeled(script, node.func.value, depth - 1)[0], True
-    if method not in _PEELED or script.moves.move(node) is not None:
+    if method not in _PEELED or script.program.moves.move(node) is not None:
         return node, False
     if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
         return node, False
@@ -112,7 +118,7 @@ def _of_function(
     script: Script, node: cst.Call, name: str, depth: int
 ) -> tuple[cst.BaseExpression | None, bool]:
     """Return what a function of torch works on, if it does not shrink it."""
-    site = script.call(node)
+    site = script.calls.at(node)
     if name == "one_hot":
         given = site.given("tensor", 0)
         known = site.argument("num_classes", 1).state is State.KNOWN
@@ -142,7 +148,7 @@ def _joins_pieces(script: Script, node: cst.BaseExpression) -> bool:
         return False
     given = node.args[0].value
     pieces = given.elements if isinstance(given, (cst.List, cst.Tuple)) else ()
-    return len(pieces) > 1 and all(script.parts.of(each.value) for each in pieces)
+    return len(pieces) > 1 and all(script.loaders.parts.of(each.value) for each in pieces)
 
 
 # -- the fix ------------------------------------------------------------------------
@@ -155,10 +161,10 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
         return None
     call = script.span(move.call)
     start = call.start if found.line is None else script.span(found.line).start
-    if "#" in script.text[start : call.end]:
+    if "#" in script.tree.source.text[start : call.end]:
         return None
-    moved = script.text[script.span(move.moved).end : script.tree.bare(move.call).end]
-    at = script.rewrite.insert(script.span(root).end, moved)
+    moved = script.tree.source.text[script.span(move.moved).end : script.tree.bare(move.call).end]
+    at = script.edits.insert(script.span(root).end, moved)
     cut = _without_move(script, move, found)
     if cut is None:
         return None
@@ -168,27 +174,27 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
 def _without_move(script: Script, move: Move, found: _Work) -> Edits | None:
     """Return the edits that take a move away, None if its line would stay for nothing."""
     if found.line is None:
-        cut = script.rewrite.unlinked(move.call)
+        cut = script.edits.unlinked(move.call)
         outer, inner = script.span(move.moved), script.tree.bare(move.moved)
-        if outer == inner or not isinstance(script.parent(move.call), (cst.Assign, cst.Arg)):
+        if outer == inner or not isinstance(script.tree.parent(move.call), (cst.Assign, cst.Arg)):
             return cut
         end = script.tree.bare(move.call).end
         return (Edit(Span(outer.start, inner.start), ""), Edit(Span(inner.end, end), ""))
-    line = script.parent(move.call)
+    line = script.tree.parent(move.call)
     named = script.code(found.line.targets[0].target)
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
-    statement = script.statement(line)
+    statement = script.tree.statement(line)
     if not isinstance(statement, cst.SimpleStatementLine):
         return None
-    if script.code(line.targets[0].target) != named or not script.rewrite.stands_alone(statement):
+    if script.code(line.targets[0].target) != named or not script.edits.stands_alone(statement):
         return None
     at = script.tree.order(found.line)
     if any(
         binding.at > at
         for arg in move.call.args
-        for name in script.within(arg.value, cst.Name)
+        for name in script.tree.within(arg.value, cst.Name)
         for binding in script.scopes.reaching(name)
     ):
         return None
-    return script.rewrite.drop(statement)
+    return script.edits.drop(statement)

@@ -24,9 +24,9 @@ _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mo
 class TextPaddedToMaximum(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer in a `map` that pads to the maximum for a trainer."""
-        if script.imports(*_FIXED) or any(True for _ in script.calls("torch.compile")):
+        if script.functions.imports(*_FIXED) or any(True for _ in script.calls.of("torch.compile")):
             return
-        trainers = list(script.trainings.trainers("transformers"))
+        trainers = list(script.program.trainings.trainers("transformers"))
         for mapped in text_maps(script):
             for call in mapped.calls:
                 given = _padded(script, call)
@@ -44,7 +44,7 @@ class TextPaddedToMaximum(Rule):
                 if not cure and _alone(script, mapped):
                     fix = Fix.unsafe(
                         "Pad each batch to its longest text",
-                        script.rewrite.without_argument(call, given),
+                        script.edits.without_argument(call, given),
                         because="batches of other shapes draw other dropout masks",
                     )
                 yield Finding(self.code, script.span(given), message, fix)
@@ -52,7 +52,7 @@ class TextPaddedToMaximum(Rule):
 
 def _padded(script: Script, call: cst.Call) -> cst.Arg | None:
     """Return the argument that makes a tokenizer pad to the maximum length."""
-    site = script.call(call)
+    site = script.calls.at(call)
     if site.argument("return_tensors").state is not State.ABSENT or site.has_splat:
         return None
     longest = site.argument("max_length").literal
@@ -79,22 +79,25 @@ def _cure(script: Script, trainer: TrainerCall) -> str | None:
         return None
     name = script.name(node.func) or ""
     pads = name.startswith("transformers.") and name.rpartition(".")[2] in _PADDING
-    padding = script.call(node).argument("padding", 1)
+    padding = script.calls.at(node).argument("padding", 1)
     return "" if (pads and padding.state is State.ABSENT) or padding.equals(True) else None
 
 
 def _alone(script: Script, mapped: TextMap) -> bool:
     """Return whether a function tokenises once and computes nothing from the length."""
-    calls = script.within(mapped.body, cst.Call)
+    calls = script.tree.within(mapped.body, cst.Call)
     tokenising = [each for each in calls if tokenizer_of(script, each) is not None]
     return len(tokenising) == 1 and not any(
-        "label" in text.value for text in script.within(mapped.body, cst.SimpleString)
+        "label" in text.value for text in script.tree.within(mapped.body, cst.SimpleString)
     )
 
 
 def _labels_tokens(script: Script, mapped: TextMap) -> bool:
     """Return whether a function makes labels of the tokens, which this collator does not pad."""
-    texts = {script.value_of(text).literal for text in script.within(mapped.body, cst.SimpleString)}
+    texts = {
+        script.values.value_of(text).literal
+        for text in script.tree.within(mapped.body, cst.SimpleString)
+    }
     return texts >= {"labels", "input_ids"}
 
 
@@ -115,7 +118,7 @@ def _feeds(script: Script, mapped: TextMap, trainer: TrainerCall) -> bool:
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             left.append(node.func.value)
         else:
-            left += script.origins.of(node).values
-            value = script.value_of(node).node
+            left += script.values.origins.of(node).values
+            value = script.values.value_of(node).node
             left += [value] if value is not None else []
     return False

@@ -39,7 +39,7 @@ class MapWithoutBatched(Rule):
             if _is_plain(script, mapped):
                 fix = Fix.unsafe(
                     "Pass batched=True",
-                    script.rewrite.with_keyword(call, "batched", "True"),
+                    script.edits.with_keyword(call, "batched", "True"),
                     because="a column of lists instead of texts would be tokenised in another way",
                 )
             yield Finding(self.code, script.span(call.func), message, fix)
@@ -75,8 +75,8 @@ def _is_same(script: Script, arg: cst.Arg, row: str) -> bool:
     if arg.keyword is None or arg.keyword.value in ("text", "text_pair"):
         return is_column(arg.value, row)
     if arg.keyword.value == "padding":
-        return any(script.value_of(arg.value).equals(each) for each in _EACH)
-    uses = (name for name in (arg.value, *script.within(arg.value, cst.Name)))
+        return any(script.values.value_of(arg.value).equals(each) for each in _EACH)
+    uses = (name for name in (arg.value, *script.tree.within(arg.value, cst.Name)))
     return arg.keyword.value in _SAME and not any(
         isinstance(name, cst.Name) and name.value == row for name in uses
     )

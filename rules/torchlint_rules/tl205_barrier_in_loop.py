@@ -65,8 +65,9 @@ class BarrierInLoop(Rule):
         """Flag every barrier in each step."""
         hot = [
             site
-            for site in script.calls(*_BARRIERS)
-            if script.frequency(site.node) is Frequency.EVERY_PASS and not _is_meant(script, site)
+            for site in script.calls.of(*_BARRIERS)
+            if script.loops.frequency(site.node) is Frequency.EVERY_PASS
+            and not _is_meant(script, site)
         ]
         for sites in _beside(script, hot):
             first, *others = (
@@ -95,9 +96,9 @@ def _beside(script: Script, hot: list[CallSite]) -> list[list[CallSite]]:
 def _follows(script: Script, one: CallSite, other: CallSite) -> bool:
     """Return whether a barrier is the statement after another, checks of devices aside."""
     first = _place(script, one)
-    block = script.parent(first)
+    block = script.tree.parent(first)
     if isinstance(block, cst.SimpleStatementLine):
-        block = script.parent(block)
+        block = script.tree.parent(block)
     if not isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)):
         return False
     lines = [
@@ -112,26 +113,26 @@ def _follows(script: Script, one: CallSite, other: CallSite) -> bool:
 def _place(script: Script, site: CallSite) -> cst.CSTNode:
     """Return the statement of a barrier, or the `if` around it that only checks for a device."""
     check = _check(script, site)
-    return script.smallest_statement(site.node) if check is None else check
+    return script.tree.smallest_statement(site.node) if check is None else check
 
 
 def _is_meant(script: Script, site: CallSite) -> bool:
     """Return whether code around a barrier needs it, or makes it rare."""
-    loop = script.batch_loop(site.node)
-    if loop is not None and script.is_round(loop):
+    loop = script.loops.batch_loop(site.node)
+    if loop is not None and script.loops.is_round(loop):
         return True
-    if any("mem" in script.code(test) for test in script.tests_around(site.node)):
+    if any("mem" in script.code(test) for test in script.tree.tests_around(site.node)):
         return True
-    home = loop.node if loop is not None else script.function(site.node)
+    home = loop.node if loop is not None else script.scopes.function(site.node)
     barrier = _BARRIERS[str(site.name)]
     if home is None or barrier in (_EMPTIES, _COLLECTS):
         return home is None
-    calls = list(script.within(home, cst.Call))
+    calls = list(script.tree.within(home, cst.Call))
     if barrier is _RESETS:
         return any("max_memory" in script.code(call.func) for call in calls)
     return (
         any(script.name(call.func) in _CLOCKS for call in calls)
-        or any(True for _ in script.calls(*_STREAMS))
+        or any(True for _ in script.calls.of(*_STREAMS))
         or any(_copies_to_host(script, call) for call in calls)
     )
 
@@ -142,22 +143,22 @@ def _copies_to_host(script: Script, call: cst.Call) -> bool:
         arg.keyword is not None and arg.keyword.value == "non_blocking" for arg in call.args
     ):
         return False
-    return script.moves.move(call) is None
+    return script.program.moves.move(call) is None
 
 
 def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | None:
     if not all(_can_go(script, site) for site in sites):
         return None
     gone = [_gone(script, site) for site in sites]
-    edits: Edits = script.rewrite.drop_all(gone) if len(gone) > 1 else script.rewrite.drop(gone[0])
-    imports = script.rewrite.without_imports(*gone)
+    edits: Edits = script.edits.drop_all(gone) if len(gone) > 1 else script.edits.drop(gone[0])
+    imports = script.edits.without_imports(*gone)
     names = {site.name for site in sites}
     alike = [other for other in hot if other.name in names and _can_go(script, other)]
     if not imports and len(alike) > len(sites):
         together = [_gone(script, other) for other in alike]
-        imports = script.rewrite.without_imports(*together)
+        imports = script.edits.without_imports(*together)
         if imports:
-            edits = script.rewrite.drop_all(together)
+            edits = script.edits.drop_all(together)
     because = ", and ".join(dict.fromkeys(_BARRIERS[str(site.name)].because for site in sites))
     title = f"Take out {' and '.join(script.code(site.node) for site in sites)}"
     return Fix.unsafe(title, edits, imports or (), because=because)
@@ -166,25 +167,25 @@ def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | No
 def _gone(script: Script, site: CallSite) -> cst.BaseStatement:
     """Return the line of a call, or the `if` around it that only checks for a device."""
     check = _check(script, site)
-    if check is None or isinstance(script.parent(check), cst.If):
-        return script.statement(site.node)
-    return script.statement(site.node) if "#" in script.code(check.test) else check
+    if check is None or isinstance(script.tree.parent(check), cst.If):
+        return script.tree.statement(site.node)
+    return script.tree.statement(site.node) if "#" in script.code(check.test) else check
 
 
 def _check(script: Script, site: CallSite) -> cst.If | None:
     """Return the `if` around a call that only checks for a device."""
-    block = script.parent(script.smallest_statement(site.node))
+    block = script.tree.parent(script.tree.smallest_statement(site.node))
     while isinstance(block, _BODIES) and len(block.body) == 1:
-        block = script.parent(block)
+        block = script.tree.parent(block)
     if not isinstance(block, cst.If) or block.orelse is not None:
         return None
-    asks = (script.name(call.func) or "" for call in script.within(block.test, cst.Call))
+    asks = (script.name(call.func) or "" for call in script.tree.within(block.test, cst.Call))
     return block if all(name.endswith(".is_available") for name in asks) else None
 
 
 def _can_go(script: Script, site: CallSite) -> bool:
     """Return whether a call is a statement on its own line."""
-    line = script.statement(site.node)
-    return isinstance(script.parent(site.node), cst.Expr) and (
-        isinstance(line, cst.SimpleStatementLine) and script.rewrite.stands_alone(line)
+    line = script.tree.statement(site.node)
+    return isinstance(script.tree.parent(site.node), cst.Expr) and (
+        isinstance(line, cst.SimpleStatementLine) and script.edits.stands_alone(line)
     )

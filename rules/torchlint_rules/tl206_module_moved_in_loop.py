@@ -28,7 +28,7 @@ class _Call(NamedTuple):
 class ModuleMovedInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call on a network that a loop repeats and could make once."""
-        for call in script.method_calls(*_MOVING, *_MODES):
+        for call in script.calls.of_methods(*_MOVING, *_MODES):
             found = _repeated(script, call)
             if found is None or _is_undone(script, found):
                 continue
@@ -44,20 +44,20 @@ def _repeated(script: Script, call: cst.Call) -> _Call | None:
     """Return the statement of a call that runs in every iteration of a batch loop."""
     assert isinstance(call.func, cst.Attribute)
     network, method = call.func.value, call.func.attr.value
-    small = script.parent(call)
+    small = script.tree.parent(call)
     if not isinstance(network, (cst.Name, cst.Attribute)):
         return None
     if not isinstance(small, cst.Expr) and not _keeps_name(script, small, network):
         return None
-    line = script.statement(call)
-    loop = script.batch_loop(call)
-    if loop is None or script.is_round(loop) or not isinstance(line, cst.SimpleStatementLine):
+    line = script.tree.statement(call)
+    loop = script.loops.batch_loop(call)
+    if loop is None or script.loops.is_round(loop) or not isinstance(line, cst.SimpleStatementLine):
         return None
     if method in _MODES and call.args and script.code(call.args[0].value) != "True":
         return None
-    if script.kind(network) not in _KINDS or script.definition(call.func) is not None:
+    if script.kind(network) not in _KINDS or script.functions.definition(call.func) is not None:
         return None
-    if script.frequency(call) is not Frequency.EVERY_PASS or _bound_within(
+    if script.loops.frequency(call) is not Frequency.EVERY_PASS or _bound_within(
         script, network, loop, small
     ):
         return None
@@ -79,7 +79,7 @@ def _bound_within(
     """Return whether a loop assigns a name in an expression."""
     return any(
         script.tree.inside(binding.node, loop.node) and binding.node is not besides
-        for name in script.within(node, cst.Name)
+        for name in script.tree.within(node, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -93,7 +93,7 @@ def _is_undone(script: Script, found: _Call) -> bool:
             if call is found.call or not isinstance(call.func, cst.Attribute):
                 continue
             far = body is not found.loop.node.body or _bound_within(
-                script, call.func, found.loop, script.parent(call)
+                script, call.func, found.loop, script.tree.parent(call)
             )
             mine = far or _is_part(script, call.func.value, root)
             if mine and _undoes(script, call, call.func, found):
@@ -102,7 +102,7 @@ def _is_undone(script: Script, found: _Call) -> bool:
                 return True
     return any(
         script.code(arg.value) == root and _is_out_of_sight(script, call)
-        for call in script.within(found.loop.node.body, cst.Call)
+        for call in script.tree.within(found.loop.node.body, cst.Call)
         for arg in call.args
     )
 
@@ -124,7 +124,7 @@ def _undoes(script: Script, call: cst.Call, func: cst.Attribute, found: _Call) -
 
 def _is_out_of_sight(script: Script, call: cst.Call) -> bool:
     """Return whether a call may change a network that is passed to it."""
-    if script.functions.callee(call) is not None or script.module_call(call) is not None:
+    if script.functions.callee(call) is not None or script.loops.module_call(call) is not None:
         return False
     name = script.name(call.func) or ""
     return not name.startswith(("builtins.", "torch."))
@@ -132,16 +132,16 @@ def _is_out_of_sight(script: Script, call: cst.Call) -> bool:
 
 def _fix(script: Script, found: _Call) -> Fix | None:
     loop = found.loop.node
-    alone = script.rewrite.stands_alone(found.line) and script.rewrite.stands_alone(loop)
-    if not alone or script.parent(found.line) is not loop.body:
+    alone = script.edits.stands_alone(found.line) and script.edits.stands_alone(loop)
+    if not alone or script.tree.parent(found.line) is not loop.body:
         return None
     if any(_bound_within(script, arg.value, found.loop) for arg in found.call.args):
         return None
     text = script.code(found.line)
-    dropped = script.rewrite.drop(found.line)
+    dropped = script.edits.drop(found.line)
     title = f"Call {script.code(found.call.func)} before the loop"
-    before = () if _comes_before(script, found, text) else script.rewrite.before(loop, text)
-    unseen = script.provenance.unseen_class(found.network)
+    before = () if _comes_before(script, found, text) else script.edits.before(loop, text)
+    unseen = script.loaders.provenance.unseen_class(found.network)
     if unseen:
         because = f"{unseen} was not looked at: a `{found.method}` of its own may do more"
         return Fix.unsafe(title, before, dropped, because=because)
@@ -150,7 +150,7 @@ def _fix(script: Script, found: _Call) -> Fix | None:
 
 def _comes_before(script: Script, found: _Call, text: str) -> bool:
     """Return whether the same statement precedes the loop, with only simple ones in between."""
-    block = script.parent(found.loop.node)
+    block = script.tree.parent(found.loop.node)
     if not isinstance(block, (cst.IndentedBlock, cst.Module)):
         return False
     earlier = [
@@ -163,7 +163,7 @@ def _comes_before(script: Script, found: _Call, text: str) -> bool:
             return True
         if any(
             script.code(name) in ("eval", "train", "cpu", "to")
-            for name in script.within(line, cst.Name)
+            for name in script.tree.within(line, cst.Name)
         ):
             return False
     return False

@@ -34,9 +34,9 @@ PASSING: Final = frozenset(
 class GraphKeptAlive(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag values that training and evaluation batches add up or store with their graph."""
-        for addition in script.accumulations(Role.TRAIN_BATCH):
+        for addition in script.readings.accumulations(Role.TRAIN_BATCH):
             carriers = _carriers(script, addition, _sent)
-            if carriers and not script.is_emptied(addition):
+            if carriers and not script.readings.accumulators.is_emptied(addition):
                 message = (
                     f"{_quoted(script, addition.target)} keeps the nodes of the graph of every "
                     f"batch: host memory grows by tens of kilobytes a batch until the loop ends"
@@ -73,13 +73,13 @@ def _detached(
     hidden: bool = False,
 ) -> Fix:
     """Return the fix that detaches what is kept; `hidden` code may still train on it."""
-    edits = script.rewrite.insert(script.span(carriers[0]).end, ".detach()")
+    edits = script.edits.insert(script.span(carriers[0]).end, ".detach()")
     if len(carriers) > 1 or isinstance(carriers[0], cst.BinaryOperation):
         value = _value(addition)
         span = script.span(value)
         opening, closing = ("", "") if value.lpar else ("(", ")")
-        edits = script.rewrite.insert(span.end, f"{closing}.detach()")
-        edits += script.rewrite.insert(span.start, opening) if opening else ()
+        edits = script.edits.insert(span.end, f"{closing}.detach()")
+        edits += script.edits.insert(span.start, opening) if opening else ()
     if hidden:
         because = "the values leave the function, and a caller may call `backward()` on them"
         return Fix.unsafe("Detach what is kept", edits, because=because)
@@ -91,7 +91,7 @@ def _value(addition: Accumulation) -> cst.BaseExpression:
 
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:
-    return f"`{script.brief(node)}`"
+    return f"`{script.tree.brief(node)}`"
 
 
 def _carriers(
@@ -112,13 +112,13 @@ def _sent_with_others(script: Script, addition: Accumulation) -> bool:
     while isinstance(target, cst.Subscript):
         target = target.value
     if isinstance(target, cst.Attribute):
-        return script.holds_sent(target)
-    return isinstance(target, cst.Name) and script.feeds_backward(target)
+        return script.values.losses.holds(target)
+    return isinstance(target, cst.Name) and script.values.losses.feeds(target)
 
 
 def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the operands of a value that may carry a graph into it."""
-    if script.grad(value) is not Grad.ON:
+    if script.values.gradients.grad(value) is not Grad.ON:
         return
     if isinstance(value, cst.BinaryOperation):
         yield from _leaves(script, value.left)
@@ -129,7 +129,7 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
                 yield value
         elif (
             script.name(value.func) is not None
-            or script.module_call(value) is not None
+            or script.loops.module_call(value) is not None
             or script.kind(value) is Kind.LOSS
         ):
             yield value
@@ -141,12 +141,14 @@ def _sent(script: Script, leaf: cst.BaseExpression) -> bool:
     """Return whether `backward()` runs on a tensor in its own batch, the last use of its graph."""
     while isinstance(leaf, cst.Call) and isinstance(leaf.func, cst.Attribute):
         leaf = leaf.func.value
-    return isinstance(leaf, cst.Name) and script.sent_backward(leaf)
+    return isinstance(leaf, cst.Name) and script.values.losses.sent_backward(
+        script.scopes.reaching(leaf)
+    )
 
 
 def _made(script: Script, leaf: cst.BaseExpression) -> bool:
     """Return whether a floating-point tensor is computed by a network and carries its graph."""
-    if script.kind(leaf) not in TENSORS or script.is_integral(leaf):
+    if script.kind(leaf) not in TENSORS or script.values.dtypes.is_integral(leaf):
         return False
     return _carries(script, leaf, DEPTH)
 
@@ -155,7 +157,7 @@ def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     """Return whether the result of a function can carry the graph of its arguments."""
     if not depth:
         return True
-    if isinstance(node, cst.Comparison) or script.is_integral(node):
+    if isinstance(node, cst.Comparison) or script.values.dtypes.is_integral(node):
         return False
     if isinstance(node, cst.Call):
         parts = [arg.value for arg in node.args]
@@ -182,10 +184,10 @@ def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 
 def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     """Return whether an expression carries a network's graph."""
-    if not depth or script.grad(node) is not Grad.ON:
+    if not depth or script.values.gradients.grad(node) is not Grad.ON:
         return False
     if isinstance(node, cst.Call):
-        if script.module_call(node) is not None:
+        if script.loops.module_call(node) is not None:
             return True
         parts = [arg.value for arg in node.args]
         if isinstance(node.func, cst.Attribute):
@@ -219,14 +221,15 @@ def _evaluated(
     The third item says whether code of another module may train on them.
     """
     added = [
-        (each, _carriers(script, each, _made)) for each in script.accumulations(Role.EVAL_BATCH)
+        (each, _carriers(script, each, _made))
+        for each in script.readings.accumulations(Role.EVAL_BATCH)
     ]
     added = [(each, carriers) for each, carriers in added if carriers]
-    for evaluation in script.evaluations() if added else ():
+    for evaluation in script.evaluations.all if added else ():
         inside = [pair for pair in added if script.tree.inside(pair[0].node, evaluation.body)]
-        if not inside or script.needs_gradients(evaluation.body):
+        if not inside or script.evaluations.needs_gradients(evaluation.body):
             continue
-        use = script.graph_use(evaluation)
+        use = script.evaluations.graph_use(evaluation)
         if use is not GraphUse.TRAINED:
             hidden = use is GraphUse.ESCAPED
             yield from ((each, carriers, hidden) for each, carriers in inside)

@@ -25,9 +25,9 @@ _VARIABLE: Final = "torch.autograd.Variable"
 class ConstantRebuiltEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every constant that each step builds on the device."""
-        sites = list(script.calls(*_OF_VALUES, *_OF_SIZES))
-        sites += [script.call(call) for call in script.method_calls("new_tensor")]
-        if not sites or not script.can_use_accelerator:
+        sites = list(script.calls.of(*_OF_VALUES, *_OF_SIZES))
+        sites += [script.calls.at(call) for call in script.calls.of_methods("new_tensor")]
+        if not sites or not script.program.devices.can_use_accelerator:
             return
         for site in sites:
             of_sizes = site.name in _OF_SIZES
@@ -36,13 +36,14 @@ class ConstantRebuiltEachStep(Rule):
             whole = _whole(script, site.node)
             if not _goes_to_device(script, site, whole, of_sizes) or _changes(script, whole):
                 continue
-            if not script.each_step(site.node) or _is_cold_round(script, site.node):
+            if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
             message = (
-                f"`{script.brief(whole)}` is the same in every step, and each step rebuilds it; "
+                f"`{script.tree.brief(whole)}` is the same in every step, and each step rebuilds "
+                "it; "
                 f"{_advice(script, whole)}"
             )
-            notes = script.repetition.notes_on_callers(whole)
+            notes = script.loops.repetition.notes_on_callers(whole)
             yield Finding(self.code, script.span(whole), message, None, notes)
 
 
@@ -70,13 +71,14 @@ def _is_listed(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> bool:
     """Return whether data is literal numbers, possibly in lists."""
-    value = script.value_of(node)
+    value = script.values.value_of(node)
     if value.node is None or value.state is not State.KNOWN:
         return False
     if isinstance(value.node, (cst.List, cst.Tuple)):
         elements = value.node.elements
         return bool(elements) and all(
-            script.value_of(each.value).is_literal or script.answer(_is_listed, each.value, False)
+            script.values.value_of(each.value).is_literal
+            or script.answer(_is_listed, each.value, False)
             for each in elements
         )
     # torch.FloatTensor(3) takes a size
@@ -94,12 +96,12 @@ def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a size is a literal or an attribute that only `__init__` sets."""
     if isinstance(node, cst.BinaryOperation):
         return _is_fixed(script, node.left) and _is_fixed(script, node.right)
-    if script.value_of(node).is_literal and not isinstance(node, cst.Attribute):
+    if script.values.value_of(node).is_literal and not isinstance(node, cst.Attribute):
         return True
     if not isinstance(node, cst.Attribute) or script.code(node.value) != "self":
         return False
     bindings = script.functions.attribute(node)
-    makers = [script.function(binding.node) for binding in bindings]
+    makers = [script.scopes.function(binding.node) for binding in bindings]
     return bool(makers) and all(
         maker is not None and maker.name.value == "__init__" for maker in makers
     )
@@ -108,14 +110,14 @@ def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
 def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
     """Return the expression around a constant that only reshapes, casts, masks or moves it."""
     while True:
-        holder = script.parent(node)
-        outer = script.parent(holder) if holder is not None else None
+        holder = script.tree.parent(node)
+        outer = script.tree.parent(holder) if holder is not None else None
         if (
             isinstance(holder, cst.Attribute)
             and isinstance(outer, cst.Call)
             and outer.func is holder
         ):
-            if holder.attr.value not in _PASSING and script.moves.move(outer) is None:
+            if holder.attr.value not in _PASSING and script.program.moves.move(outer) is None:
                 return node
             node = outer
         elif isinstance(holder, cst.Arg) and isinstance(outer, cst.Call):
@@ -131,11 +133,13 @@ def _goes_to_device(
 ) -> bool:
     """Return whether a constant is built for a device and no other rule reports it."""
     calls = [
-        call for call in script.within(whole, cst.Call) if not script.tree.inside(call, site.node)
+        call
+        for call in script.tree.within(whole, cst.Call)
+        if not script.tree.inside(call, site.node)
     ]
     calls += [site.node] if isinstance(whole, cst.Call) else []
     masked = any(script.name(call.func) in _MASKS for call in calls)
-    moved = any(script.moves.move(call) is not None for call in calls)
+    moved = any(script.program.moves.move(call) is not None for call in calls)
     if site.name == "torch.ones" and not masked:
         return False
     if of_sizes or (site.name == "torch.tensor" and _is_scalar(script, site)):
@@ -147,37 +151,39 @@ def _names_device(script: Script, site: CallSite) -> bool:
     given = site.given("device")
     if given is None:
         return False
-    value = script.value_of(given.value)
+    value = script.values.value_of(given.value)
     return not (value.equals("cpu") or value.equals(None))
 
 
 def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     """Return whether a constant is only a start value."""
-    line = script.parent(whole)
+    line = script.tree.parent(whole)
     if isinstance(line, cst.ListComp) or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
     target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
-    home = script.home(whole)
+    home = script.scopes.home(whole)
     grown: list[cst.CSTNode] = [
         each.value
-        for each in script.within(home, cst.Assign)
+        for each in script.tree.within(home, cst.Assign)
         if each is not line and script.code(each.targets[0].target) == target.value
     ]
-    sums = [each.target for each in script.within(home, cst.AugAssign)]
+    sums = [each.target for each in script.tree.within(home, cst.AugAssign)]
     return any(script.code(each) == target.value for each in sums) or any(
-        name.value == target.value for value in grown for name in script.within(value, cst.Name)
+        name.value == target.value
+        for value in grown
+        for name in script.tree.within(value, cst.Name)
     )
 
 
 def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:
-    loop = script.batch_loop(node)
-    return loop is not None and script.is_round(loop)
+    loop = script.loops.batch_loop(node)
+    return loop is not None and script.loops.is_round(loop)
 
 
 def _advice(script: Script, node: cst.CSTNode) -> str:
     owner = script.scopes.class_of(node)
-    if owner is not None and script.batch_loop(node) is None:
+    if owner is not None and script.loops.batch_loop(node) is None:
         return "keep it in a buffer: self.register_buffer(..., persistent=False)"
     return "make it once, before the loop"

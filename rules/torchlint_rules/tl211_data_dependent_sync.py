@@ -38,27 +38,27 @@ _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
 class DataDependentSync(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every operation in each step for which the host must know a tensor's values."""
-        if script.can_use_accelerator:
+        if script.program.devices.can_use_accelerator:
             yield from without_breaks(script, self._waits(script))
 
     def _waits(self, script: Script) -> Iterator[Finding]:
         for place, cost in (*_branches(script), *_selections(script), *_calls(script)):
-            if script.each_step(place):
-                message = f"`{script.brief(place)}` waits for the device in every step: {cost}"
-                notes = script.repetition.notes_on_callers(place)
+            if script.loops.each_step(place):
+                message = f"`{script.tree.brief(place)}` waits for the device in every step: {cost}"
+                notes = script.loops.repetition.notes_on_callers(place)
                 yield Finding(self.code, script.span(place), message, None, notes)
 
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a tensor that may be on the device."""
-    return script.kind(node) in _TENSORS and not script.on_host(node)
+    return script.kind(node) in _TENSORS and not script.values.placement.on_host(node)
 
 
 def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a length certainly is a tensor, not only by convention."""
     return _on_device(script, node) and not any(
         binding.how in (How.PARAMETER, How.UNPACKED)
-        for name in script.within(node, cst.Name)
+        for name in script.tree.within(node, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -69,10 +69,10 @@ def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
 def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
     """Yield the conditions that read a tensor."""
     holders: list[cst.If | cst.While | cst.Assert | cst.IfExp] = [
-        *script.all(cst.If),
-        *script.all(cst.While),
-        *script.all(cst.Assert),
-        *script.all(cst.IfExp),
+        *script.tree.all(cst.If),
+        *script.tree.all(cst.While),
+        *script.tree.all(cst.Assert),
+        *script.tree.all(cst.IfExp),
     ]
     guards = {id(each.holder) for each in finite_guards(script)}
     for holder in holders:
@@ -109,10 +109,10 @@ def _may_repeat(script: Script, node: cst.CSTNode) -> bool:
 
 def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
     """Yield the subscripts by a mask, and those whose bounds are tensors."""
-    for item in script.all(cst.Subscript):
+    for item in script.tree.all(cst.Subscript):
         if not any(_may_select(script, element.slice) for element in item.slice):
             continue
-        if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+        if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
             continue
         if script.kind(item.value) not in _TENSORS:
             continue
@@ -142,15 +142,15 @@ def _may_select(script: Script, index: cst.BaseSlice) -> bool:
 
 def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the calls that force a sync, each with its replacement."""
-    for call in script.method_calls(*_SIZED):
+    for call in script.calls.of_methods(*_SIZED):
         cost = _cost_of_method(script, call) if not script.name(call.func) else None
         if cost is not None:
             yield call, cost
-    for site in script.calls(_CLIP, _PACK, *_WAITING):
+    for site in script.calls.of(_CLIP, _PACK, *_WAITING):
         cost = _cost_of_function(script, site.node, site.name or "")
         if cost is not None:
             yield site.node, cost
-    for call in script.all(cst.Call) if script.mentions("distributions") else ():
+    for call in script.tree.all(cst.Call) if script.tree.mentions("distributions") else ():
         if _checks_arguments(script, call):
             yield call, "pass validate_args=False"
 
@@ -160,7 +160,7 @@ def _checks_arguments(script: Script, call: cst.Call) -> bool:
     module, _, last = (script.name(call.func) or "").rpartition(".")
     if module != "torch.distributions" or not last[:1].isupper() or not call.args:
         return False
-    return script.call(call).argument("validate_args").state is State.ABSENT
+    return script.calls.at(call).argument("validate_args").state is State.ABSENT
 
 
 def _cost_of_method(script: Script, call: cst.Call) -> str | None:
@@ -174,10 +174,10 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     last = name.rpartition(".")[2]
     if name == _CLIP:
-        strict = script.call(call).argument("error_if_nonfinite", 3)
+        strict = script.calls.at(call).argument("error_if_nonfinite", 3)
         return "leave out error_if_nonfinite=True" if strict.equals(True) else None
     if name == _PACK:
-        lengths = script.call(call).given("lengths", 1)
+        lengths = script.calls.at(call).given("lengths", 1)
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
     if first is None or not _on_device(script, first):
@@ -189,7 +189,7 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
         return f"`.{last}()` of the tensor is one operation"
     if name in _WITH:
         word, place = _WITH[name]
-        given = script.call(call).argument(word, place)
+        given = script.calls.at(call).argument(word, place)
         return f"pass {word}" if given.state is State.ABSENT else None
     if name == "torch.where":
         return _SIZED["nonzero"] if len(call.args) == 1 else None

@@ -20,7 +20,7 @@ _LATE: Final = "a value that is not finite is noticed up to {every} steps later,
 class GuardWaitsEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the checks for finite values, and the timers, of each training step."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
         yield from self._guards(script)
         yield from self._timers(script)
@@ -28,7 +28,7 @@ class GuardWaitsEachStep(Rule):
     def _guards(self, script: Script) -> Iterator[Finding]:
         every = self.settings["every"]
         for guard in finite_guards(script):
-            shown = script.brief(guard.asked)
+            shown = script.tree.brief(guard.asked)
             message = (
                 f"`{shown}` waits for the device in every step, only to stop if "
                 f"`{script.code(guard.tensor)}` is not finite; ask every {every}th step"
@@ -51,9 +51,9 @@ class GuardWaitsEachStep(Rule):
 
 def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
     """Return another read of each pass of the same loop."""
-    around = guard.loop.node if guard.loop is not None else script.function(guard.holder)
-    for reading in script.readings(around.body) if around is not None else ():
-        if script.frequency(reading.node) is not Frequency.EVERY_PASS:
+    around = guard.loop.node if guard.loop is not None else script.scopes.function(guard.holder)
+    for reading in script.readings.within(around.body) if around is not None else ():
+        if script.loops.frequency(reading.node) is not Frequency.EVERY_PASS:
             continue
         if not script.tree.inside(reading.node, guard.holder) and reading.node is not guard.asked:
             return reading.node
@@ -62,13 +62,13 @@ def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
 
 def _fix(script: Script, guard: FiniteGuard, every: int) -> Fix | None:
     """Return a fix that asks only now and then, None if the passes are not counted."""
-    counter = script.counter(guard.loop.node) if guard.loop is not None else None
+    counter = script.loops.frequencies.counter(guard.loop.node) if guard.loop is not None else None
     test = guard.holder.test
     if counter is None or not script.tree.inside(guard.asked, guard.holder):
         return None
     if isinstance(guard.holder, cst.Assert) or isinstance(test, cst.BooleanOperation):
         return None
-    edits = script.rewrite.insert(script.span(test).start, f"{counter} % {every} == 0 and ")
+    edits = script.edits.insert(script.span(test).start, f"{counter} % {every} == 0 and ")
     because = _LATE.format(every=every)
     return Fix.unsafe(f"Ask every {every}th step", edits, because=because)
 
@@ -79,17 +79,19 @@ def _fix(script: Script, guard: FiniteGuard, every: int) -> Fix | None:
 def _timers(script: Script) -> Iterator[Sequence[cst.Call]]:
     """Yield the calls that wait beside a clock in each pass of one training loop."""
     found: dict[int, list[cst.Call]] = {}
-    for site in script.calls(*_SYNCS):
-        loop = script.batch_loop(site.node)
+    for site in script.calls.of(*_SYNCS):
+        loop = script.loops.batch_loop(site.node)
         if loop is None or loop.role is not Role.TRAIN_BATCH or _measures(script, site.node):
             continue
-        timed = script.frequency(site.node) is Frequency.RARE
-        if timed and script.frequency(site.node, within=loop.node) is Frequency.EVERY_PASS:
+        timed = script.loops.frequency(site.node) is Frequency.RARE
+        if timed and script.loops.frequency(site.node, within=loop.node) is Frequency.EVERY_PASS:
             found.setdefault(id(loop.node), []).append(site.node)
     yield from found.values()
 
 
 def _measures(script: Script, node: cst.CSTNode) -> bool:
     """Return whether the function around a node exists to measure."""
-    function = script.function(node)
-    return function is not None and not _MEASURES.isdisjoint(script.words(function.name.value))
+    function = script.scopes.function(node)
+    return function is not None and not _MEASURES.isdisjoint(
+        script.names.words(function.name.value)
+    )

@@ -43,7 +43,7 @@ _RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb"
 class ScalarsReadOneByOne(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the reads of one block that could be one copy of a stack of tensors."""
-        if script.can_use_accelerator:
+        if script.program.devices.can_use_accelerator:
             found = (*self._of_blocks(script), *self._of_dictionaries(script))
             yield from without_breaks(script, found)
 
@@ -52,7 +52,7 @@ class ScalarsReadOneByOne(Rule):
         for group in _groups(script):
             found = group.readings
             first = found[0].node
-            shown = [f"`{script.brief(each.tensor)}`" for each in found]
+            shown = [f"`{script.tree.brief(each.tensor)}`" for each in found]
             message = (
                 f"{', '.join(shown[:-1])} and {shown[-1]} are copied to the host one by one; "
                 "`torch.stack([...]).tolist()` is one copy"
@@ -63,7 +63,7 @@ class ScalarsReadOneByOne(Rule):
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""
-        for comprehension in script.all(cst.DictComp):
+        for comprehension in script.tree.all(cst.DictComp):
             source = comprehension.for_in.iter
             if not _is_items(source) or comprehension.for_in.ifs:
                 continue
@@ -106,12 +106,16 @@ def _reads_one(
 
 def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a dictionary holds several tensors of the device."""
-    value = script.value_of(node).node
+    value = script.values.value_of(node).node
     if isinstance(value, cst.Dict):
         held = [each.value for each in value.elements if isinstance(each, cst.DictElement)]
         some = [each for each in held if script.kind(each) in _TENSORS]
-        return len(some) >= _FEW and not any(map(script.on_host, some)) and len(some) == len(held)
-    return isinstance(value, cst.Call) and script.module_call(value) is not None
+        return (
+            len(some) >= _FEW
+            and not any(map(script.values.placement.on_host, some))
+            and len(some) == len(held)
+        )
+    return isinstance(value, cst.Call) and script.loops.module_call(value) is not None
 
 
 def _is_items(node: cst.BaseExpression) -> bool:
@@ -124,12 +128,12 @@ def _is_items(node: cst.BaseExpression) -> bool:
 
 def _impact(script: Script, node: cst.CSTNode) -> Impact | None:
     """Return what reads at a place cost: more in each step than at log lines of a training loop."""
-    if script.each_step(node):
+    if script.loops.each_step(node):
         return "medium"
-    loop = script.batch_loop(node)
-    gated = any(True for _ in script.tests_around(node))
+    loop = script.loops.batch_loop(node)
+    gated = any(True for _ in script.tree.tests_around(node))
     rare = loop is not None and loop.role is Role.TRAIN_BATCH and gated
-    return "low" if rare and script.frequency(node) is Frequency.RARE else None
+    return "low" if rare and script.loops.frequency(node) is Frequency.RARE else None
 
 
 # -- reads of one block -------------------------------------------------------------
@@ -138,11 +142,11 @@ def _impact(script: Script, node: cst.CSTNode) -> Impact | None:
 def _groups(script: Script) -> Iterator[_Group]:
     """Yield the groups of reads that could be one, not those that need not be made."""
     blocks: dict[int, list[Reading]] = {}
-    for reading in script.readings(script.tree.module):
+    for reading in script.readings.within(script.tree.module):
         if _is_one_number(script, reading):
-            line = script.statement(reading.node)
+            line = script.tree.statement(reading.node)
             if isinstance(line, cst.SimpleStatementLine):
-                blocks.setdefault(id(script.parent(line)), []).append(reading)
+                blocks.setdefault(id(script.tree.parent(line)), []).append(reading)
     for readings in blocks.values():
         for run in _runs(script, readings) if len(readings) >= _FEW else ():
             impact = _impact(script, run[0].node)
@@ -156,7 +160,7 @@ def _is_one_number(script: Script, reading: Reading) -> bool:
     """Return whether a read surely copies one number of a tensor on the device."""
     if reading.form is not Form.NUMBER or script.kind(reading.tensor) not in _TENSORS:
         return False
-    line = script.smallest_statement(reading.node)
+    line = script.tree.smallest_statement(reading.node)
     return not any(
         isinstance(outer, _NESTING)
         for outer in script.tree.ancestors(reading.node)
@@ -178,59 +182,68 @@ def _runs(script: Script, readings: Sequence[Reading]) -> Iterator[list[Reading]
 
 def _joins(script: Script, run: Sequence[Reading], reading: Reading) -> bool:
     """Return whether a tensor is known, and nothing is queued, since the first read of a run."""
-    first = script.tree.order(script.smallest_statement(run[0].node))
+    first = script.tree.order(script.tree.smallest_statement(run[0].node))
     if any(
         binding.at > first
-        for name in script.within(reading.tensor, cst.Name)
+        for name in script.tree.within(reading.tensor, cst.Name)
         for binding in script.scopes.reaching(name)
-        if script.home(binding.node) is script.home(reading.node)
+        if script.scopes.home(binding.node) is script.scopes.home(reading.node)
     ):
         return False
-    loop = script.batch_loop(reading.node)
+    loop = script.loops.batch_loop(reading.node)
     if loop is None:
         return not any(
             script.tree.order(run[-1].node)
             < script.tree.order(call)
             < script.tree.order(reading.node)
-            for call in script.within(script.home(reading.node), cst.Call)
-            if script.is_step(call) or script.module_call(call) is not None
+            for call in script.tree.within(script.scopes.home(reading.node), cst.Call)
+            if script.loops.is_step(call) or script.loops.module_call(call) is not None
         )
-    return not script.works_between(run[-1].node, reading.node, loop.node)
+    return not script.readings.works_between(run[-1].node, reading.node, loop.node)
 
 
 def _is_avoidable(script: Script, reading: Reading) -> bool:
     """Return whether another rule says that the step need not read a value."""
     node = reading.node
-    if script.is_logged(node) or id(node) in script.once(_unneeded):
+    if script.readings.is_logged(node) or id(node) in script.once(_unneeded):
         return True
     if _is_recorded(script, node):
         return True
-    added = {id(each) for role in Role for one in script.accumulations(role) for each in one.values}
+    added = {
+        id(each)
+        for role in Role
+        for one in script.readings.accumulations(role)
+        for each in one.values
+    }
     return any(id(outer) in added for outer in (node, *script.tree.ancestors(node)))
 
 
 def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a value only becomes part of a name that log lines show."""
-    line = script.smallest_statement(node)
+    line = script.tree.smallest_statement(node)
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
     target = line.targets[0].target
     bound = script.scopes.stored(target) if isinstance(target, cst.Name) else None
-    uses = list(script.scopes.uses(bound, script.home(line))) if bound is not None else []
-    return bool(uses) and all(_records(script, script.smallest_statement(use)) for use in uses)
+    uses = list(script.scopes.uses(bound, script.scopes.home(line))) if bound is not None else []
+    return bool(uses) and all(_records(script, script.tree.smallest_statement(use)) for use in uses)
 
 
 def _records(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a statement only calls something that is named like a log."""
     if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
         return False
-    return not _RECORDS.isdisjoint(script.words(script.code(line.value.func)))
+    return not _RECORDS.isdisjoint(script.names.words(script.code(line.value.func)))
 
 
 def _unneeded(script: Script) -> set[int]:
     """Return the reads whose value no pass needs."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-    return {id(wait.reading.node) for loop in script.loops(*roles) for wait in script.waits(loop)}
+    return {
+        id(wait.reading.node)
+        for loop in script.loops.of(*roles)
+        for wait in script.readings.waits.of(loop)
+    }
 
 
 # -- the fix ------------------------------------------------------------------------
@@ -238,9 +251,9 @@ def _unneeded(script: Script) -> set[int]:
 
 def _fix(script: Script, found: Sequence[Reading]) -> Fix | None:
     """Return a fix where consecutive lines each read one floating-point average."""
-    if script.moves.lead_apart(found[0].node):
+    if script.program.moves.lead_apart(found[0].node):
         return None
-    lines = [script.parent(each.node) for each in found]
+    lines = [script.tree.parent(each.node) for each in found]
     names: list[str] = []
     for line, each in zip(lines, found, strict=True):
         if not isinstance(line, cst.Assign) or len(line.targets) != 1 or each.cast == "int":
@@ -248,41 +261,43 @@ def _fix(script: Script, found: Sequence[Reading]) -> Fix | None:
         target = line.targets[0].target
         if not isinstance(target, cst.Name) or not _is_average(script, each.tensor):
             return None
-        if not script.rewrite.stands_alone(script.statement(line)):
+        if not script.edits.stands_alone(script.tree.statement(line)):
             return None
         names.append(target.value)
-    block = script.parent(script.statement(found[0].node))
+    block = script.tree.parent(script.tree.statement(found[0].node))
     if not isinstance(block, cst.IndentedBlock) or len(set(names)) < len(names):
         return None
-    statements = [script.statement(each.node) for each in found]
+    statements = [script.tree.statement(each.node) for each in found]
     at = block.body.index(statements[0])
     if list(block.body[at : at + len(statements)]) != statements:
         return None
-    imported = script.rewrite.importing("torch", at=found[0].node)
+    imported = script.edits.importing("torch", at=found[0].node)
     start, end = script.span(statements[0]).start, script.span(statements[-1]).end
-    if imported is None or "#" in script.text[start:end]:
+    if imported is None or "#" in script.tree.source.text[start:end]:
         return None
     stacked = ", ".join(script.code(each.tensor) for each in found)
     code = f"{', '.join(names)} = {imported[0]}.stack([{stacked}]).tolist()"
-    first = script.parent(found[0].node)
+    first = script.tree.parent(found[0].node)
     assert first is not None
-    edits = [script.rewrite.replace(first, code)]
-    edits += [script.rewrite.drop(each) for each in statements[1:]]
+    edits = [script.edits.replace(first, code)]
+    edits += [script.edits.drop(each) for each in statements[1:]]
     return Fix.exact("Copy them together", *edits, imported[1])
 
 
 def _is_average(script: Script, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor certainly is one floating-point number without dimensions."""
-    value = script.value_of(tensor).node
+    value = script.values.value_of(tensor).node
     if isinstance(value, cst.BinaryOperation):
-        sides = [side for side in (value.left, value.right) if not script.is_number(side)]
+        sides = [
+            side for side in (value.left, value.right) if not script.values.numbers.is_number(side)
+        ]
         return bool(sides) and all(_is_average(script, side) for side in sides)
     if not isinstance(value, cst.Call):
         return False
     if script.kind(value.func) is Kind.CRITERION:
         return script.kind(value) is Kind.LOSS
     if (script.name(value.func) or "").startswith("torch.nn.functional."):
-        whole = script.call(value).argument("reduction").state is State.ABSENT
+        whole = script.calls.at(value).argument("reduction").state is State.ABSENT
         return whole and script.kind(value) is Kind.LOSS
     if value.args or not isinstance(value.func, cst.Attribute):
         return False

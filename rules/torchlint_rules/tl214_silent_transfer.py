@@ -27,12 +27,12 @@ _REPEATS: Final = "torch.repeat_interleave"
 class SilentTransfer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every operation in each step that copies to or from the device unseen."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
         for found in (*_types(script), *_lists(script), *_counts(script), *_scales(script)):
-            if script.each_step(found.node):
-                message = f"`{script.brief(found.node)}` {found.cost}"
-                notes = script.repetition.notes_on_callers(found.node)
+            if script.loops.each_step(found.node):
+                message = f"`{script.tree.brief(found.node)}` {found.cost}"
+                notes = script.loops.repetition.notes_on_callers(found.node)
                 yield Finding(self.code, script.span(found.node), message, found.fix, notes)
 
 
@@ -46,7 +46,7 @@ class _Transfer(NamedTuple):
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a tensor that may be on the device."""
-    return script.kind(node) in _TENSORS and not script.on_host(node)
+    return script.kind(node) in _TENSORS and not script.values.placement.on_host(node)
 
 
 # -- conversions by the name of a tensor type ------------------------------------------
@@ -54,7 +54,7 @@ def _on_device(script: Script, node: cst.BaseExpression) -> bool:
 
 def _types(script: Script) -> Iterator[_Transfer]:
     """Yield the conversions to a type of the host whose result goes back to the device."""
-    for call in script.method_calls("type"):
+    for call in script.calls.of_methods("type"):
         func = cst.ensure_type(call.func, cst.Attribute)
         method = _conversion(script, call)
         if not method or not _on_device(script, func.value):
@@ -64,11 +64,11 @@ def _types(script: Script) -> Iterator[_Transfer]:
             continue
         span = script.span(call)
         fix = None
-        if "#" not in script.text[span.start : span.end]:
+        if "#" not in script.tree.source.text[span.start : span.end]:
             text = f"{script.code(func.value)}.{method}()"
             title = f"Convert on the device with .{method}()"
-            fix = Fix.exact(title, script.rewrite.replace(call, text))
-        cost = f"copies to the host, and `{script.brief(back)}` copies back; use `.{method}()`"
+            fix = Fix.exact(title, script.edits.replace(call, text))
+        cost = f"copies to the host, and `{script.tree.brief(back)}` copies back; use `.{method}()`"
         yield _Transfer(call, cost, fix)
 
 
@@ -86,11 +86,11 @@ def _conversion(script: Script, call: cst.Call) -> str:
 
 def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:
     """Return the call that moves a result to the device again at once."""
-    outer = script.parent(call)
-    moving = script.parent(outer) if isinstance(outer, cst.Attribute) else None
+    outer = script.tree.parent(call)
+    moving = script.tree.parent(outer) if isinstance(outer, cst.Attribute) else None
     if not isinstance(moving, cst.Call) or moving.func is not outer:
         return None
-    return moving if script.moves.move(moving) is not None else None
+    return moving if script.program.moves.move(moving) is not None else None
 
 
 # -- indices on the host ---------------------------------------------------------------
@@ -98,8 +98,8 @@ def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:
 
 def _lists(script: Script) -> Iterator[_Transfer]:
     """Yield the subscripts by a list of numbers, which is copied to the device."""
-    for item in script.all(cst.Subscript):
-        if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+    for item in script.tree.all(cst.Subscript):
+        if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
             continue
         given = [
             each.slice.value
@@ -125,14 +125,14 @@ def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
 
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
-    for site in script.calls(_ONE_HOT):
+    for site in script.calls.of(_ONE_HOT):
         given = site.given("tensor", 0)
         if given is not None and site.argument("num_classes", 1).state is State.ABSENT:
             if _on_device(script, given.value):
                 yield _Transfer(site.node, "waits for the largest class; pass num_classes")
-    for call in script.method_calls("repeat_interleave"):
+    for call in script.calls.of_methods("repeat_interleave"):
         of_torch = script.name(call.func) == _REPEATS
-        site = script.call(call)
+        site = script.calls.at(call)
         counts = site.given("repeats", 1 if of_torch else 0)
         if counts is None or site.argument("output_size").state is not State.ABSENT:
             continue
@@ -146,7 +146,7 @@ def _counts(script: Script) -> Iterator[_Transfer]:
 
 def _scales(script: Script) -> Iterator[_Transfer]:
     """Yield the log lines that read a scaler's scale."""
-    for call in script.method_calls("get_scale"):
+    for call in script.calls.of_methods("get_scale"):
         func = cst.ensure_type(call.func, cst.Attribute)
-        if script.kind(func.value) is Kind.SCALER and script.is_logged(call):
+        if script.kind(func.value) is Kind.SCALER and script.readings.is_logged(call):
             yield _Transfer(call, "waits for the device to show the scale; show it now and then")

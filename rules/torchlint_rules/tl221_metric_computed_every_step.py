@@ -30,7 +30,7 @@ _LOGS: Final = frozenset({"log", "log_dict"})
 class MetricComputedEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every metric whose value over all batches each batch computes."""
-        for call in script.method_calls("compute"):
+        for call in script.calls.of_methods("compute"):
             assert isinstance(call.func, cst.Attribute)
             name = _metric(script, call.func.value)
             if name and _each_batch(script, call) and not _is_reset(script, call):
@@ -40,11 +40,12 @@ class MetricComputedEveryStep(Rule):
                     else ""
                 )
                 message = (
-                    f"`{script.brief(call)}` computes the value over all batches so far in every "
+                    f"`{script.tree.brief(call)}` computes the value over all batches so far in "
+                    "every "
                     f"batch{more}; call `update` for each batch, and `compute` once after the last"
                 )
                 yield Finding(self.code, script.span(call), message)
-        for line in script.all(cst.Expr):
+        for line in script.tree.all(cst.Expr):
             metric = line.value.func if isinstance(line.value, cst.Call) else None
             if metric is None or not _PLAIN.fullmatch(_metric(script, metric)):
                 continue
@@ -54,7 +55,7 @@ class MetricComputedEveryStep(Rule):
                 f"`{script.code(metric)}(…)` also computes the value of this batch, which is not "
                 f"used: call `{script.code(metric)}.update(…)`"
             )
-            edits = script.rewrite.replace(metric, f"{script.code(metric)}.update")
+            edits = script.edits.replace(metric, f"{script.code(metric)}.update")
             fix = Fix.exact("Only update the metric", edits)
             yield Finding(self.code, script.span(line.value), message, fix)
 
@@ -63,7 +64,7 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
     """Return the class of torchmetrics that an object is of, empty for any other object."""
     if not isinstance(node, (cst.Name, cst.Attribute)):
         return ""
-    origin = script.origins.of(node)
+    origin = script.values.origins.of(node)
     names = set()
     for value in origin.values:
         made = value
@@ -78,48 +79,48 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
 
 def _each_batch(script: Script, node: cst.CSTNode) -> bool:
     """Return whether every batch of a loop, or of a framework's method, runs a node."""
-    if script.frequency(node) is not Frequency.EVERY_PASS:
+    if script.loops.frequency(node) is not Frequency.EVERY_PASS:
         return False
-    loop = script.batch_loop(node)
+    loop = script.loops.batch_loop(node)
     if loop is not None:
-        return loop.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH) and not script.is_round(loop)
-    function = script.function(node)
-    rate = script.ownership.rate(function) if function is not None else None
+        return loop.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH) and not script.loops.is_round(loop)
+    function = script.scopes.function(node)
+    rate = script.loops.ownership.rate(function) if function is not None else None
     return rate in (Rate.STEP, Rate.EVALUATION_STEP)
 
 
 def _is_reset(script: Script, call: cst.Call) -> bool:
     """Return whether the code around a call starts the metric again for each batch."""
     assert isinstance(call.func, cst.Attribute)
-    metric, loop = script.code(call.func.value), script.batch_loop(call)
+    metric, loop = script.code(call.func.value), script.loops.batch_loop(call)
     return any(
         isinstance(each.func, cst.Attribute)
         and script.code(each.func.value) == metric
-        and script.batch_loop(each) is loop
-        and script.function(each) is script.function(call)
-        for each in script.method_calls("reset")
+        and script.loops.batch_loop(each) is loop
+        and script.scopes.function(each) is script.scopes.function(call)
+        for each in script.calls.of_methods("reset")
     )
 
 
 def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
     """Return whether a metric is, or may be, logged with the value of each batch."""
     code = script.code(metric)
-    for call in script.method_calls(*_LOGS):
+    for call in script.calls.of_methods(*_LOGS):
         given = [arg for arg in call.args if _mentions(script, arg.value, code)]
         if not given:
             continue
-        if script.call(call).has_splat:
+        if script.calls.at(call).has_splat:
             return True
-        on_step = script.call(call).argument("on_step")
+        on_step = script.calls.at(call).argument("on_step")
         if on_step.equals(False):
             continue
-        function = script.function(call)
-        rate = script.ownership.rate(function) if function is not None else None
+        function = script.scopes.function(call)
+        rate = script.loops.ownership.rate(function) if function is not None else None
         if rate is not Rate.EVALUATION_STEP or on_step.state is not State.ABSENT:
             return True
     return False
 
 
 def _mentions(script: Script, node: cst.BaseExpression, code: str) -> bool:
-    nodes = (node, *script.within(node, cst.Name), *script.within(node, cst.Attribute))
+    nodes = (node, *script.tree.within(node, cst.Name), *script.tree.within(node, cst.Attribute))
     return any(script.code(each) == code for each in nodes)

@@ -16,13 +16,13 @@ _OWN_WAYS: Final = ("training_step", "_inner_training_loop", "train")
 class LossReadByTheTrainer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the arguments of every trainer that reads each loss to filter NaN from the log."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
-        for trainer in script.trainings.trainers("transformers"):
+        for trainer in script.program.trainings.trainers("transformers"):
             arguments = trainer.arguments
             if arguments is None or arguments.framework != "transformers" or arguments.is_trial:
                 continue
-            owner = script.definition(trainer.call.func)
+            owner = script.functions.definition(trainer.call.func)
             if isinstance(owner, cst.ClassDef):
                 if any(script.functions.method(owner, name) is not None for name in _OWN_WAYS):
                     continue
@@ -36,6 +36,6 @@ class LossReadByTheTrainer(Rule):
                 "the trainer reads the loss twice in every batch to keep NaN out of the log; pass "
                 f"{_OPTION}=False"
             )
-            edits = script.rewrite.set_argument(arguments.call, given, _OPTION, "False")
+            edits = script.edits.set_argument(arguments.call, given, _OPTION, "False")
             fix = Fix.exact(f"Pass {_OPTION}=False", edits)
             yield Finding(self.code, script.span(arguments.call), message, fix)

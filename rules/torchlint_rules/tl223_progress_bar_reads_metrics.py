@@ -12,26 +12,26 @@ from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script
 class ProgressBarReadsMetrics(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every value that a training step logs to the progress bar."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
         if any(
             each.is_literal("accelerator", "cpu") or each.is_literal("enable_progress_bar", False)
-            for each in script.trainings.arguments("lightning")
+            for each in script.program.trainings.arguments("lightning")
         ):
             return
-        for call in script.method_calls("log", "log_dict"):
-            function = script.function(call)
-            if function is None or script.ownership.rate(function) is not Rate.STEP:
+        for call in script.calls.of_methods("log", "log_dict"):
+            function = script.scopes.function(call)
+            if function is None or script.loops.ownership.rate(function) is not Rate.STEP:
                 continue
-            if script.owner(call) != "lightning" or not _is_self(call):
+            if script.loops.owner(call) != "lightning" or not _is_self(call):
                 continue
-            site = script.call(call)
+            site = script.calls.at(call)
             if not site.argument("prog_bar").equals(True) or site.argument("on_step").equals(False):
                 continue
             given = site.given("value", 1)
             if given is not None and script.kind(given.value) is Kind.NUMBER:
                 continue
-            if script.frequency(call) is not Frequency.EVERY_PASS:
+            if script.loops.frequency(call) is not Frequency.EVERY_PASS:
                 continue
             message = (
                 f"`prog_bar=True` makes `{script.code(call.func)}` wait for the device in every "

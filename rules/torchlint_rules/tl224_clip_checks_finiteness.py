@@ -17,13 +17,13 @@ _BECAUSE: Final = "gradients that are NaN or infinite no longer stop the trainin
 class ClipChecksFiniteness(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every clipping in a training step that raises for norms that are not finite."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
-        for site in script.calls(*_CLIP):
+        for site in script.calls.of(*_CLIP):
             if site.argument(_OPTION, 3).equals(True):
                 yield from self._finding(script, site, "")
-        for call in script.method_calls("clip_gradients"):
-            site = script.call(call)
+        for call in script.calls.of_methods("clip_gradients"):
+            site = script.calls.at(call)
             option = site.argument(_OPTION)
             if not _is_fabric(script, call) or site.argument("max_norm").state is State.ABSENT:
                 continue
@@ -41,7 +41,7 @@ class ClipChecksFiniteness(Rule):
         written = given is None or script.code(given.value) == "True"
         fix = None
         if written:
-            edits = script.rewrite.set_argument(site.node, given, _OPTION, "False")
+            edits = script.edits.set_argument(site.node, given, _OPTION, "False")
             fix = Fix.unsafe(f"Pass {_OPTION}=False", edits, because=_BECAUSE)
         yield Finding(self.code, script.span(site.node), message, fix)
 
@@ -50,18 +50,22 @@ def _is_fabric(script: Script, call: cst.Call) -> bool:
     """Return whether a method is one of Fabric, made here or named so."""
     assert isinstance(call.func, cst.Attribute)
     owner = call.func.value
-    made = script.origins.of(owner).values
-    if any(each.call is value for each in script.trainings.arguments("fabric") for value in made):
+    made = script.values.origins.of(owner).values
+    if any(
+        each.call is value
+        for each in script.program.trainings.arguments("fabric")
+        for value in made
+    ):
         return True
     word = owner.attr if isinstance(owner, cst.Attribute) else owner
     return not made and isinstance(word, cst.Name) and word.value == "fabric"
 
 
 def _each_step(script: Script, call: cst.Call) -> bool:
-    if script.frequency(call) is not Frequency.EVERY_PASS:
+    if script.loops.frequency(call) is not Frequency.EVERY_PASS:
         return False
-    loop = script.batch_loop(call)
+    loop = script.loops.batch_loop(call)
     if loop is not None:
         return loop.role is Role.TRAIN_BATCH
-    function = script.function(call)
-    return function is not None and script.ownership.rate(function) is Rate.STEP
+    function = script.scopes.function(call)
+    return function is not None and script.loops.ownership.rate(function) is Rate.STEP

@@ -13,7 +13,7 @@ from torchlint_rules.shared.pinning import may_pin
 class PreparedLoaderBlocks(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accelerator that prepares a pinned loader and copies with waits."""
-        for arguments in script.trainings.arguments("accelerate"):
+        for arguments in script.program.trainings.arguments("accelerate"):
             loader = _prepared(script, arguments)
             if loader is None or not _blocks(script, arguments):
                 continue
@@ -32,25 +32,25 @@ def _blocks(script: Script, arguments: TrainerArguments) -> bool:
     given = arguments.given("dataloader_config")
     if given is None:
         return True
-    made = script.value_of(given.value).node
+    made = script.values.value_of(given.value).node
     if not isinstance(made, cst.Call) or not (script.name(made.func) or "").startswith(
         "accelerate."
     ):
         return False
-    site = script.call(made)
+    site = script.calls.at(made)
     option = site.argument("non_blocking")
     return not site.has_splat and (option.state is State.ABSENT or option.equals(False))
 
 
 def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
     """Return a pinned loader that an accelerator prepares."""
-    for call in script.method_calls("prepare"):
+    for call in script.calls.of_methods("prepare"):
         assert isinstance(call.func, cst.Attribute)
-        made = script.origins.of(call.func.value).values
+        made = script.values.origins.of(call.func.value).values
         if not any(value is arguments.call for value in made):
             continue
         for arg in call.args:
             for loader in script.loaders.made_by(arg.value):
-                if may_pin(script.call(loader)):
+                if may_pin(script.calls.at(loader)):
                     return loader
     return None

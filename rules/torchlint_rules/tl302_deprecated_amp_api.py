@@ -55,7 +55,7 @@ def _fix(
     if line is not None:
         together = [each for each in _uses(script) if _import_of(script, each) is line]
     newest = max((_old(script, each)[1] for each in together), key=lambda name: _SINCE[name])
-    doubt = script.target.doubt(_SINCE[newest])
+    doubt = script.program.target.doubt(_SINCE[newest])
     if doubt:
         return Fix.unsafe(title, edits, because=f"`torch.amp.{newest}` {doubt}")
     return Fix.exact(title, edits)
@@ -72,20 +72,20 @@ def _old(script: Script, use: cst.BaseExpression) -> tuple[str, str]:
 
 
 def _uses(script: Script) -> Iterator[cst.BaseExpression]:
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if _old(script, call)[1]:
             yield call
-    for decorator in script.all(cst.Decorator):
+    for decorator in script.tree.all(cst.Decorator):
         bare = decorator.decorator
         if not isinstance(bare, cst.Call) and _old(script, bare)[1].startswith("custom"):
             yield bare
     for kind in (cst.Name, cst.Attribute):
-        yield from (each for each in script.all(kind) if _is_value(script, each))
+        yield from (each for each in script.tree.all(kind) if _is_value(script, each))
 
 
 def _is_value(script: Script, use: cst.BaseExpression) -> bool:
     """Return whether a deprecated name is kept to be called later (`autocast if amp else f`)."""
-    holder = script.parent(use)
+    holder = script.tree.parent(use)
     return (
         isinstance(use, (cst.Name, cst.Attribute))
         and isinstance(holder, (cst.IfExp, cst.Assign, cst.Return, cst.DictElement))
@@ -96,9 +96,9 @@ def _is_value(script: Script, use: cst.BaseExpression) -> bool:
 
 def _new_name_beside(script: Script, use: cst.BaseExpression, name: str) -> bool:
     """Return whether the same function also uses the new name, for other versions of torch."""
-    home = script.function(use)
+    home = script.scopes.function(use)
     return home is not None and any(
-        script.name(call.func) == f"torch.amp.{name}" for call in script.within(home, cst.Call)
+        script.name(call.func) == f"torch.amp.{name}" for call in script.tree.within(home, cst.Call)
     )
 
 
@@ -111,22 +111,22 @@ def _fix_of_use(script: Script, use: cst.BaseExpression) -> Edits | None:
         root = root.value
     if arguments is None or not isinstance(root, cst.Name) or script.name(root) != "torch":
         return None
-    return (*script.rewrite.replace(func, f"{root.value}.amp.{_old(script, use)[1]}"), *arguments)
+    return (*script.edits.replace(func, f"{root.value}.amp.{_old(script, use)[1]}"), *arguments)
 
 
 def _arguments(script: Script, use: cst.BaseExpression) -> Edits | None:
     """Add the device, and pass by keyword what was positional."""
     device, name = _old(script, use)
     if not isinstance(use, cst.Call):
-        return script.rewrite.insert(script.span(use).end, f'(device_type="{device}")')
+        return script.edits.insert(script.span(use).end, f'(device_type="{device}")')
     if any(arg.star == "*" for arg in use.args):
         return None
     if name.startswith("custom"):
         plain = [arg for arg in use.args if arg.keyword is None]
-        return None if plain else script.rewrite.with_keyword(use, "device_type", f'"{device}"')
+        return None if plain else script.edits.with_keyword(use, "device_type", f'"{device}"')
     if not use.args:
-        return script.rewrite.insert(script.rewrite.closing(use), f'"{device}"')
-    edits = list(script.rewrite.insert(script.span(use.args[0]).start, f'"{device}", '))
+        return script.edits.insert(script.edits.closing(use), f'"{device}"')
+    edits = list(script.edits.insert(script.span(use.args[0]).start, f'"{device}", '))
     plain = [arg for arg in use.args if arg.keyword is None and not arg.star]
     if name == "GradScaler" or not plain:
         return tuple(edits)
@@ -135,11 +135,9 @@ def _arguments(script: Script, use: cst.BaseExpression) -> Edits | None:
     named = [
         edit
         for arg, parameter in zip(plain, _PARAMETERS, strict=False)
-        for edit in script.rewrite.insert(script.span(arg.value).start, f"{parameter}=")
+        for edit in script.edits.insert(script.span(arg.value).start, f"{parameter}=")
     ]
-    first = script.rewrite.insert(
-        script.span(plain[0].value).start, f'"{device}", {_PARAMETERS[0]}='
-    )
+    first = script.edits.insert(script.span(plain[0].value).start, f'"{device}", {_PARAMETERS[0]}=')
     return (*first, *named[1:])
 
 
@@ -169,7 +167,7 @@ def _fix_of_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits |
     for mention in (each for name in names for each in script.tree.spelled(name)):
         if not _goes_through(script, mention, line):
             continue
-        parent = script.parent(mention)
+        parent = script.tree.parent(mention)
         whole = parent if isinstance(parent, cst.Attribute) else mention
         if id(whole) not in shown and id(mention) not in shown and not _is_type(script, whole):
             return None
@@ -193,10 +191,10 @@ def _goes_through(script: Script, name: cst.Name, line: cst.Import | cst.ImportF
 
 def _is_type(script: Script, mention: cst.CSTNode) -> bool:
     """Return whether a use is an annotation or a class in a comparison."""
-    holder = script.parent(mention)
+    holder = script.tree.parent(mention)
     if isinstance(holder, cst.Annotation):
         return True
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
     return isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.isinstance"
 
 
@@ -210,12 +208,12 @@ def _new_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits | No
     if isinstance(line, cst.Import):
         alias = aliases[0]
         if len(aliases) == 1 and alias.asname and alias.evaluated_name in _DEVICES:
-            return script.rewrite.replace(alias.name, "torch.amp")
+            return script.edits.replace(alias.name, "torch.amp")
         return None
     module = script.code(line.module) if line.module is not None else ""
     names = [alias.evaluated_name for alias in aliases]
     if module in ("torch.cuda", "torch.cpu") and names == ["amp"] and line.module is not None:
-        return script.rewrite.replace(line.module, "torch")
+        return script.edits.replace(line.module, "torch")
     if line.module is not None and module in _DEVICES and set(names) <= set(_NAMES):
-        return script.rewrite.replace(line.module, "torch.amp")
+        return script.edits.replace(line.module, "torch.amp")
     return None

@@ -17,13 +17,13 @@ _ON_GRADIENTS: Final = {"clamp_": "clips", "clip_": "clips", "norm": "measures",
 class ClipBeforeUnscale(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first use of gradients that are still scaled."""
-        if script.scaling.is_off:
+        if script.optimizers.scaling.is_off:
             return
-        for backward, scale in script.scaling.backwards:
+        for backward, scale in script.optimizers.scaling.backwards:
             call, word = _first_clip(script, backward)
             if (
                 call is None
-                or script.owner(backward) != "none"
+                or script.loops.owner(backward) != "none"
                 or _may_be_unscaled(script, call, backward)
             ):
                 continue
@@ -32,7 +32,11 @@ class ClipBeforeUnscale(Rule):
             steps = _steps_behind(script, call)
             handed = steps[0].optimizer if _is_one(script, steps) else None
             optimizer = script.code(handed) if handed is not None else "optimizer"
-            times = ", 65536 times too large at first" if script.scaling.starts_by_default else ""
+            times = (
+                ", 65536 times too large at first"
+                if script.optimizers.scaling.starts_by_default
+                else ""
+            )
             message = (
                 f"`{named}` {word} scaled gradients{times}: call "
                 f"`{scaler}.unscale_({optimizer})` before it"
@@ -43,18 +47,19 @@ class ClipBeforeUnscale(Rule):
 def _first_clip(script: Script, backward: cst.Call) -> tuple[cst.Call | None, str]:
     """Return the first call after a backward pass that uses gradients before the scaler's step."""
     order = script.tree.order
-    home = script.home(backward)
+    home = script.scopes.home(backward)
     ends = [
         order(step.node)
-        for step in script.scaling.of("step")
-        if order(step.node) > order(backward) and script.scaling.together(step.node, backward)
+        for step in script.optimizers.scaling.of("step")
+        if order(step.node) > order(backward)
+        and script.optimizers.scaling.together(step.node, backward)
     ]
     if not ends:
         return None, ""
     for call in script.functions.own(home, cst.Call):
         if order(backward) < order(call) < min(ends):
             word = _does(call)
-            if word and script.scaling.together(call, backward):
+            if word and script.optimizers.scaling.together(call, backward):
                 return call, word
     return None, ""
 
@@ -78,8 +83,8 @@ def _does(call: cst.Call) -> str:
 def _may_be_unscaled(script: Script, clip: cst.Call, backward: cst.Call) -> bool:
     """Return whether code between a backward pass and a clipping unscales, or may do so."""
     order = script.tree.order
-    home = script.home(backward)
-    scaling = script.scaling
+    home = script.scopes.home(backward)
+    scaling = script.optimizers.scaling
     scalers = {script.code(each.scaler) for each in scaling.all}
     unscales = {id(each.node) for each in scaling.of("unscale_")}
     for call in script.functions.own(home, cst.Call):
@@ -105,39 +110,46 @@ def _steps_behind(script: Script, clip: cst.Call) -> list[ScalerCall]:
     """Return the steps after a clipping, up to the next update."""
     order = script.tree.order
     updates = [
-        order(each.node) for each in script.scaling.of("update") if order(each.node) > order(clip)
+        order(each.node)
+        for each in script.optimizers.scaling.of("update")
+        if order(each.node) > order(clip)
     ]
-    end = min(updates, default=script.tree.end(script.modules[-1]))
+    end = min(updates, default=script.tree.end(script.tree.modules[-1]))
     return [
         each
-        for each in script.scaling.of("step")
-        if order(clip) < order(each.node) < end and script.scaling.together(each.node, clip)
+        for each in script.optimizers.scaling.of("step")
+        if order(clip) < order(each.node) < end
+        and script.optimizers.scaling.together(each.node, clip)
     ]
 
 
 def _is_one(script: Script, steps: list[ScalerCall]) -> bool:
     """Return whether there are steps and all are of one optimizer."""
     return bool(steps) and all(
-        script.scaling.same(step.optimizer, steps[0].optimizer) for step in steps
+        script.optimizers.scaling.same(step.optimizer, steps[0].optimizer) for step in steps
     )
 
 
 def _fix(script: Script, clip: cst.Call, scale: ScalerCall, steps: list[ScalerCall]) -> Fix | None:
     """Unscale before a clipping in the code that steps its optimizer."""
-    line = script.statement(clip)
+    line = script.tree.statement(clip)
     optimizer = steps[0].optimizer if _is_one(script, steps) else None
     if optimizer is None or _does(clip) != "clips" or not isinstance(line, cst.SimpleStatementLine):
         return None
-    if not script.rewrite.stands_alone(line):
+    if not script.edits.stands_alone(line):
         return None
-    around = script.scaling.guards(clip)
-    if any(guard not in around for step in steps for guard in script.scaling.guards(step.node)):
+    around = script.optimizers.scaling.guards(clip)
+    if any(
+        guard not in around
+        for step in steps
+        for guard in script.optimizers.scaling.guards(step.node)
+    ):
         return None
-    if next(script.loops_around(clip), None) is not next(script.loops_around(steps[0].node), None):
+    if next(script.loops.around(clip), None) is not next(script.loops.around(steps[0].node), None):
         return None
     text = f"{script.code(scale.scaler)}.unscale_({script.code(optimizer)})"
     return Fix.unsafe(
         "Unscale the gradients first",
-        script.rewrite.before(line, text),
+        script.edits.before(line, text),
         because="repairs the clipping, so the run changes",
     )

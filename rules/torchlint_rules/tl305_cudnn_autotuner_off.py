@@ -44,13 +44,13 @@ class CudnnAutotunerOff(Rule):
             return
         if not _convolves(script) or not _has_one_size(script):
             return
-        if script.vocabulary.has_lowered(_VARYING) or any(
+        if script.program.vocabulary.has_lowered(_VARYING) or any(
             map(_wants_to_repeat, (script, script.running))
         ):
             return
         switch = _switched_off(script)
         if switch is None and any(
-            each.vocabulary.has(_BENCHMARK) for each in (script, script.running)
+            each.program.vocabulary.has(_BENCHMARK) for each in (script, script.running)
         ):
             return
         node = place(script) if trains(script) else None
@@ -70,10 +70,12 @@ class CudnnAutotunerOff(Rule):
 
 def _wants_to_repeat(script: Script) -> bool:
     """Return whether runs of a script should be reproducible bit for bit."""
-    if script.vocabulary.has(_REPRODUCIBLE) or any(True for _ in script.determinism.settings()):
+    if script.program.vocabulary.has(_REPRODUCIBLE) or any(
+        True for _ in script.program.determinism.settings()
+    ):
         return True
-    seeded = {script.name(call.func) for call in script.method_calls("seed", "manual_seed")}
-    seeded |= {script.name(call.func) for call in script.method_calls("manual_seed_all")}
+    seeded = {script.name(call.func) for call in script.calls.of_methods("seed", "manual_seed")}
+    seeded |= {script.name(call.func) for call in script.calls.of_methods("manual_seed_all")}
     return len(seeded & _SEEDERS) > 1
 
 
@@ -81,7 +83,7 @@ def _switched_off(script: Script) -> cst.Assign | None:
     """Return the only assignment that turns the autotuner off."""
     found = [
         assign
-        for assign in script.all(cst.Assign)
+        for assign in script.tree.all(cst.Assign)
         for target in assign.targets
         if isinstance(target.target, cst.Attribute)
         and target.target.attr.value == "benchmark"
@@ -93,12 +95,12 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 def _convolves(script: Script) -> bool:
     """Return whether the networks of a file are convolutional, by their names or layers."""
-    return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.called)
+    return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.calls.called)
 
 
 def _has_one_size(script: Script) -> bool:
     """Return whether every loader collates several samples, which then have one size."""
-    loaders = list(script.calls("torch.utils.data.DataLoader"))
+    loaders = list(script.calls.of("torch.utils.data.DataLoader"))
     if not loaders or any(
         call.has_splat and call.given("batch_size", 1) is None for call in loaders
     ):
@@ -111,20 +113,20 @@ def _has_one_size(script: Script) -> bool:
 
 def _splats_are_batches(script: Script) -> bool:
     """Return whether keyword dictionaries give the loaders a batch size."""
-    return script.mentions("batch_size") and not _resizes(script)
+    return script.tree.mentions("batch_size") and not _resizes(script)
 
 
 def _resizes(script: Script) -> bool:
     """Return whether a training loop resizes its images."""
     return any(
         (script.name(call.func) or "").startswith("torch.nn.functional.interpolate")
-        for step in script.steps.all
-        for loop in script.loops_around(step.backward)
-        for call in script.within(loop.node.body, cst.Call)
+        for step in script.loops.steps.all
+        for loop in script.loops.around(step.backward)
+        for call in script.tree.within(loop.node.body, cst.Call)
     )
 
 
 def _switched_on(script: Script, switch: cst.Assign | None) -> Edits | None:
     if switch is not None:
-        return script.rewrite.replace(switch.value, "True")
+        return script.edits.replace(switch.value, "True")
     return setting(script, _LINE)

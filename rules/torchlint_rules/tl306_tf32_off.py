@@ -37,11 +37,11 @@ class Tf32Off(Rule):
         """Flag a program that trains with matmuls in full float32."""
         if not may_be_cuda(script):
             return
-        if any(each.vocabulary.has_lowered(_SET) for each in (script, script.running)):
+        if any(each.program.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return
         if (
-            script.precision.mentions_low_precision
-            or script.precision.is_wide
+            script.values.precision.mentions_low_precision
+            or script.values.precision.is_wide
             or in_environment(script)
         ):
             return
@@ -65,12 +65,12 @@ class Tf32Off(Rule):
 
 def _trains_its_own(script: Script) -> bool:
     """Return whether a module builds, moves and trains its own network."""
-    if not script.loops(Role.TRAIN_BATCH):
+    if not script.loops.of(Role.TRAIN_BATCH):
         return False
-    if not any(script.steps.updates(step) for step in script.steps.all):
+    if not any(script.loops.steps.updates(step) for step in script.loops.steps.all):
         return False
-    linear = any(name.endswith(".Linear") for name in script.called)
-    if not linear and not script.vocabulary.has(_PRODUCTS):
+    linear = any(name.endswith(".Linear") for name in script.calls.called)
+    if not linear and not script.program.vocabulary.has(_PRODUCTS):
         return False
     return any(
         makers(script, move.moved) and not _in_test(script, move.call)
@@ -79,24 +79,27 @@ def _trains_its_own(script: Script) -> bool:
 
 
 def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    function = script.function(node)
+    function = script.scopes.function(node)
     return function is not None and function.name.value.startswith("test_")
 
 
 def _only_convolves(script: Script) -> bool:
     """Return whether the networks mainly convolve, judged by their data if they are unknown."""
-    if script.vocabulary.has(_PRODUCTS) or any(
-        isinstance(each.operator, cst.MatrixMultiply) for each in script.all(cst.BinaryOperation)
+    if script.program.vocabulary.has(_PRODUCTS) or any(
+        isinstance(each.operator, cst.MatrixMultiply)
+        for each in script.tree.all(cst.BinaryOperation)
     ):
         return False
     if named_convolutional(script):
         return True
-    makes = [_last(site.name or "") for site in script.calls(*filter(_is_layer, script.called))]
+    makes = [
+        _last(site.name or "") for site in script.calls.of(*filter(_is_layer, script.calls.called))
+    ]
     linear = makes.count("Linear")
     convolutions = len(makes) - linear
     if convolutions or linear:
         return convolutions >= linear
-    return script.vocabulary.has_lowered(_IMAGES)
+    return script.program.vocabulary.has_lowered(_IMAGES)
 
 
 def _is_layer(name: str) -> bool:

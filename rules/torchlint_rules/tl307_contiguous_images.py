@@ -39,25 +39,27 @@ class ContiguousImages(Rule):
         """Flag every move of a convolutional network that works in any memory format."""
         if not may_be_cuda(script) or in_environment(script):
             return
-        if script.vocabulary.has(_LAYOUT) or _is_strided(_COMMENT.sub("", script.tree.own_text)):
+        if script.program.vocabulary.has(_LAYOUT) or _is_strided(
+            _COMMENT.sub("", script.tree.own_text)
+        ):
             return
         if not trains(script):
             return
         for network in _networks(script):
             images = _moves_of_images(script, network)
             first = min((network.move, *images), key=script.tree.order)
-            written = script.rewrite.importing("torch", at=first)
+            written = script.edits.importing("torch", at=first)
             fix = None
             if written is not None:
                 word = _WRITTEN.format(torch=written[0])
                 edits = _network_moved(script, network.move, word)
                 for move in images:
-                    edits = (*edits, *script.rewrite.with_keyword(move, *word.split("=")))
+                    edits = (*edits, *script.edits.with_keyword(move, *word.split("=")))
                 title = "Lay images out with their channels side by side"
                 fix = Fix.close(title, edits, written[1], because=_BECAUSE)
                 unseen = _unseen(script, network)
                 if unseen is not None:
-                    because = _UNSEEN.format(script.brief(unseen.func))
+                    because = _UNSEEN.format(script.tree.brief(unseen.func))
                     fix = Fix.unsafe(title, edits, written[1], because=because)
             message = (
                 f"{_named(script, network)} gets images in NCHW layout, which convolutions on "
@@ -91,15 +93,15 @@ def _named(script: Script, network: _Network) -> str:
     """Return a network's name, or that of its class."""
     if not isinstance(network.moved, cst.Call):
         return f"`{script.code(network.moved)}`"
-    holder = script.parent(network.move)
+    holder = script.tree.parent(network.move)
     target = holder.targets[0].target if isinstance(holder, cst.Assign) else network.moved.func
     return f"`{script.code(target)}`" if not isinstance(target, cst.Tuple) else "the network"
 
 
 def _networks(script: Script) -> Iterator[_Network]:
-    for call in script.method_calls("to", "cuda"):
-        move = script.moves.move(call)
-        if move is None or script.call(call).has_splat:
+    for call in script.calls.of_methods("to", "cuda"):
+        move = script.program.moves.move(call)
+        if move is None or script.calls.at(call).has_splat:
             continue
         made = makers(script, move.moved)
         if made and all(_is_open(script, each) for each in made):
@@ -114,7 +116,9 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     name = script.name(made.func)
     if name is not None and _ZOO.fullmatch(name):
         return True
-    calls = [call for region in regions(script, made) for call in script.within(region, cst.Call)]
+    calls = [
+        call for region in regions(script, made) for call in script.tree.within(region, cst.Call)
+    ]
     names = {name for call in calls if (name := script.name(call.func)) is not None}
     zoo = {each for each in names if _ZOO.fullmatch(each)}
     if not names & set(_CONVOLUTIONS) and not zoo:
@@ -122,7 +126,7 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     if not all(_KNOWN.match(each) for each in names - zoo):
         return False
     return all(
-        (groups := script.call(call).argument("groups", _GROUPS[name])).state is State.ABSENT
+        (groups := script.calls.at(call).argument("groups", _GROUPS[name])).state is State.ABSENT
         or groups.equals(1)
         for call in calls
         if (name := script.name(call.func)) in _GROUPS
@@ -133,20 +137,20 @@ def _unseen(script: Script, network: _Network) -> cst.Call | None:
     """Return a call that passes the network, or what it returns, to code out of sight."""
     runs = script.once(_runs)
     made = [call for each in network.made for call in runs.get(each, ())]
-    held = [script.parent(call) for call in (network.move, *made)]
+    held = [script.tree.parent(call) for call in (network.move, *made)]
     targets = [line.targets[0].target for line in held if isinstance(line, cst.Assign)]
     paths = [script.code(each) for each in targets if isinstance(each, (cst.Name, cst.Attribute))]
-    regions = [script.tree.module, *script.all(cst.FunctionDef)]
-    found = (script.visibility.receiver(region, *paths) for region in regions)
+    regions = [script.tree.module, *script.tree.all(cst.FunctionDef)]
+    found = (script.values.visibility.receiver(region, *paths) for region in regions)
     direct = (outer for call in made if (outer := _receiver(script, call)) is not None)
     return next((each for each in (*found, *direct) if each is not None), None)
 
 
 def _receiver(script: Script, run: cst.Call) -> cst.Call | None:
     """Return the unseen call that gets the result of a forward pass directly."""
-    holder = script.parent(run)
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
-    if not isinstance(outer, cst.Call) or script.visibility.shows(outer.func):
+    holder = script.tree.parent(run)
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    if not isinstance(outer, cst.Call) or script.values.visibility.shows(outer.func):
         return None
     return outer
 
@@ -159,7 +163,7 @@ def _convolves_first(script: Script, made: cst.Call) -> bool:
     if name == "torch.nn.Sequential":
         first = made.args[0].value if made.args and not made.args[0].star else None
         return isinstance(first, cst.Call) and script.answer(_convolves_first, first, False)
-    inner = script.definition(made.func)
+    inner = script.functions.definition(made.func)
     if isinstance(inner, cst.FunctionDef):
         returned = script.functions.returns(inner)
         return bool(returned) and all(
@@ -176,7 +180,7 @@ def _convolves_first(script: Script, made: cst.Call) -> bool:
         and isinstance(call.args[0].value, cst.Name)
         and [binding.node for binding in script.scopes.reaching(call.args[0].value)] == [image]
         and _is_convolution(script, call.func)
-        for call in script.within(forward.body, cst.Call)
+        for call in script.tree.within(forward.body, cst.Call)
     )
 
 
@@ -197,12 +201,12 @@ def _network_moved(script: Script, move: cst.Call, word: str) -> Edits:
     keyword, _, value = word.partition("=")
     assert isinstance(move.func, cst.Attribute)
     if move.func.attr.value == "to":
-        return script.rewrite.with_keyword(move, keyword, value)
-    end, line, holder = script.span(move).end, script.statement(move), script.parent(move)
+        return script.edits.with_keyword(move, keyword, value)
+    end, line, holder = script.span(move).end, script.tree.statement(move), script.tree.parent(move)
     width = len(script.source.line(script.source.position(end).row).rstrip()) + len(f".to({word})")
-    if width > _WIDTH and isinstance(holder, cst.Assign) and script.rewrite.stands_alone(line):
-        return script.rewrite.after(line, f"{script.code(holder.targets[-1].target)}.to({word})")
-    return script.rewrite.insert(end, f".to({word})")
+    if width > _WIDTH and isinstance(holder, cst.Assign) and script.edits.stands_alone(line):
+        return script.edits.after(line, f"{script.code(holder.targets[-1].target)}.to({word})")
+    return script.edits.insert(end, f".to({word})")
 
 
 def _moves_of_images(script: Script, network: _Network) -> Sequence[cst.Call]:
@@ -221,8 +225,8 @@ def _moves_of_images(script: Script, network: _Network) -> Sequence[cst.Call]:
 def _runs(script: Script) -> dict[cst.Call, list[cst.Call]]:
     """Return the forward calls of a network, given the calls that build it."""
     found: dict[cst.Call, list[cst.Call]] = {}
-    for call in script.all(cst.Call):
-        network = script.module_call(call) if call.args else None
+    for call in script.tree.all(cst.Call):
+        network = script.loops.module_call(call) if call.args else None
         for made in makers(script, network) if network is not None else ():
             found.setdefault(made, []).append(call)
     return found
@@ -231,8 +235,12 @@ def _runs(script: Script) -> dict[cst.Call, list[cst.Call]]:
 def _moves_of(script: Script, node: cst.BaseExpression) -> Iterator[cst.Call]:
     """Yield the calls that move the part of a batch that a node may be."""
     if isinstance(node, cst.Call):
-        move = script.moves.move(node)
-        if move is not None and not script.call(node).has_splat and script.parts.of(move.moved):
+        move = script.program.moves.move(node)
+        if (
+            move is not None
+            and not script.calls.at(node).has_splat
+            and script.loaders.parts.of(move.moved)
+        ):
             yield node
     if not isinstance(node, cst.Name):
         return

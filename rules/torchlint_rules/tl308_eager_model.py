@@ -60,7 +60,7 @@ class EagerModel(Rule):
         """Flag every network of a training program that could be compiled and is not."""
         if not may_be_cuda(script) or in_environment(script) or not trains(script):
             return
-        said = script.vocabulary
+        said = script.program.vocabulary
         if said.has(_COMPILED) or said.has(_UNFIT) or said.has_lowered(_VARYING):
             return
         moves = list(moved_networks(script))
@@ -90,8 +90,8 @@ def _message(script: Script, name: str, move: Move | None = None) -> str:
     named = f"`{name}`" if name else "the network"
     if not name and move is not None and isinstance(move.moved, cst.Call):
         named = f"`{script.code(move.moved.func)}`"
-    layers = move is not None and script.compiled.compiles_nothing(move.moved)
-    if script.target.has((2, 2)) and not layers:
+    layers = move is not None and script.modules.compiled.compiles_nothing(move.moved)
+    if script.program.target.has((2, 2)) and not layers:
         how = f"`{name or 'model'}.compile()`"
     else:
         how = (
@@ -105,9 +105,9 @@ def _message(script: Script, name: str, move: Move | None = None) -> str:
 
 def _run(script: Script) -> str:
     """Return the name of the network that the first training step runs."""
-    for step in script.steps.all:
+    for step in script.loops.steps.all:
         for call in step.forwards:
-            network = script.module_call(call)
+            network = script.loops.module_call(call)
             if isinstance(network, (cst.Name, cst.Attribute)):
                 return script.code(network)
     return ""
@@ -115,7 +115,7 @@ def _run(script: Script) -> str:
 
 def _named(script: Script, move: Move) -> str:
     """Return the name of a network after it is moved."""
-    holder = script.parent(move.call)
+    holder = script.tree.parent(move.call)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
         target: cst.BaseExpression = holder.targets[0].target
     else:
@@ -125,10 +125,10 @@ def _named(script: Script, move: Move) -> str:
 
 def _is_trained(script: Script, move: Move, name: str) -> bool:
     """Return whether a moved value is a trained network, not a loss or a frozen one."""
-    function = script.function(move.call)
-    words = set(script.words(name))
+    function = script.scopes.function(move.call)
+    words = set(script.names.words(name))
     if function is not None:
-        words |= set(script.words(function.name.value)) & _ELSEWHERE
+        words |= set(script.names.words(function.name.value)) & _ELSEWHERE
         if "." not in name and not _trains_or_gives(script, function, name):
             return False
     made = {(script.name(call.func) or "") for call in makers(script, move.moved)}
@@ -138,12 +138,12 @@ def _is_trained(script: Script, move: Move, name: str) -> bool:
 
 def _trains_or_gives(script: Script, function: cst.FunctionDef, name: str) -> bool:
     """Return whether a function or its callees run backward, or return a named network."""
-    steps = [step.backward for step in script.steps.all]
+    steps = [step.backward for step in script.loops.steps.all]
     bodies = script.functions.reached(function)
     return any(script.tree.inside(step, body) for step in steps for body in bodies) or any(
         inner.value == name
         for returned in script.functions.returns(function)
-        for inner in script.within(returned, cst.Name)
+        for inner in script.tree.within(returned, cst.Name)
     )
 
 
@@ -155,9 +155,13 @@ def _is_small(script: Script, move: Move) -> bool:
     layers: list[str] = []
     for call in made:
         for region in regions(script, call):
-            if any(True for kind in (cst.For, cst.CompFor) for _ in script.within(region, kind)):
+            if any(
+                True for kind in (cst.For, cst.CompFor) for _ in script.tree.within(region, kind)
+            ):
                 return False
-            names = {id(each): script.name(each.func) for each in script.within(region, cst.Call)}
+            names = {
+                id(each): script.name(each.func) for each in script.tree.within(region, cst.Call)
+            }
             if any(name is not None and not _OPEN.match(name) for name in names.values()):
                 return False
             layers += [name for name in names.values() if name and _LAYER.fullmatch(name)]
@@ -166,30 +170,32 @@ def _is_small(script: Script, move: Move) -> bool:
 
 def _compiled(script: Script, move: Move, name: str) -> Edits | None:
     """Compile a network after the line that moves it."""
-    line, holder = script.statement(move.call), script.parent(move.call)
-    written = script.rewrite.importing("torch", at=line)
-    if not name or not script.target.has((2, 2)) or written is None or written[1]:
+    line, holder = script.tree.statement(move.call), script.tree.parent(move.call)
+    written = script.edits.importing("torch", at=line)
+    if not name or not script.program.target.has((2, 2)) or written is None or written[1]:
         return None
-    if not isinstance(holder, (cst.Assign, cst.Expr)) or not script.rewrite.stands_alone(line):
+    if not isinstance(holder, (cst.Assign, cst.Expr)) or not script.edits.stands_alone(line):
         return None
-    if any(True for _ in script.loops_around(move.call)):
+    if any(True for _ in script.loops.around(move.call)):
         return None
     disabled = _disabled(script, move, written[0])
     code = f"{name}.compile({disabled})"
-    if script.compiled.compiles_nothing(move.moved):
+    if script.modules.compiled.compiles_nothing(move.moved):
         given = ", ".join(filter(None, (name, disabled)))
         code = f"{name} = {written[0]}.compile({given})"
-    return script.rewrite.after(line, code)
+    return script.edits.after(line, code)
 
 
 def _disabled(script: Script, move: Move, torch: str) -> str:
     """Return the argument that turns compiling off if the device is not an NVIDIA GPU."""
     if move.device is None or move.method == "cuda":
         return ""
-    origin = script.origins.of(move.device)
+    origin = script.values.origins.of(move.device)
     if origin.complete and origin.values and all(_is_cuda(script, each) for each in origin.values):
         return ""
-    if isinstance(move.device, (cst.Name, cst.Attribute)) and script.moves.has_type(move.device):
+    if isinstance(move.device, (cst.Name, cst.Attribute)) and script.program.moves.has_type(
+        move.device
+    ):
         return f'disable={script.code(move.device)}.type != "cuda"'
     return f"disable=not {torch}.cuda.is_available()"
 

@@ -32,13 +32,15 @@ class Torchscript(Rule):
         """Flag the TorchScript that training runs."""
         if _EXPORT.search(script.tree.own_text) or _compiles(script):
             return
-        for mark in script.all(cst.Decorator):
-            function = script.parent(mark)
+        for mark in script.tree.all(cst.Decorator):
+            function = script.tree.parent(mark)
             if isinstance(function, cst.FunctionDef) and script.name(mark.decorator) in _SCRIPT:
-                if not _is_test(script, mark) and script.reach.is_trained(function.body):
+                if not _is_test(script, mark) and script.modules.reach.is_trained(function.body):
                     yield self._function(script, mark, function.name.value)
-        trains = bool(script.steps.all) or any(True for _ in script.method_calls("parameters"))
-        for owner in script.all(cst.ClassDef) if trains else ():
+        trains = bool(script.loops.steps.all) or any(
+            True for _ in script.calls.of_methods("parameters")
+        )
+        for owner in script.tree.all(cst.ClassDef) if trains else ():
             for base in owner.bases:
                 if script.name(base.value) in _MODULES:
                     message = (
@@ -46,16 +48,16 @@ class Torchscript(Rule):
                         f"and {self._advice(script, 'the network')}"
                     )
                     yield Finding(self.code, script.span(base.value), message)
-        for site in script.calls(*_SCRIPT, *_TRACE):
+        for site in script.calls.of(*_SCRIPT, *_TRACE):
             yield from self._called(script, site)
 
     def _called(self, script: Script, site: CallSite) -> Iterator[Finding]:
         given = site.given("func" if site.name in _TRACE else "obj", 0)
         if given is None or _is_test(script, site.node) or _leaves(script, site.node):
             return
-        what = script.definition(given.value)
+        what = script.functions.definition(given.value)
         if isinstance(what, cst.FunctionDef):
-            if script.reach.has_training:
+            if script.modules.reach.has_training:
                 yield self._function(script, site.node, what.name.value)
         elif what is None and _is_trained(script, site.node, given.value):
             named = script.code(given.value)
@@ -72,17 +74,17 @@ class Torchscript(Rule):
         """Return the advice for compiling a network with the version of torch in use."""
         if not re.fullmatch(r"[\w.]+", named):
             named = "model"
-        if script.target.has((2, 2)):
+        if script.program.target.has((2, 2)):
             return f"call `{named}.compile()`, which keeps the keys of checkpoints"
         return f"call `torch.compile({named})` and save the `state_dict` of what it wraps"
 
 
 def _compiles(script: Script) -> bool:
     """Return whether a script also uses torch.compile."""
-    return any(True for _ in script.calls("torch.compile")) or any(
+    return any(True for _ in script.calls.of("torch.compile")) or any(
         script.name(mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator)
         == "torch.compile"
-        for mark in script.all(cst.Decorator)
+        for mark in script.tree.all(cst.Decorator)
     )
 
 
@@ -90,15 +92,15 @@ def _is_test(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a node is in a function that tests, exports or shows something."""
     return any(
         isinstance(outer, cst.FunctionDef)
-        and not _ELSEWHERE.isdisjoint(script.words(outer.name.value))
+        and not _ELSEWHERE.isdisjoint(script.names.words(outer.name.value))
         for outer in script.tree.ancestors(node)
-        if script.parent(node) is not outer
+        if script.tree.parent(node) is not outer
     )
 
 
 def _leaves(script: Script, call: cst.Call) -> bool:
     """Return whether the result of a call is saved or passed on at once."""
-    holder = script.parent(call)
+    holder = script.tree.parent(call)
     if isinstance(holder, cst.Arg):
         return True
     if isinstance(holder, cst.Attribute):
@@ -108,7 +110,7 @@ def _leaves(script: Script, call: cst.Call) -> bool:
     names = {script.code(each.target) for each in holder.targets}
     return any(
         isinstance(saved.func, cst.Attribute) and script.code(saved.func.value) in names
-        for saved in script.method_calls("save")
+        for saved in script.calls.of_methods("save")
     )
 
 
@@ -117,15 +119,15 @@ def _is_trained(script: Script, call: cst.Call, given: cst.BaseExpression) -> bo
     if isinstance(given, cst.Call) and isinstance(given.func, cst.Attribute):
         if given.func.attr.value == "eval":
             return False
-    function = script.function(call)
-    if function is not None and not _WAYS.isdisjoint(script.words(function.name.value)):
+    function = script.scopes.function(call)
+    if function is not None and not _WAYS.isdisjoint(script.names.words(function.name.value)):
         if not script.functions.callers(function):
             return False
     owner = script.scopes.class_of(function) if function is not None else None
     if owner is not None and "torch.nn.Module" in script.functions.bases(owner):
         return True
-    steps = [step.backward for step in script.steps.all]
-    beside = [step for step in steps if script.home(step) is script.home(call)]
+    steps = [step.backward for step in script.loops.steps.all]
+    beside = [step for step in steps if script.scopes.home(step) is script.scopes.home(call)]
     if not beside:
         return bool(steps)
     return any(script.tree.order(call) < script.tree.order(step) for step in beside)

@@ -50,8 +50,10 @@ class UnalignedDimension(Rule):
         if not widths and not batches:
             return
         narrow = _NARROW.search(script.tree.own_text) is not None
-        trains = bool(script.loops(Role.TRAIN_BATCH, Role.EPOCH))
-        if script.target.device == "cpu" or (trains and not script.can_use_accelerator):
+        trains = bool(script.loops.of(Role.TRAIN_BATCH, Role.EPOCH))
+        if script.program.target.device == "cpu" or (
+            trains and not script.program.devices.can_use_accelerator
+        ):
             return
         seen: set[int] = set()
         for width in widths if narrow or not trains else ():
@@ -75,15 +77,15 @@ def _layers(script: Script) -> list[tuple[str, cst.Call]]:
     """Return the torch layers that a script builds, with the short names of their classes."""
     return [
         ((site.name or "").removeprefix("torch.nn."), site.node)
-        for site in script.calls(*_LAYERS)
+        for site in script.calls.of(*_LAYERS)
         if site.node.args
     ]
 
 
 def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width | None:
     """Return the width in a call, if it is a literal or a name for one."""
-    given = script.call(call).given(name, position)
-    number = script.value_of(given.value).literal if given is not None else None
+    given = script.calls.at(call).given(name, position)
+    number = script.values.value_of(given.value).literal if given is not None else None
     if given is None or not isinstance(number, int) or isinstance(number, bool):
         return None
     return _Width(number, given.value, call)
@@ -123,7 +125,7 @@ def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterato
 
 
 def _batches(script: Script) -> Iterator[_Width]:
-    for site in script.calls("torch.utils.data.DataLoader"):
+    for site in script.calls.of("torch.utils.data.DataLoader"):
         width = _width(script, site.node, "batch_size", 1)
         if width is not None and width.number >= _SMALLEST and width.number % _STEP:
             yield width

@@ -18,10 +18,10 @@ _KEYS: Final = "checkpoints lose the prefix `_orig_mod.` that each further wrapp
 class CompileInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every compilation that is repeated for the same network."""
-        if script.mentions("_dynamo.reset", "compiler.reset"):
+        if script.tree.mentions("_dynamo.reset", "compiler.reset"):
             return
         for call in _compilations(script):
-            if not _is_used_here(script, call) or script.frequency(call) is Frequency.RARE:
+            if not _is_used_here(script, call) or script.loops.frequency(call) is Frequency.RARE:
                 continue
             loop = _loop(script, call)
             if loop is not None:
@@ -30,7 +30,7 @@ class CompileInLoop(Rule):
                 where = where or "in every pass of the loop"
                 yield self._finding(script, call, where, _fix(script, call, loop))
             elif loop is None and _runs_often(script, call):
-                function = script.function(call)
+                function = script.scopes.function(call)
                 named = function.name.value if function is not None else ""
                 yield self._finding(script, call, f"in every call of `{named}`", None)
         yield from self._decorated(script)
@@ -41,12 +41,12 @@ class CompileInLoop(Rule):
         return Finding(self.code, script.span(call), message, fix)
 
     def _decorated(self, script: Script) -> Iterator[Finding]:
-        for mark in script.all(cst.Decorator):
+        for mark in script.tree.all(cst.Decorator):
             named = mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator
-            inner = script.parent(mark)
+            inner = script.tree.parent(mark)
             if script.name(named) != _COMPILE or not isinstance(inner, cst.FunctionDef):
                 continue
-            outer = script.function(inner)
+            outer = script.scopes.function(inner)
             if outer is not None and outer.name.value in _METHODS:
                 message = (
                     f"`{inner.name.value}` is compiled again in every call of "
@@ -56,10 +56,10 @@ class CompileInLoop(Rule):
 
 
 def _compilations(script: Script) -> Iterator[cst.Call]:
-    for site in script.calls(_COMPILE):
-        if not isinstance(script.parent(site.node), cst.Decorator):
+    for site in script.calls.of(_COMPILE):
+        if not isinstance(script.tree.parent(site.node), cst.Decorator):
             yield site.node
-    for call in script.method_calls("compile"):
+    for call in script.calls.of_methods("compile"):
         if script.name(call.func) is None and isinstance(call.func, cst.Attribute):
             keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
             if not keywords & _KERAS and script.kind(call.func.value) is Kind.MODULE:
@@ -72,7 +72,7 @@ def _is_method(script: Script, call: cst.Call) -> bool:
 
 def _is_used_here(script: Script, call: cst.Call) -> bool:
     """Return whether a compiled network is named or called at once, not passed to a benchmark."""
-    holder = script.parent(call)
+    holder = script.tree.parent(call)
     if isinstance(holder, cst.Call):
         return holder.func is call
     return isinstance(holder, (cst.Assign, cst.AnnAssign, cst.Expr))
@@ -88,7 +88,7 @@ def _compiled(script: Script, call: cst.Call) -> str:
 def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
     """Return the outermost loop on whose iterations a compilation does not depend."""
     found: cst.For | cst.While | None = None
-    for loop in script.loops_around(call):
+    for loop in script.loops.around(call):
         if _depends(script, call, loop.node) or _leaves(script, call, loop.node):
             break
         found = loop.node
@@ -97,11 +97,11 @@ def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
 
 def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
     """Return whether the compiled object, or the condition, changes with the iteration."""
-    line = script.smallest_statement(call)
-    guards = [test for test in script.tests_around(call) if script.tree.inside(test, loop)]
+    line = script.tree.smallest_statement(call)
+    guards = [test for test in script.tree.tests_around(call) if script.tree.inside(test, loop)]
     regions: list[cst.CSTNode] = [call, *guards]
     for region in regions:
-        for name in script.within(region, cst.Name):
+        for name in script.tree.within(region, cst.Name):
             bindings = script.scopes.reaching(name)
             own = [each for each in bindings if not script.tree.inside(each.node, line)]
             if any(script.tree.inside(each.node, loop) for each in own):
@@ -109,12 +109,12 @@ def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
             if len(own) < len(bindings) and (region is not call or isinstance(line, cst.For)):
                 return True
     for attribute in _attributes(script, call):
-        if script.invariance(attribute, loop) is not Invariance.INVARIANT:
+        if script.loops.invariances.of(attribute, loop) is not Invariance.INVARIANT:
             return True
     stored = any(
         script.tree.inside(target, line)
         and isinstance(target.target, (cst.Subscript, cst.Attribute))
-        for target in script.within(line, cst.AssignTarget)
+        for target in script.tree.within(line, cst.AssignTarget)
     )
     return stored or bool(guards and _settles(script, guards, line))
 
@@ -124,61 +124,61 @@ def _attributes(script: Script, call: cst.Call) -> list[cst.Attribute]:
     regions: list[cst.CSTNode] = [arg.value for arg in call.args]
     if isinstance(call.func, cst.Attribute) and _is_method(script, call):
         regions.append(call.func.value)
-    found = [node for region in regions for node in script.within(region, cst.Attribute)]
-    return [node for node in found if not script.visibility.is_of_library(node)]
+    found = [node for region in regions for node in script.tree.within(region, cst.Attribute)]
+    return [node for node in found if not script.values.visibility.is_of_library(node)]
 
 
 def _settles(script: Script, guards: list[cst.BaseExpression], line: cst.CSTNode) -> bool:
     """Return whether the branch that compiles prevents a second compilation."""
-    tested = {name.value for test in guards for name in script.within(test, cst.Name)}
-    block = script.parent(line)
+    tested = {name.value for test in guards for name in script.tree.within(test, cst.Name)}
+    block = script.tree.parent(line)
     return any(
         name.value in tested and not script.scopes.reads(name)
-        for name in script.within(block if block is not None else line, cst.Name)
+        for name in script.tree.within(block if block is not None else line, cst.Name)
     )
 
 
 def _leaves(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
     """Return whether the iteration that compiles certainly ends the loop."""
-    first = script.tree.order(script.smallest_statement(call))
+    first = script.tree.order(script.tree.smallest_statement(call))
     return any(
         isinstance(each, (cst.Return, cst.Break, cst.Raise)) and script.tree.order(each) >= first
-        for each in script.beside(call)
+        for each in script.tree.beside(call)
     )
 
 
 def _runs_often(script: Script, call: cst.Call) -> bool:
     """Return whether a call is in `forward` or in a function that runs once per batch."""
-    function = script.function(call)
-    if function is None or next(script.loops_around(call), None) is not None:
+    function = script.scopes.function(call)
+    if function is None or next(script.loops.around(call), None) is not None:
         return False
-    if any(True for _ in script.tests_around(call)):
+    if any(True for _ in script.tree.tests_around(call)):
         return False
-    targets = script.within(script.statement(call), cst.AssignTarget)
+    targets = script.tree.within(script.tree.statement(call), cst.AssignTarget)
     if any(isinstance(each.target, cst.Attribute) for each in targets):
         return False
     owner = script.scopes.class_of(function)
     if owner is not None and function.name.value in _METHODS:
         return True
-    return script.frequency(call) is Frequency.EVERY_PASS
+    return script.loops.frequency(call) is Frequency.EVERY_PASS
 
 
 def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | None:
     edits = _hoisted(script, call, loop)
     if edits is None:
         return None
-    line = script.statement(call)
-    targets = list(script.within(line, cst.AssignTarget))
+    line = script.tree.statement(call)
+    targets = list(script.tree.within(line, cst.AssignTarget))
     target = targets[0].target if targets else None
     named = target.value if isinstance(target, cst.Name) else ""
-    onto_itself = any(name.value == named for name in script.within(call, cst.Name))
+    onto_itself = any(name.value == named for name in script.tree.within(call, cst.Name))
     title = "Compile before the loop"
-    if onto_itself and script.mentions("state_dict"):
+    if onto_itself and script.tree.mentions("state_dict"):
         return Fix.unsafe(title, edits, because=_KEYS)
     attributes = _attributes(script, call)
-    unseen = script.visibility.unseen_call(loop.body) if attributes else None
+    unseen = script.values.visibility.unseen_call(loop.body) if attributes else None
     if unseen is not None:
-        named, setting = script.code(attributes[0]), script.brief(unseen.func)
+        named, setting = script.code(attributes[0]), script.tree.brief(unseen.func)
         because = f"`{setting}` is not in sight and might set `{named}`"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
@@ -186,13 +186,13 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
 
 def _hoisted(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Edits | None:
     """Move the line of a compilation before a loop."""
-    line, rewrite = script.statement(call), script.rewrite
+    line, rewrite = script.tree.statement(call), script.edits
     if not isinstance(line, cst.SimpleStatementLine) or not rewrite.stands_alone(line):
         return None
     small, code = line.body[0], script.code(line)
     if not rewrite.stands_alone(loop) or "\n" in code or not _stands_in_loops(script, line, loop):
         return None
-    if any(each is not call for each in script.within(line, cst.Call)):
+    if any(each is not call for each in script.tree.within(line, cst.Call)):
         return None
     if isinstance(small, cst.Expr):
         simple = small.value is call and _is_method(script, call)
@@ -202,7 +202,7 @@ def _hoisted(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Edits
     target = small.targets[0].target
     if not isinstance(target, cst.Name) or target.value in script.scopes.scope(target).outward:
         return None
-    for name in script.within(loop, cst.Name):
+    for name in script.tree.within(loop, cst.Name):
         if name.value != target.value or script.tree.inside(name, line):
             continue
         if not script.scopes.reads(name) or script.tree.order(name) < script.tree.order(line):
@@ -212,9 +212,9 @@ def _hoisted(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Edits
 
 def _stands_in_loops(script: Script, line: cst.CSTNode, loop: cst.CSTNode) -> bool:
     """Return whether only loops are between a loop and a line of it."""
-    at = script.parent(line)
+    at = script.tree.parent(line)
     while at is not None and at is not loop:
         if not isinstance(at, (cst.IndentedBlock, cst.For, cst.While)):
             return False
-        at = script.parent(at)
+        at = script.tree.parent(at)
     return at is loop

@@ -13,7 +13,7 @@ class BackwardUnderAutocast(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first call in an autocast block that belongs after it."""
         seen: set[int] = set()
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             if not _belongs_outside(script, call):
                 continue
             block = _autocast_around(script, call)
@@ -43,12 +43,12 @@ def _fix(script: Script, call: cst.Call, block: cst.With, edits: Edits) -> Fix:
     """Return the fix: close if only known code leaves the block."""
     title = "Move the backward pass out of autocast"
     lines = [line for line in block.body.body if script.tree.end(line) > script.tree.order(call)]
-    unseen = (script.visibility.unseen_call(line) for line in lines)
+    unseen = (script.values.visibility.unseen_call(line) for line in lines)
     found = next((each for each in unseen if each is not None), None)
     if found is None:
         because = "hooks and custom functions may round otherwise"
         return Fix.close(title, edits, because=because)
-    because = f"`{script.brief(found.func)}` is not in sight and might compute under autocast"
+    because = f"`{script.tree.brief(found.func)}` is not in sight and might compute under autocast"
     return Fix.unsafe(title, edits, because=because)
 
 
@@ -56,16 +56,16 @@ def _belongs_outside(script: Script, call: cst.Call) -> bool:
     func = call.func
     if not isinstance(func, cst.Attribute) or func.attr.value not in ("backward", "step"):
         return False
-    if not script.is_step(call):
+    if not script.loops.is_step(call):
         return False
     if func.attr.value == "backward":
         return not any(arg.keyword is None for arg in call.args)
-    return script.owner(func) == "none" and script.kind(func.value) is not Kind.UNKNOWN
+    return script.loops.owner(func) == "none" and script.kind(func.value) is not Kind.UNKNOWN
 
 
 def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionDef | None:
     """Return the block or the decorated function that runs a call under autocast."""
-    function = script.function(call)
+    function = script.scopes.function(call)
     if function is not None and function.name.value.startswith("test"):
         return None
     child: cst.CSTNode = call
@@ -83,8 +83,8 @@ def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionD
 
 
 def _is_on(script: Script, manager: cst.BaseExpression) -> bool:
-    call = script.precision.autocast(manager)
-    return call is not None and not script.call(call).argument("enabled").equals(False)
+    call = script.values.precision.autocast(manager)
+    return call is not None and not script.calls.at(call).argument("enabled").equals(False)
 
 
 def _goes_along(call: cst.Call, block: cst.With | cst.FunctionDef, seen: set[int]) -> bool:
@@ -97,7 +97,7 @@ def _goes_along(call: cst.Call, block: cst.With | cst.FunctionDef, seen: set[int
 def _moved_out(script: Script, call: cst.Call, block: cst.With) -> Edits | None:
     """Move the statements of a block from a call onward out of it."""
     body = block.body
-    if not isinstance(body, cst.IndentedBlock) or not script.rewrite.stands_alone(block):
+    if not isinstance(body, cst.IndentedBlock) or not script.edits.stands_alone(block):
         return None
     lines = list(body.body)
     first = next(at for at, line in enumerate(lines) if script.tree.inside(call, line))
@@ -106,11 +106,11 @@ def _moved_out(script: Script, call: cst.Call, block: cst.With) -> Edits | None:
     moved = lines[first:]
     if isinstance(moved[0], (cst.For, cst.While, cst.With)) or _runs_network(script, moved):
         return None
-    if not all(script.rewrite.stands_alone(line) for line in lines):
+    if not all(script.edits.stands_alone(line) for line in lines):
         return None
     if first == 0:
-        return script.rewrite.unwrap(block) if len(block.items) == 1 else None
-    return script.rewrite.dedent(block, moved)
+        return script.edits.unwrap(block) if len(block.items) == 1 else None
+    return script.edits.dedent(block, moved)
 
 
 def _clears(line: cst.BaseStatement) -> bool:
@@ -126,11 +126,11 @@ def _clears(line: cst.BaseStatement) -> bool:
 
 def _runs_network(script: Script, lines: list[cst.BaseStatement]) -> bool:
     """Return whether some statements compute more than a backward pass and a step."""
-    return any(script.runs_module(line) for line in lines) or any(
+    return any(script.loops.runs_module(line) for line in lines) or any(
         script.kind(call) is Kind.LOSS
         and not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "scale")
         and isinstance(call.func, (cst.Name, cst.Attribute))
         and script.kind(call.func) is Kind.CRITERION
         for line in lines
-        for call in script.within(line, cst.Call)
+        for call in script.tree.within(line, cst.Call)
     )

@@ -17,32 +17,34 @@ _HOOKS: Final = ("register_forward_hook", "register_module_forward_hook")
 class DiscardedAttentionWeights(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of an attention layer that only uses the first result."""
-        if not any(script.calls(_LAYER)) or any(script.method_calls(*_HOOKS)):
+        if not any(script.calls.of(_LAYER)) or any(script.calls.of_methods(*_HOOKS)):
             return
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             if len(call.args) < 2 or not _is_first_only(script, call):
                 continue
-            layer = script.value_of(call.func).node
+            layer = script.values.value_of(call.func).node
             if not isinstance(layer, cst.Call) or script.name(layer.func) != _LAYER:
                 continue
-            wanted = script.call(call).argument("need_weights", _POSITION)
+            wanted = script.calls.at(call).argument("need_weights", _POSITION)
             if wanted.state is State.ABSENT or wanted.equals(True):
                 yield self._finding(script, call, layer)
 
     def _finding(self, script: Script, call: cst.Call, layer: cst.Call) -> Finding:
-        site = script.call(call)
+        site = script.calls.at(call)
         given = site.given("need_weights", _POSITION)
         fix = None
         if given is not None or not site.has_splat:
-            edits = script.rewrite.set_argument(call, given, "need_weights", "False")
+            edits = script.edits.set_argument(call, given, "need_weights", "False")
             title = "Pass `need_weights=False`"
-            regions = [*script.modules, *script.all(cst.FunctionDef)]
+            regions = [*script.tree.modules, *script.tree.all(cst.FunctionDef)]
             path = script.code(call.func)
-            given_away = (script.visibility.receiver(region, path) for region in regions)
+            given_away = (script.values.visibility.receiver(region, path) for region in regions)
             unseen = next((each for each in given_away if each is not None), None)
-            dropout = script.call(layer).argument("dropout", 2)
+            dropout = script.calls.at(layer).argument("dropout", 2)
             if unseen is not None:
-                because = f"`{script.brief(unseen.func)}` gets the layer and might read its weights"
+                because = (
+                    f"`{script.tree.brief(unseen.func)}` gets the layer and might read its weights"
+                )
                 fix = Fix.unsafe(title, edits, because=because)
             elif dropout.state is State.ABSENT or dropout.literal in (0, 0.0):
                 fix = Fix.close(title, edits, because="another kernel rounds otherwise")
@@ -59,7 +61,7 @@ class DiscardedAttentionWeights(Rule):
 
 def _is_first_only(script: Script, call: cst.Call) -> bool:
     """Return whether only the first result of a call is used."""
-    holder = script.parent(call)
+    holder = script.tree.parent(call)
     if isinstance(holder, cst.Subscript):
         return holder.value is call and _takes_first(holder)
     if not isinstance(holder, cst.Assign) or len(holder.targets) != 1:
@@ -67,7 +69,7 @@ def _is_first_only(script: Script, call: cst.Call) -> bool:
     target = holder.targets[0].target
     if isinstance(target, cst.Name):
         uses = _uses(script, target)
-        holders = [script.parent(use) for use in uses or ()]
+        holders = [script.tree.parent(use) for use in uses or ()]
         return bool(holders) and all(
             isinstance(each, cst.Subscript) and _takes_first(each) for each in holders
         )
@@ -87,10 +89,10 @@ def _takes_first(node: cst.Subscript) -> bool:
 def _uses(script: Script, target: cst.Name) -> list[cst.Name] | None:
     """Return the reads of an assigned name, None if it may be read elsewhere."""
     binding = script.scopes.stored(target)
-    function = script.function(target)
+    function = script.scopes.function(target)
     if binding is None or binding.how not in (How.ASSIGN, How.UNPACKED):
         return None
     outward = script.scopes.scope(target).outward
     if (function is None and target.value != "_") or target.value in outward:
         return None
-    return list(script.scopes.uses(binding, script.home(target)))
+    return list(script.scopes.uses(binding, script.scopes.home(target)))

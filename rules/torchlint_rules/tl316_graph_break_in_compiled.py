@@ -25,10 +25,14 @@ class GraphBreakInCompiled(Rule):
         cost = "ends the compiled graph here"
         if lost is not None:
             cost = f"keeps the compiler from compiling any of `{lost}`"
-        if construct.waits and script.can_use_accelerator and not _is_on_host(script, found.node):
+        if (
+            construct.waits
+            and script.program.devices.can_use_accelerator
+            and not _is_on_host(script, found.node)
+        ):
             cost += " and waits for the device"
         message = (
-            f"`{script.brief(found.node)}` {cost} (torch: {NAMES[construct.name]}, "
+            f"`{script.tree.brief(found.node)}` {cost} (torch: {NAMES[construct.name]}, "
             f"{construct.name}): {construct.cure}"
         )
         return Finding(
@@ -43,7 +47,7 @@ class GraphBreakInCompiled(Rule):
 
 def _lost(script: Script, found: GraphBreak, frame: Frame) -> str | None:
     """Return the name of the function that is not compiled because of a break."""
-    function = script.compiled.unbroken(found.node) or frame.skipped
+    function = script.modules.compiled.unbroken(found.node) or frame.skipped
     if found.skips:
         function = frame.function
     if function is None:
@@ -62,7 +66,7 @@ def _is_on_host(script: Script, node: cst.CSTNode) -> bool:
         read = node.args[0].value if named and node.args else node
         if isinstance(func, cst.Attribute) and not named:
             read = func.value
-    return isinstance(read, cst.BaseExpression) and script.on_host(read)
+    return isinstance(read, cst.BaseExpression) and script.values.placement.on_host(read)
 
 
 def _notes(script: Script, frame: Frame) -> tuple[Note, ...]:

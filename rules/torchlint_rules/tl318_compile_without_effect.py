@@ -22,7 +22,7 @@ _RUNS_COMPILED: Final = "compiled code, which was skipped until now, rounds othe
 class CompileWithoutEffect(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every compilation of which nothing runs."""
-        for each in script.compiled.all:
+        for each in script.modules.compiled.all:
             if isinstance(each.node, cst.Decorator) or isinstance(each.subject, cst.FunctionDef):
                 continue
             if each.in_place:
@@ -34,7 +34,7 @@ class CompileWithoutEffect(Rule):
         self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
     ) -> Iterator[Finding]:
         named = script.code(network)
-        if script.compiled.compiles_nothing(network):
+        if script.modules.compiled.compiles_nothing(network):
             if _wraps(script, network):
                 cure, fix = "compile the network before it is wrapped", None
             else:
@@ -43,26 +43,27 @@ class CompileWithoutEffect(Rule):
             message = f"`{named}.compile()` compiles nothing, because {what}: {cure}"
             yield Finding(self.code, script.span(call), message, fix)
             return
-        for forward in script.method_calls("forward"):
+        for forward in script.calls.of_methods("forward"):
             direct = cst.ensure_type(forward.func, cst.Attribute).value
-            if _is_same(script, direct, network) and not script.call_extras.has(direct):
+            if _is_same(script, direct, network) and not script.values.call_extras.has(direct):
                 what = f"the code that `{named}.compile()` compiles"
                 yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)
 
     def _wrapped(
         self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
     ) -> Iterator[Finding]:
-        holder, named = script.parent(call), script.code(network)
+        holder, named = script.tree.parent(call), script.code(network)
         message, fix = "", None
         if isinstance(holder, cst.Expr) and not _is_expected(script, call):
             message = (
-                f"the result of `{script.brief(call)}` is dropped, and `{named}` stays as it is: "
+                f"the result of `{script.tree.brief(call)}` is dropped, and `{named}` stays as "
+                "it is: "
                 f"assign it to `{named}`"
             )
             fix = _assign(script, call, network)
-        elif _wraps(script, network) and script.compiled.compiles_nothing(network):
+        elif _wraps(script, network) and script.modules.compiled.compiles_nothing(network):
             message = (
-                f"`{script.brief(call)}` compiles nothing, because torch's own containers and "
+                f"`{script.tree.brief(call)}` compiles nothing, because torch's own containers and "
                 "layers stay as they are under DistributedDataParallel: compile, then wrap"
             )
         elif isinstance(holder, cst.Assign) and len(holder.targets) == 1:
@@ -80,14 +81,14 @@ class CompileWithoutEffect(Rule):
         if message:
             yield Finding(self.code, script.span(call), message, fix)
         for caller in _dropping(script, call):
-            given = f"`{script.brief(caller)}`"
+            given = f"`{script.tree.brief(caller)}`"
             message = f"{given} returns a compiled object, which is dropped: use what it returns"
             yield Finding(self.code, script.span(caller), message)
 
 
 def _wraps(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether a network is known to be wrapped in DistributedDataParallel."""
-    made = script.value_of(network).node
+    made = script.values.value_of(network).node
     return isinstance(made, cst.Call) and script.name(made.func) == _DDP
 
 
@@ -95,8 +96,8 @@ def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression)
     """Return whether two expressions certainly are one network."""
     if script.code(one) != script.code(other) or not isinstance(one, (cst.Name, cst.Attribute)):
         return False
-    roots = script.networks.roots(one)
-    return None not in roots and roots == script.networks.roots(other)
+    roots = script.modules.roots(one)
+    return None not in roots and roots == script.modules.roots(other)
 
 
 def _is_expected(script: Script, call: cst.Call) -> bool:
@@ -114,12 +115,12 @@ def _is_expected(script: Script, call: cst.Call) -> bool:
 
 def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
     """Yield the calls that drop what the function around a compilation returns: its result."""
-    function = script.function(call)
+    function = script.scopes.function(call)
     returned = script.functions.returns(function) if function is not None else []
     if function is None or not any(_is_result(script, each, call) for each in returned):
         return
     for caller in script.functions.callers(function):
-        if isinstance(script.parent(caller), cst.Expr) and not _is_expected(script, caller):
+        if isinstance(script.tree.parent(caller), cst.Expr) and not _is_expected(script, caller):
             yield caller
 
 
@@ -145,8 +146,8 @@ def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression
     return any(
         script.code(other.func) == text
         and script.tree.order(other) > after
-        and next(script.loops_around(other), None) is not None
-        for other in script.within(script.region(call), cst.Call)
+        and next(script.loops.around(other), None) is not None
+        for other in script.tree.within(script.scopes.region(call), cst.Call)
     )
 
 
@@ -154,14 +155,14 @@ def _run_by_method(
     script: Script, each: Compilation, target: cst.Name, uses: Sequence[cst.Name]
 ) -> str:
     """Return the message if the loop only calls another method than `forward`, else nothing."""
-    classes = script.compiled.classes(each)
+    classes = script.modules.compiled.classes(each)
     called: dict[str, cst.Call] = {}
     for use in uses:
-        holder = script.parent(use)
+        holder = script.tree.parent(use)
         if not isinstance(holder, cst.Attribute) or holder.attr.value in _RUN:
             return ""
-        call = script.parent(holder)
-        if isinstance(call, cst.Call) and call.func is holder and script.each_step(call):
+        call = script.tree.parent(holder)
+        if isinstance(call, cst.Call) and call.func is holder and script.loops.each_step(call):
             called[holder.attr.value] = call
     for name, call in called.items():
         methods = [script.functions.method(owner, name) for owner in classes]
@@ -169,7 +170,7 @@ def _run_by_method(
             continue
         inside = f"`{target.value}.{name} = torch.compile({target.value}.{name})` compiles it"
         return (
-            f"`{script.brief(call)}` runs in every step, and the result of `torch.compile` "
+            f"`{script.tree.brief(call)}` runs in every step, and the result of `torch.compile` "
             f"compiles only the call of `{target.value}` itself: {inside}"
         )
     return ""
@@ -179,7 +180,7 @@ def _has_own(script: Script, each: Compilation, name: str) -> bool:
     """Return whether a method of the network is compiled by itself."""
     return any(
         frame.function.name.value == name and frame.compilation is not each
-        for frame in script.compiled.frames
+        for frame in script.modules.compiled.frames
     )
 
 
@@ -190,21 +191,24 @@ def _assign(script: Script, call: cst.Call, network: cst.BaseExpression) -> Fix 
     """Assign the result of a compilation to what was compiled."""
     if not _may_bind(script, call, network):
         return None
-    edits = script.rewrite.insert(script.span(call).start, f"{script.code(network)} = ")
+    edits = script.edits.insert(script.span(call).start, f"{script.code(network)} = ")
     return Fix.unsafe("Assign the compiled network", edits, because=_BECAUSE)
 
 
 def _wrap(script: Script, call: cst.Call, network: cst.BaseExpression) -> Fix | None:
     """Replace `net.compile(…)` by `net = torch.compile(net, …)`."""
-    line = script.parent(call)
+    line = script.tree.parent(call)
     if not isinstance(line, cst.Expr) or not _may_bind(script, call, network):
         return None
-    imported = script.rewrite.importing("torch", at=call)
-    if imported is None or "#" in script.text[script.span(call).start : script.span(call).end]:
+    imported = script.edits.importing("torch", at=call)
+    if (
+        imported is None
+        or "#" in script.tree.source.text[script.span(call).start : script.span(call).end]
+    ):
         return None
     named = script.code(network)
     given = ", ".join([named, *(script.code(arg) for arg in call.args)])
-    edits = script.rewrite.replace(line, f"{named} = {imported[0]}.compile({given})")
+    edits = script.edits.replace(line, f"{named} = {imported[0]}.compile({given})")
     return Fix.unsafe("Compile with torch.compile", edits, imported[1], because=_BECAUSE)
 
 
@@ -214,23 +218,23 @@ def _renamed(script: Script, target: cst.Name, network: cst.BaseExpression) -> F
         return None
     if not _may_bind(script, target, network):
         return None
-    edits = script.rewrite.replace(target, script.code(network))
+    edits = script.edits.replace(target, script.code(network))
     return Fix.unsafe("Assign it to the name that is called", edits, because=_BECAUSE)
 
 
 def _may_bind(script: Script, at: cst.CSTNode, network: cst.BaseExpression) -> bool:
     """Return whether a network can be set here, and is used here afterwards."""
-    if any(True for _ in script.loops_around(at)):
+    if any(True for _ in script.loops.around(at)):
         return False
     text, after = script.code(network), script.tree.order(at)
     if isinstance(network, cst.Name):
         scope = script.scopes.scope(at)
         if script.scopes.lookup(text, scope) is not scope:
             return False
-        region = script.region(at)
+        region = script.scopes.region(at)
         return any(
             name.value == text and script.tree.order(name) > after
-            for name in script.within(region, cst.Name)
+            for name in script.tree.within(region, cst.Name)
             if name is not network
         )
     return isinstance(network, cst.Attribute) and text.startswith("self.")

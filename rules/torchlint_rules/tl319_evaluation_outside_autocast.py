@@ -18,10 +18,12 @@ _BECAUSE: Final = "what is measured rounds as training does, to 8 bits in bfloat
 class EvaluationOutsideAutocast(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first forward pass of every evaluation that training would run in autocast."""
-        if not any(script.precision.autocast(call) is call for call in script.all(cst.Call)):
+        if not any(
+            script.values.precision.autocast(call) is call for call in script.tree.all(cst.Call)
+        ):
             return
-        for evaluation in script.evaluations():
-            if script.owner(evaluation.node) != "none" or _differs(script, evaluation):
+        for evaluation in script.evaluations.all:
+            if script.loops.owner(evaluation.node) != "none" or _differs(script, evaluation):
                 continue
             for forward in evaluation.forwards:
                 autocast = _training_autocast(script, forward.call, forward.network)
@@ -36,7 +38,7 @@ class EvaluationOutsideAutocast(Rule):
         flags = script.flagged_evaluations
         for loop, branch in {id(e.loop.node): (e.loop, e.branch) for e in flags.all}.values():
             for call in flags.forwards(loop, branch):
-                network = script.module_call(call)
+                network = script.loops.module_call(call)
                 autocast = _training_autocast(script, call, network) if network else None
                 if autocast is not None:
                     yield self._finding(script, call, autocast, None)
@@ -46,8 +48,9 @@ class EvaluationOutsideAutocast(Rule):
         self, script: Script, call: cst.Call, autocast: cst.Call, fix: Fix | None
     ) -> Finding:
         message = (
-            f"`{script.brief(call)}` evaluates in float32 what trains under autocast: wrap it in "
-            f"`{script.brief(autocast)}` too"
+            f"`{script.tree.brief(call)}` evaluates in float32 what trains under autocast: wrap "
+            "it in "
+            f"`{script.tree.brief(autocast)}` too"
         )
         notes = (Note(script.span(autocast), "the training step runs under this autocast"),)
         return Finding(self.code, script.span(call), message, fix, notes)
@@ -55,34 +58,34 @@ class EvaluationOutsideAutocast(Rule):
 
 def _differs(script: Script, evaluation: Evaluation) -> bool:
     """Return whether an evaluation chooses a precision of its own, or needs gradients."""
-    if script.needs_gradients(evaluation.node):
+    if script.evaluations.needs_gradients(evaluation.node):
         return True
     return not _OTHER.isdisjoint(_spoken(script, evaluation.node))
 
 
 def _spoken(script: Script, region: cst.CSTNode) -> set[str]:
     """Return the names and attributes that code reads."""
-    names = {name.value for name in script.within(region, cst.Name)}
-    return names | {each.attr.value for each in script.within(region, cst.Attribute)}
+    names = {name.value for name in script.tree.within(region, cst.Name)}
+    return names | {each.attr.value for each in script.tree.within(region, cst.Attribute)}
 
 
 def _training_autocast(
     script: Script, call: cst.Call, network: cst.BaseExpression
 ) -> cst.Call | None:
     """Return the autocast of the training steps of a network that an evaluation runs without."""
-    here = script.autocasting.around(call)
+    here = script.values.autocasting.around(call)
     if here.calls or not here.complete or _casts_itself(script, network):
         return None
     if not _WIDENING.isdisjoint(_spoken(script, call)):
         return None
     found: cst.Call | None = None
-    for step in script.steps.all:
+    for step in script.loops.steps.all:
         for forward in step.forwards:
-            trained = script.module_call(forward)
-            if trained is None or not script.networks.same(trained, network):
+            trained = script.loops.module_call(forward)
+            if trained is None or not script.modules.same(trained, network):
                 continue
-            calls = script.autocasting.around(forward).calls
-            if not calls or script.call(calls[0]).argument("enabled", 2).equals(False):
+            calls = script.values.autocasting.around(forward).calls
+            if not calls or script.calls.at(calls[0]).argument("enabled", 2).equals(False):
                 return None
             found = found or calls[0]
     return found
@@ -91,9 +94,9 @@ def _training_autocast(
 def _casts_itself(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether the class of a network uses autocast, or converts what it gets."""
     return any(
-        script.precision.autocast(call) is call
-        for owner in script.submodules.classes(network)
-        for call in script.within(owner, cst.Call)
+        script.values.precision.autocast(call) is call
+        for owner in script.modules.submodules.classes(network)
+        for call in script.tree.within(owner, cst.Call)
     )
 
 
@@ -103,25 +106,25 @@ def _fix(script: Script, evaluation: Evaluation, call: cst.Call, autocast: cst.C
     others = [each.call for each in evaluation.forwards if each.call is not call]
     if not lines or not all(any(script.tree.inside(o, line) for line in lines) for o in others):
         return None
-    if not all(map(script.rewrite.stands_alone, lines)) or not _is_valid_at(script, autocast, call):
+    if not all(map(script.edits.stands_alone, lines)) or not _is_valid_at(script, autocast, call):
         return None
-    region = script.region(evaluation.node)
+    region = script.scopes.region(evaluation.node)
     arrays = not _ARRAYS.isdisjoint(_spoken(script, region))
-    inside = (node for line in lines for node in script.within(line, cst.Return))
+    inside = (node for line in lines for node in script.tree.within(line, cst.Return))
     if arrays or any(True for _ in inside):
         return None
     header = f"with {script.code(autocast)}:"
     return Fix.unsafe(
         "Evaluate under the autocast of training",
-        script.rewrite.wrap(lines, header),
+        script.edits.wrap(lines, header),
         because=_BECAUSE,
     )
 
 
 def _lines(script: Script, call: cst.Call) -> list[cst.CSTNode]:
     """Return the statements of one block from a forward pass to the last loss of it."""
-    first = script.statement(call)
-    block = script.parent(first)
+    first = script.tree.statement(call)
+    block = script.tree.parent(first)
     if not isinstance(first, cst.SimpleStatementLine) or not isinstance(block, cst.IndentedBlock):
         return []
     behind = block.body[list(block.body).index(first) :]
@@ -137,7 +140,7 @@ def _has_loss(script: Script, line: cst.CSTNode) -> bool:
     return any(
         script.kind(call.func) is Kind.CRITERION
         or (script.name(call.func) or "").startswith("torch.nn.functional.")
-        for call in script.within(line, cst.Call)
+        for call in script.tree.within(line, cst.Call)
     )
 
 
@@ -148,6 +151,6 @@ def _is_valid_at(script: Script, autocast: cst.Call, place: cst.CSTNode) -> bool
     return all(
         script.scopes.reaching_name(name.value, place, script.scopes.scope(place))
         == script.scopes.reaching(name)
-        for name in script.within(autocast, cst.Name)
+        for name in script.tree.within(autocast, cst.Name)
         if script.scopes.reads(name) and script.scopes.reaching(name)
     )

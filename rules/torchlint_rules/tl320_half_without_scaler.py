@@ -20,13 +20,13 @@ _BECAUSE: Final = "bfloat16 rounds to 8 bits, and GPUs before Ampere do not have
 class HalfWithoutScaler(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every float16 autocast of a loss that is sent backward unscaled."""
-        for step in script.steps.all:
+        for step in script.loops.steps.all:
             autocast = _half(script, step)
             if autocast is None or not _is_unscaled(script, step):
                 continue
             func = cst.ensure_type(step.backward.func, cst.Attribute)
             message = (
-                f"`{script.brief(func.value)}` is float16 and calls `backward()` without a "
+                f"`{script.tree.brief(func.value)}` is float16 and calls `backward()` without a "
                 "`GradScaler`, so small gradients underflow to 0: use `dtype=torch.bfloat16`, or "
                 "scale the loss"
             )
@@ -38,8 +38,10 @@ class HalfWithoutScaler(Rule):
 def _half(script: Script, step: Step) -> cst.Call | None:
     """Return the autocast of a step that is certainly on and in float16."""
     for forward in step.forwards:
-        for autocast in script.autocasting.around(forward).calls:
-            if script.autocasting.is_half(autocast) and not script.autocasting.is_off(autocast):
+        for autocast in script.values.autocasting.around(forward).calls:
+            if script.values.autocasting.is_half(autocast) and not script.values.autocasting.is_off(
+                autocast
+            ):
                 return autocast
     return None
 
@@ -53,10 +55,10 @@ def _is_unscaled(script: Script, step: Step) -> bool:
         func.value.operator, cst.Multiply
     ):
         return False
-    if script.owner(step.backward) != "none" or not script.steps.updates(step):
+    if script.loops.owner(step.backward) != "none" or not script.loops.steps.updates(step):
         return False
     owner = script.scopes.class_of(step.backward)
-    spoken = [] if owner is None else [*script.within(owner, cst.Attribute)]
+    spoken = [] if owner is None else [*script.tree.within(owner, cst.Attribute)]
     names: list[cst.Name] = []
     for body in script.functions.run_with(step.backward):
         names += script.functions.own(body, cst.Name)
@@ -67,19 +69,19 @@ def _is_unscaled(script: Script, step: Step) -> bool:
 
 def _fix(script: Script, autocast: cst.Call) -> Fix | None:
     """Return the edit that computes in bfloat16."""
-    call = script.call(autocast)
-    if call.has_splat or not script.is_own(autocast):
+    call = script.calls.at(autocast)
+    if call.has_splat or not script.tree.is_own(autocast):
         return None
     given = call.given("dtype", 1)
     if given is not None and isinstance(given.value, cst.Attribute):
         spelled = f"{script.code(given.value.value)}.bfloat16"
-        edits = script.rewrite.replace(given.value, spelled)
+        edits = script.edits.replace(given.value, spelled)
     elif given is None:
-        written = script.rewrite.importing("torch", at=autocast)
+        written = script.edits.importing("torch", at=autocast)
         if written is None:
             return None
         torch, imported = written
-        edits = (*imported, *script.rewrite.with_keyword(autocast, "dtype", f"{torch}.bfloat16"))
+        edits = (*imported, *script.edits.with_keyword(autocast, "dtype", f"{torch}.bfloat16"))
     else:
         return None
     return Fix.unsafe("Compute in bfloat16", edits, because=_BECAUSE)

@@ -31,7 +31,7 @@ class _Repeat(NamedTuple):
 class RepeatedKeyValueHeads(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every fused attention whose keys and values are repeated head by head."""
-        for site in script.calls(_FUNCTION):
+        for site in script.calls.of(_FUNCTION):
             if site.has_splat or site.argument("enable_gqa").state is not State.ABSENT:
                 continue
             mask = site.argument("attn_mask", 3)
@@ -61,7 +61,7 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
             made = bindings[0] if len(bindings) == 1 else None
             if made is None or made.how is not How.ASSIGN or made.value is None:
                 return None
-            if list(script.scopes.uses(made, script.home(node))) != [node]:
+            if list(script.scopes.uses(made, script.scopes.home(node))) != [node]:
                 return None
             node = made.value
         elif isinstance(node, cst.Call):
@@ -71,7 +71,7 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
                 return found if axis in _HEADS and (axis > 0 or not swapped) else None
             if not isinstance(node.func, cst.Attribute):
                 return None
-            axes = {script.value_of(arg.value).literal for arg in node.args}
+            axes = {script.values.value_of(arg.value).literal for arg in node.args}
             if node.func.attr.value == "transpose" and axes == {1, 2}:
                 swapped = not swapped
             elif node.func.attr.value != "contiguous":
@@ -92,14 +92,14 @@ def _under_a_condition(
     found = _of_call(script, made.value)
     if found is None or found.axis not in _HEADS or not isinstance(found.source, cst.Name):
         return None
-    uses = list(script.scopes.uses(made, script.home(node)))
+    uses = list(script.scopes.uses(made, script.scopes.home(node)))
     same = script.scopes.reaching(found.source) == (before,)
     return found._replace(always=False) if same and uses == [node] else None
 
 
 def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
     """Return the repetition that a call makes of one tensor."""
-    site, name = script.call(call), _last_word(script, call)
+    site, name = script.calls.at(call), _last_word(script, call)
     if name == "repeat_interleave":
         free = site.name is not None
         times, dim = site.given("repeats", int(free)), site.argument("dim", 1 + free)
@@ -109,14 +109,14 @@ def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
             return None
         if script.kind(times.value) is Kind.TENSOR:
             return None
-        return _Repeat(script.argument(times.value), dim.literal, whole, call)
+        return _Repeat(script.tree.argument(times.value), dim.literal, whole, call)
     function = script.functions.callee(call)
     if function is None or len(call.args) != 2 or any(arg.keyword for arg in call.args):
         return None
     axis = script.answer(_repeated_axis, function, None)
     if axis is None:
         return None
-    return _Repeat(script.argument(call.args[1].value), axis, call.args[0].value, call)
+    return _Repeat(script.tree.argument(call.args[1].value), axis, call.args[0].value, call)
 
 
 def _last_word(script: Script, call: cst.Call) -> str:
@@ -141,7 +141,7 @@ def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:
         return None
     axes = set()
     for value in script.functions.returns(function):
-        if script.argument(value) == names[0]:
+        if script.tree.argument(value) == names[0]:
             continue
         axes.add(_joined_axis(script, value, names[0], names[1]))
     return axes.pop() if len(axes) == 1 else None
@@ -152,14 +152,14 @@ def _joined_axis(script: Script, node: cst.BaseExpression, x: str, times: str) -
     if joined is None:
         return None
     inner = joined[0]
-    if isinstance(inner, cst.Name) and script.value_of(inner).node is not None:
-        inner = script.value_of(inner).node or inner
+    if isinstance(inner, cst.Name) and script.values.value_of(inner).node is not None:
+        inner = script.values.value_of(inner).node or inner
     expanded = _method(inner, "expand")
     if expanded is None or not isinstance(expanded[0], cst.Subscript):
         return None
-    cut, sizes = expanded[0], [script.argument(each) for each in expanded[1]]
+    cut, sizes = expanded[0], [script.tree.argument(each) for each in expanded[1]]
     parts = [script.code(each.slice) for each in cut.slice]
-    if script.argument(cut.value) != x or parts.count("None") != 1 or len(sizes) != 5:
+    if script.tree.argument(cut.value) != x or parts.count("None") != 1 or len(sizes) != 5:
         return None
     new = parts.index("None")
     fits = len(parts) == len(sizes) or new == len(parts) - 1
@@ -167,7 +167,7 @@ def _joined_axis(script: Script, node: cst.BaseExpression, x: str, times: str) -
         return None
     heads = sizes[new - 1]
     wanted = [*sizes[: new - 1], {f"{heads} * {times}", f"{times} * {heads}"}, *sizes[new + 1 :]]
-    shape = [script.argument(each) for each in joined[1]]
+    shape = [script.tree.argument(each) for each in joined[1]]
     same = len(shape) == len(wanted) and all(
         one in two if isinstance(two, set) else one == two
         for one, two in zip(shape, wanted, strict=True)
@@ -187,28 +187,31 @@ def _method(
 
 
 def _fix(script: Script, site: CallSite, key: _Repeat, value: _Repeat) -> Fix | None:
-    if not script.target.has(_NEEDED):
+    if not script.program.target.has(_NEEDED):
         return None
-    parts = [script.rewrite.with_keyword(site.node, "enable_gqa", "True")]
+    parts = [script.edits.with_keyword(site.node, "enable_gqa", "True")]
     for each in (key, value):
-        line = script.statement(each.node)
+        line = script.tree.statement(each.node)
         if "#" in script.code(line):
             return None
         assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
         named = assign.targets[0].target if isinstance(assign, cst.Assign) else None
         again = named is not None and script.code(named) == script.code(each.source)
         if again and isinstance(assign, cst.Assign) and assign.value is each.node:
-            if not script.rewrite.stands_alone(line):
+            if not script.edits.stands_alone(line):
                 return None
-            parts.append(script.rewrite.drop(line))
+            parts.append(script.edits.drop(line))
         else:
-            parts.append(script.rewrite.replace(each.node, script.code(each.source)))
-    edits = script.rewrite.united(*parts)
+            parts.append(script.edits.replace(each.node, script.code(each.source)))
+    edits = script.edits.united(*parts)
     title = "Pass `enable_gqa=True` and repeat nothing"
-    doubt = script.target.doubt(_NEEDED)
+    doubt = script.program.target.doubt(_NEEDED)
     if doubt:
         return Fix.unsafe(title, edits, because=f"`enable_gqa` {doubt}")
-    if script.can_use_accelerator and not script.precision.mentions_low_precision:
+    if (
+        script.program.devices.can_use_accelerator
+        and not script.values.precision.mentions_low_precision
+    ):
         because = "for float32 on a GPU only the kernel that stores all scores takes it"
         return Fix.unsafe(title, edits, because=because)
     return Fix.close(title, edits, because="gradients of keys and values are summed otherwise")

@@ -14,16 +14,17 @@ _FUNCTION = "torch.nn.functional.scaled_dot_product_attention"
 class DenseCausalMask(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every fused attention whose mask only hides the positions to come."""
-        for site in script.calls(_FUNCTION):
+        for site in script.calls.of(_FUNCTION):
             given = site.given("attn_mask", 3)
             flag = site.argument("is_causal", 5)
             if given is None or site.has_splat:
                 continue
             if flag.state is not State.ABSENT and not flag.equals(False):
                 continue
-            if script.scores.is_causal(given.value):
+            if script.values.scores.is_causal(given.value):
                 message = (
-                    f"the mask `{script.brief(given.value)}` is causal: `is_causal=True` lets the "
+                    f"the mask `{script.tree.brief(given.value)}` is causal: `is_causal=True` "
+                    "lets the "
                     "attention skip half of the scores and store no mask"
                 )
                 yield Finding(self.code, script.span(given), message, _fix(script, site, given))
@@ -34,17 +35,17 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
     if mask.keyword is None and mask is not site.node.args[-1]:
         return None
     if flag is None:
-        edits = script.rewrite.replace(mask, "is_causal=True")
+        edits = script.edits.replace(mask, "is_causal=True")
     elif flag.keyword is not None:
-        edits = script.rewrite.united(
-            script.rewrite.without_argument(site.node, mask),
-            script.rewrite.replace(flag.value, "True"),
+        edits = script.edits.united(
+            script.edits.without_argument(site.node, mask),
+            script.edits.replace(flag.value, "True"),
         )
     else:
         return None
     spare = _spare_line(script, mask.value)
     if spare is not None:
-        edits = script.rewrite.united(edits, script.rewrite.drop(spare))
+        edits = script.edits.united(edits, script.edits.drop(spare))
     because = "another kernel may be chosen, which rounds otherwise"
     return Fix.close("Pass `is_causal=True` and no mask", edits, because=because)
 
@@ -55,12 +56,14 @@ def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement |
     if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
         return None
     assign = bindings[0].node
-    line = script.statement(assign)
+    line = script.tree.statement(assign)
     if len(assign.targets) != 1 or not isinstance(assign.targets[0].target, cst.Name):
         return None
-    alone = script.rewrite.stands_alone(line) and script.home(assign) is script.home(mask)
+    alone = script.edits.stands_alone(line) and script.scopes.home(assign) is script.scopes.home(
+        mask
+    )
     small = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    uses = list(script.scopes.uses(bindings[0], script.home(mask)))
-    block = script.parent(line)
+    uses = list(script.scopes.uses(bindings[0], script.scopes.home(mask)))
+    block = script.tree.parent(line)
     shared = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
     return line if alone and small and uses == [mask] and not shared else None

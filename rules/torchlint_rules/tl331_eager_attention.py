@@ -19,9 +19,9 @@ _CAPPED: Final = ("gemma-2", "gemma2", "gemma-3", "gpt-oss", "gpt_oss")
 class EagerAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network of Transformers that is loaded with eager attention."""
-        names = [name for name in script.called if name.endswith(_MAKERS)]
+        names = [name for name in script.calls.called if name.endswith(_MAKERS)]
         named = [name for name in names if name.startswith("transformers.")]
-        for site in script.calls(*named):
+        for site in script.calls.of(*named):
             given = site.given(_OPTION)
             if not site.argument(_OPTION).equals("eager") or _asks_for_weights(script):
                 continue
@@ -36,7 +36,7 @@ class EagerAttention(Rule):
             if given is not None and isinstance(given.value, cst.SimpleString):
                 fix = Fix.unsafe(
                     f"Leave `{_OPTION}` out",
-                    script.rewrite.without_argument(site.node, given),
+                    script.edits.without_argument(site.node, given),
                     because="a network that drops attention weights draws other masks",
                 )
             yield Finding(self.code, script.span(given or site.node), message, fix)
@@ -50,7 +50,7 @@ def _name(site: CallSite) -> str | None:
 
 def _asks_for_weights(script: Script) -> bool:
     """Return whether code in view asks for the weights of attention, or reads them."""
-    asked = (arg.keyword.value for arg in script.all(cst.Arg) if arg.keyword is not None)
+    asked = (arg.keyword.value for arg in script.tree.all(cst.Arg) if arg.keyword is not None)
     return "output_attentions" in asked or any(
         True for word in _WEIGHTS for _ in script.functions.attributes(word)
     )

@@ -35,7 +35,7 @@ _REWORKED: Final = (
 class BiasBeforeBatchNorm(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every biased layer that feeds a batch norm and nothing else."""
-        pairs = [pair for pair in script.layer_pairs() if _cancels(pair)]
+        pairs = [pair for pair in script.modules.layers.pairs() if _cancels(pair)]
         biased = [pair for pair in pairs if _has_bias(script, pair.layer)]
         if not biased or _weights_loaded(script) or _reworked(script) or _norms_frozen(script):
             return
@@ -44,7 +44,7 @@ class BiasBeforeBatchNorm(Rule):
                 yield self._finding(script, pair)
 
     def _finding(self, script: Script, pair: LayerPair) -> Finding:
-        call = script.call(pair.layer.call)
+        call = script.calls.at(pair.layer.call)
         what = pair.layer.name or script.code(pair.layer.call.func)
         after = pair.after.name or script.code(pair.after.call.func)
         given = call.given("bias", _BIAS_POSITION[_short(pair.layer)])
@@ -52,7 +52,7 @@ class BiasBeforeBatchNorm(Rule):
         if given is not None or not call.has_splat:
             fix = Fix.unsafe(
                 "Pass `bias=False`",
-                script.rewrite.set_argument(call.node, given, "bias", "False"),
+                script.edits.set_argument(call.node, given, "bias", "False"),
                 because="drops the bias from the state dict and shifts the random stream of what "
                 "is initialised later",
             )
@@ -75,7 +75,7 @@ def _cancels(pair: LayerPair) -> bool:
 
 
 def _has_bias(script: Script, layer: Layer) -> bool:
-    value = script.call(layer.call).argument("bias", _BIAS_POSITION[_short(layer)])
+    value = script.calls.at(layer.call).argument("bias", _BIAS_POSITION[_short(layer)])
     return value.state is State.ABSENT or value.equals(True)
 
 
@@ -84,14 +84,14 @@ def _weights_loaded(script: Script) -> bool:
 
     Another module of a program that saves weights is taken to load these.
     """
-    saves = next(script.calls("torch.save"), None) is not None
-    for call in script.method_calls("load_state_dict"):
+    saves = next(script.calls.of("torch.save"), None) is not None
+    for call in script.calls.of_methods("load_state_dict"):
         receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         if script.kind(receiver) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
             continue
-        if saves and not script.is_own(call):
+        if saves and not script.tree.is_own(call):
             continue
-        if not call.args or "state_dict" not in script.code_of(call.args[0].value):
+        if not call.args or "state_dict" not in script.values.code_of(call.args[0].value):
             return True
     return False
 
@@ -99,18 +99,18 @@ def _weights_loaded(script: Script) -> bool:
 def _reworked(script: Script) -> bool:
     """Return whether layers are fused, quantized or pruned, by name or by content."""
     return any(
-        (script.name(call.func) or "").startswith(_REWORKED) for call in script.all(cst.Call)
+        (script.name(call.func) or "").startswith(_REWORKED) for call in script.tree.all(cst.Call)
     )
 
 
 def _norms_frozen(script: Script) -> bool:
     """Return whether batch norms are put into evaluation mode one by one."""
-    for call in script.method_calls("eval"):
-        if any("BatchNorm" in script.code(test) for test in script.tests_around(call)):
+    for call in script.calls.of_methods("eval"):
+        if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(call)):
             return True
     return any(
         "freeze" in function.name.value and "bn" in function.name.value.lower()
-        for function in script.all(cst.FunctionDef)
+        for function in script.tree.all(cst.FunctionDef)
     )
 
 
@@ -123,9 +123,9 @@ def _bias_touched(script: Script, layer: Layer) -> bool:
     for mention in script.whole.functions.mentions("bias"):
         if not isinstance(mention, cst.Attribute):
             continue
-        if isinstance(script.parent(mention), cst.Comparison):
+        if isinstance(script.tree.parent(mention), cst.Comparison):
             continue
-        tests = [script.code(test) for test in script.tests_around(mention)]
+        tests = [script.code(test) for test in script.tree.tests_around(mention)]
         if any("bias" in test for test in tests):
             continue
         named = [test for test in tests if re.search(r"Conv|Linear|BatchNorm|Norm|LSTM|GRU", test)]

@@ -85,7 +85,7 @@ class Loss(NamedTuple):
 class SoftmaxBeforeCrossEntropy(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every activation at the end of a loss's input that should not be there."""
-        text = script.text
+        text = script.tree.source.text
         if "oftmax" not in text and "igmoid" not in text:
             return
         seen: set[int] = set()
@@ -125,9 +125,9 @@ def _spelled(script: Script, node: cst.Call) -> str:
 
 def _losses(script: Script) -> Iterator[Loss]:
     """Yield the calls of losses that take logits or probabilities."""
-    made = next(script.calls(*_CRITERIA), None) is not None
-    named = [site.node for site in script.calls(*_FUNCTIONS)]
-    for call in script.all(cst.Call) if made else named:
+    made = next(script.calls.of(*_CRITERIA), None) is not None
+    named = [site.node for site in script.calls.of(*_FUNCTIONS)]
+    for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
         given = next((a.value for a in call.args if a.keyword and a.keyword.value == "input"), None)
         if kind and call.args and given is None and not call.args[0].star:
@@ -138,7 +138,7 @@ def _losses(script: Script) -> Iterator[Loss]:
 
 def _picks(script: Script, call: cst.Call, kind: str) -> bool:
     """Return whether `nll_loss` only selects one number of each row."""
-    return kind == "nll" and script.call(call).argument("reduction").equals("none")
+    return kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
 
 
 def _loss(script: Script, call: cst.Call) -> str:
@@ -155,7 +155,7 @@ def _loss(script: Script, call: cst.Call) -> str:
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
     """Return the call that built a layer or a loss, without moves to a device."""
-    value = script.value_of(node).node
+    value = script.values.value_of(node).node
     func = value.func if isinstance(value, cst.Call) else None
     if isinstance(func, cst.Attribute) and func.attr.value in _MOVES and script.name(func) is None:
         return script.answer(_made, func.value, None)
@@ -189,7 +189,7 @@ def _index(script: Script, node: cst.Subscript) -> int | None:
     index = node.slice[0].slice
     if len(node.slice) != 1 or not isinstance(index, cst.Index):
         return None
-    found = script.value_of(index.value).literal
+    found = script.values.value_of(index.value).literal
     return found if type(found) is int and found >= 0 else None
 
 
@@ -275,7 +275,7 @@ def _layer_end(script: Script, layer: cst.BaseExpression | None) -> Activation |
         return Activation(_ACTIVATIONS[name], layer)
     if name != "torch.nn.Sequential" or not layer.args or layer.args[-1].star:
         return None
-    return script.answer(_layer_end, script.value_of(layer.args[-1].value).node, None)
+    return script.answer(_layer_end, script.values.value_of(layer.args[-1].value).node, None)
 
 
 # -- the fix ---------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None
         return edits
     if not isinstance(func, cst.Attribute):
         return None
-    return (*script.rewrite.replace(func.attr, "binary_cross_entropy_with_logits"), *edits)
+    return (*script.edits.replace(func.attr, "binary_cross_entropy_with_logits"), *edits)
 
 
 def _of_criterion(script: Script, loss: Loss) -> Edits | None:
@@ -300,7 +300,7 @@ def _of_criterion(script: Script, loss: Loss) -> Edits | None:
     made = _made(script, loss.node.func)
     if made is None or not isinstance(made.func, cst.Attribute) or made is loss.node.func:
         return None
-    edits = script.rewrite.replace(made.func.attr, "BCEWithLogitsLoss")
+    edits = script.edits.replace(made.func.attr, "BCEWithLogitsLoss")
     for each in _losses(script):
         if _made(script, each.node.func) is not made:
             continue
@@ -316,11 +316,11 @@ def _of_criterion(script: Script, loss: Loss) -> Edits | None:
 def _taken_out(script: Script, call: cst.Call) -> Edits | None:
     """Keep only the operand of an activation."""
     operand = _operand(script, call)
-    imports = script.rewrite.without_imports(call.func) if operand is not None else None
+    imports = script.edits.without_imports(call.func) if operand is not None else None
     if operand is None or imports is None:
         return None
     whole, inner = script.span(call), script.span(operand)
-    text = script.text
+    text = script.tree.source.text
     if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
         return None
     return (
@@ -353,4 +353,4 @@ def _logarithmic(script: Script, activation: Activation) -> Edits | None:
         call, edits = inner, taken
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "softmax":
         return None
-    return (*edits, *script.rewrite.replace(call.func.attr, "log_softmax"))
+    return (*edits, *script.edits.replace(call.func.attr, "log_softmax"))

@@ -25,25 +25,25 @@ _FORWARDS: Final = ("forward", "__call__")
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Report calls of the forward of networks that have hooks or wrappers."""
-        for call in script.method_calls("forward"):
+        for call in script.calls.of_methods("forward"):
             func = call.func
             assert isinstance(func, cst.Attribute)
             if script.name(func) is not None or not _is_network(script, func.value):
                 continue
-            if _is_own(script, call, func.value) or not script.call_extras.has(func.value):
+            if _is_own(script, call, func.value) or not script.values.call_extras.has(func.value):
                 continue
             yield direct_forward(script, self.code, call, _WHAT, _BECAUSE)
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the file shows, not only by a name, that an expression is a network."""
-    if isinstance(script.definition(node), cst.ClassDef):
+    if isinstance(script.functions.definition(node), cst.ClassDef):
         return False
     if isinstance(node, cst.Call) and script.name(node.func) == "builtins.super":
         return False
     if script.functions.instance_of(node) is not None:
         return script.kind(node) is Kind.MODULE or _derives(script, node)
-    made = script.value_of(node).node
+    made = script.values.value_of(node).node
     if isinstance(made, cst.Call) and script.name(made.func) is not None:
         if script.kind(made) is Kind.MODULE:
             return True
@@ -59,10 +59,10 @@ def _is_member(script: Script, node: cst.Name | cst.Subscript) -> bool:
         bindings = script.scopes.reaching(node)
         if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
             return False
-        whole, _ = script.iteration.source(bindings[0].value, bindings[0].path)
+        whole, _ = script.values.iteration.source(bindings[0].value, bindings[0].path)
     while isinstance(whole, cst.Subscript):
         whole = whole.value
-    made = script.value_of(whole).node if whole is not None else None
+    made = script.values.value_of(whole).node if whole is not None else None
     return isinstance(made, cst.Call) and script.name(made.func) in _LISTS
 
 
@@ -93,7 +93,7 @@ def _is_built_so(script: Script, owner: cst.ClassDef) -> bool:
     )
     if forward is None or len(forward.params.params) < 2:
         return False
-    if any(script.kind(call) is Kind.OPTIMIZER for call in script.within(owner, cst.Call)):
+    if any(script.kind(call) is Kind.OPTIMIZER for call in script.tree.within(owner, cst.Call)):
         return False
     return any(
         isinstance(line.targets[0].target, cst.Attribute)
@@ -101,7 +101,7 @@ def _is_built_so(script: Script, owner: cst.ClassDef) -> bool:
         and (script.name(line.value.func) or "").startswith("torch.nn.")
         and script.kind(line.value) is Kind.MODULE
         and "Loss" not in script.code(line.value.func)
-        for line in script.within(owner, cst.Assign)
+        for line in script.tree.within(owner, cst.Assign)
     )
 
 
@@ -110,13 +110,13 @@ def _is_treated_so(script: Script, node: cst.BaseExpression) -> bool:
     text = script.code(node)
     return any(
         isinstance(call.func, cst.Attribute) and script.code(call.func.value) == text
-        for call in script.method_calls(*_METHODS)
+        for call in script.calls.of_methods(*_METHODS)
     )
 
 
 def _is_own(script: Script, call: cst.Call, node: cst.BaseExpression) -> bool:
     """Return whether a class has its own `__call__`."""
-    function = script.function(call)
+    function = script.scopes.function(call)
     if function is None or not isinstance(node, cst.Name):
         return False
     if any((script.name(d.decorator) or "").startswith("torch.jit.") for d in function.decorators):

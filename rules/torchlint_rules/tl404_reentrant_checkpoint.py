@@ -24,9 +24,9 @@ class ReentrantCheckpoint(Rule):
         """Flag every checkpoint without `use_reentrant`."""
         said = any(
             arg.keyword is not None and arg.keyword.value == "use_reentrant"
-            for arg in script.all(cst.Arg)
+            for arg in script.tree.all(cst.Arg)
         )
-        for site in script.calls(*_CHECKPOINTS, "functools.partial"):
+        for site in script.calls.of(*_CHECKPOINTS, "functools.partial"):
             first = site.node.args[0].value if site.node.args else None
             partial = site.name == "functools.partial"
             if first is None or (partial and (said or script.name(first) not in _CHECKPOINTS)):
@@ -36,7 +36,7 @@ class ReentrantCheckpoint(Rule):
             if _asks_for_version(script, site.node):
                 continue
             what = script.code(first if partial else site.node.func)
-            edits = script.rewrite.with_keyword(site.node, "use_reentrant", "False")
+            edits = script.edits.with_keyword(site.node, "use_reentrant", "False")
             fix = Fix.exact("Pass use_reentrant=False", edits)
             if partial or not _computed(script, site.node, _DEPTH):
                 fix = Fix.unsafe("Pass use_reentrant=False", edits, because=_FROZEN)
@@ -49,19 +49,19 @@ class ReentrantCheckpoint(Rule):
 
 def _asks_for_version(script: Script, call: cst.Call) -> bool:
     """Return whether an `if` around a call asks for a version, as of a torch without the option."""
-    outer = script.parent(call)
+    outer = script.tree.parent(call)
     while outer is not None and not isinstance(outer, cst.ClassDef):
-        if isinstance(outer, cst.If) and "version" in script.words(script.code(outer.test)):
+        if isinstance(outer, cst.If) and "version" in script.names.words(script.code(outer.test)):
             return True
-        outer = script.parent(outer)
+        outer = script.tree.parent(outer)
     return False
 
 
 def _computed(script: Script, call: cst.Call, depth: int) -> bool:
     """Return whether an input of a checkpointed block certainly comes from trained layers."""
-    if script.mentions("requires_grad") or not script.optimizers.steps:
+    if script.tree.mentions("requires_grad") or not script.optimizers.steps:
         return False
-    if not call.args or not script.visibility.shows(call.args[0].value):
+    if not call.args or not script.values.visibility.shows(call.args[0].value):
         return False
     return any(
         arg.keyword is None and not arg.star and _by_layers(script, arg.value, depth)
@@ -88,15 +88,15 @@ def _by_layers(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         return False
     if _recomputed(script, node):
         return _computed(script, node, depth - 1)
-    if not script.visibility.shows(node.func):
+    if not script.values.visibility.shows(node.func):
         return False
-    if script.module_call(node) is not None:
+    if script.loops.module_call(node) is not None:
         return True
     func = node.func
     if not isinstance(func, cst.Attribute) or script.name(func) is not None:
         return False
     if isinstance(func.value, cst.Name) and func.value.value == "self":
-        return script.definition(func) is None
+        return script.functions.definition(func) is None
     return _by_layers(script, func.value, depth - 1)
 
 

@@ -37,22 +37,22 @@ _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 class RetainedGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every retained graph through which its loop runs backward once."""
-        for call in script.method_calls("backward"):
-            given = script.call(call).given("retain_graph", 1)
-            if given is None or not script.value_of(given.value).equals(True):
+        for call in script.calls.of_methods("backward"):
+            given = script.calls.at(call).given("retain_graph", 1)
+            if given is None or not script.values.value_of(given.value).equals(True):
                 continue
-            if not script.is_step(call) or not _is_used_once(script, call):
+            if not script.loops.is_step(call) or not _is_used_once(script, call):
                 continue
             func = call.func
             assert isinstance(func, cst.Attribute)
-            loss = script.brief(func.value)
+            loss = script.tree.brief(func.value)
             message = (
                 f"the graph of `{loss}` stays in memory after the only backward pass through it: "
                 "drop `retain_graph=True`"
             )
             fix = None
             if given.keyword is not None:
-                edits = script.rewrite.without_argument(call, given)
+                edits = script.edits.without_argument(call, given)
                 fix = Fix.unsafe("Drop retain_graph=True", edits, because=_BECAUSE)
             yield Finding(self.code, script.span(given), message, fix)
 
@@ -66,28 +66,30 @@ def _is_used_once(script: Script, call: cst.Call) -> bool:
     others = [
         each
         for body in script.functions.reached(loop)
-        for each in script.within(body, cst.Call)
+        for each in script.tree.within(body, cst.Call)
         if each is not call
         and _goes_backward(script, each)
         and not _comes_after(script, call, each)
     ]
-    if others or not script.runs_module(region.body) or _networks_remember(script):
+    if others or not script.loops.runs_module(region.body) or _networks_remember(script):
         return False
     inside = region if region is loop else region.body
-    return all(_is_fresh(script, name, inside) for name in script.within(region.body, cst.Name))
+    return all(
+        _is_fresh(script, name, inside) for name in script.tree.within(region.body, cst.Name)
+    )
 
 
 def _places(
     script: Script, call: cst.Call
 ) -> tuple[cst.For | cst.While, cst.For | cst.While | cst.FunctionDef] | None:
     """Return the loop that goes backward, and the function for it that builds the graph, if any."""
-    around = next(script.loops_around(call), None)
+    around = next(script.loops.around(call), None)
     if around is not None:
         return around.node, around.node
-    function = script.function(call)
+    function = script.scopes.function(call)
     if function is None or _stores(script, function):
         return None
-    for loop in script.loops(Role.TRAIN_BATCH):
+    for loop in script.loops.of(Role.TRAIN_BATCH):
         if function in script.code_of_pass(loop):
             return loop.node, function
     return None
@@ -95,7 +97,7 @@ def _places(
 
 def _stores(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function stores something in an attribute, perhaps with its graph."""
-    targets = script.within(function.body, cst.AssignTarget)
+    targets = script.tree.within(function.body, cst.AssignTarget)
     return any(isinstance(target.target, cst.Attribute) for target in targets)
 
 
@@ -106,19 +108,19 @@ def _keeps_state(script: Script) -> bool:
         and script.tree.is_own(each)
         and not (
             isinstance(each.value, cst.Name)
-            and _DATA.intersection(script.words(each.value.value))
-            and isinstance(script.parent(each), cst.Arg)
+            and _DATA.intersection(script.names.words(each.value.value))
+            and isinstance(script.tree.parent(each), cst.Arg)
         )
-        for each in script.all(cst.Attribute)
+        for each in script.tree.all(cst.Attribute)
     )
 
 
 def _comes_after(script: Script, call: cst.Call, other: cst.Call) -> bool:
     """Return whether each iteration of a loop makes a call after another one of the same loop."""
-    loop = next(script.loops_around(call), None)
+    loop = next(script.loops.around(call), None)
     return (
         loop is not None
-        and next(script.loops_around(other), None) is loop
+        and next(script.loops.around(other), None) is loop
         and script.scopes.blocks(call)[0] is loop.node.body
         and script.tree.order(other) < script.tree.order(call)
     )
@@ -135,9 +137,9 @@ def _networks_remember(script: Script) -> bool:
     """Return whether a forward of this file stores a result in an attribute."""
     return any(
         isinstance(target.target, cst.Attribute)
-        for function in script.all(cst.FunctionDef)
+        for function in script.tree.all(cst.FunctionDef)
         if function.name.value == "forward"
-        for target in script.within(function, cst.AssignTarget)
+        for target in script.tree.within(function, cst.AssignTarget)
     )
 
 
@@ -157,15 +159,15 @@ def _is_fresh(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
 def _only_grows(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     """Return whether a loop only adds to a name (`total += loss.detach()`)."""
     return all(
-        isinstance(script.parent(each), cst.AugAssign)
-        for each in script.within(loop, cst.Name)
+        isinstance(script.tree.parent(each), cst.AugAssign)
+        for each in script.tree.within(loop, cst.Name)
         if each.value == name.value
     )
 
 
 def _is_base(script: Script, name: cst.Name) -> bool:
     """Return whether a name is only called or read for an attribute."""
-    holder = script.parent(name)
+    holder = script.tree.parent(name)
     if isinstance(holder, cst.Attribute):
         return True
     return isinstance(holder, cst.Call) and holder.func is name
@@ -189,21 +191,21 @@ def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
         return True
     if not depth or _LEAF.search(script.tree.own_text):
         return False
-    for call in script.within(value, cst.Call):
+    for call in script.tree.within(value, cst.Call):
         callee = script.functions.callee(call)
         handed = [arg.value for arg in call.args]
         if isinstance(call.func, cst.Attribute):
             handed.append(call.func.value)
-        if script.module_call(call) is not None or any(
+        if script.loops.module_call(call) is not None or any(
             script.kind(each) is Kind.MODULE for each in handed
         ):
             return False
-        if callee is not None and script.runs_module(callee.body):
+        if callee is not None and script.loops.runs_module(callee.body):
             return False
     return all(
         binding.how in (How.IMPORT, How.FUNCTION, How.CLASS, How.LOOP)
         or (binding.value is not None and _is_clean(script, binding.value, depth - 1))
-        for name in script.within(value, cst.Name)
+        for name in script.tree.within(value, cst.Name)
         if not _is_base(script, name)
         for binding in script.scopes.reaching(name)
     )

@@ -17,7 +17,7 @@ _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients 
 class DataAttribute(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Report every useless `Variable` and every `.data` that fails or hides a change."""
-        calls = [s.node for s in script.calls(VARIABLE) if s.node.args and wraps(script, s.node)]
+        calls = [s.node for s in script.calls.of(VARIABLE) if s.node.args and wraps(script, s.node)]
         for volatile in (each for each in calls if _is_volatile(script, each)):
             message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
             yield Finding(self.code, script.span(volatile), message)
@@ -29,7 +29,7 @@ class DataAttribute(Rule):
                 groups.setdefault(None if fix is None else fix.safety, []).append(call)
         for group in groups.values():
             yield self._useless(script, group, [fixes.get(id(each)) for each in group])
-        for node in script.all(cst.Attribute):
+        for node in script.tree.all(cst.Attribute):
             found = misuse(script, node) if node.attr.value == "data" else None
             if found is not None:
                 yield Finding(self.code, script.span(node), found.message, impact=found.impact)
@@ -52,7 +52,7 @@ class DataAttribute(Rule):
 
 
 def _is_volatile(script: Script, call: cst.Call) -> bool:
-    return script.call(call).given("volatile", 2) is not None
+    return script.calls.at(call).given("volatile", 2) is not None
 
 
 # -- Variable --------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
     others = [call for call in calls if id(call) in unwrapped and call not in plain]
     title, found = "Use the tensor itself", {}
     for group, together in ((plain, plain), (others, [*plain, *others])):
-        imports = script.rewrite.without_imports(*(call.func for call in together))
+        imports = script.edits.without_imports(*(call.func for call in together))
         if imports is None:
             continue
         whole = tuple(edit for call in together for edit in unwrapped[id(call)])
@@ -85,7 +85,7 @@ def _fixes(script: Script, calls: Sequence[cst.Call]) -> dict[int, Fix]:
 def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     """Replace a call by its argument, None if that would lose something."""
     whole, inner = script.span(call), script.span(call.args[0].value)
-    text = script.text
+    text = script.tree.source.text
     around = text[whole.start : inner.start] + text[inner.end : whole.end]
     if "#" in around or len(call.args) > 1 + ("requires_grad" in around) or call.args[0].star:
         return None
@@ -95,7 +95,7 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     left_out = _left_out(script, call)
     if left_out is not None:
         return left_out
-    value, holder = call.args[0].value, script.parent(call)
+    value, holder = call.args[0].value, script.tree.parent(call)
     atom = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
     free = isinstance(holder, (cst.Arg, cst.Assign, cst.Return, cst.Element))
     kept = script.tree.breaks_lines(value) or not (atom or (free and "\n" not in around))
@@ -109,7 +109,7 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
 def _besides(script: Script, call: cst.Call) -> list[cst.Call]:
     """Return the calls of a line that would only assign names to themselves."""
     assign = _assignment(script, call)
-    line = script.parent(assign) if assign is not None else None
+    line = script.tree.parent(assign) if assign is not None else None
     return _self_assigned(script, line) if isinstance(line, cst.SimpleStatementLine) else []
 
 
@@ -125,7 +125,7 @@ def _self_assigned(script: Script, line: cst.CSTNode) -> list[cst.Call]:
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return []
     found = [_given_back(script, left, right) for left, right in _pairs(assign)]
-    if None in found or not script.rewrite.stands_alone(line):
+    if None in found or not script.edits.stands_alone(line):
         return []
     return [call for call in found if call is not None]
 
@@ -147,7 +147,7 @@ def _given_back(
         return None
     if script.name(right.func) != VARIABLE or not right.args or not wraps(script, right):
         return None
-    if script.call(right).given("volatile", 2) is not None:
+    if script.calls.at(right).given("volatile", 2) is not None:
         return None
     given = right.args[0].value
     if isinstance(given, cst.Name):
@@ -217,19 +217,19 @@ def _is_own_name(target: cst.BaseExpression) -> bool:
 
 def _dropped(script: Script, call: cst.Call) -> Edits | None:
     """Remove a line of self-assignments, None if it is the only one in its block."""
-    line = script.statement(call)
-    block = script.parent(line)
+    line = script.tree.statement(call)
+    block = script.tree.parent(line)
     if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
         block, (cst.IndentedBlock, cst.Module)
     ):
         return None
     if len(block.body) > 1 and all(_self_assigned(script, each) for each in block.body):
         return None
-    return script.rewrite.drop(line)
+    return script.edits.drop(line)
 
 
 def _is_plain(script: Script, call: cst.Call) -> bool:
     value = call.args[0].value
-    if isinstance(value, cst.Name) and script.mentions("resize_"):
+    if isinstance(value, cst.Name) and script.tree.mentions("resize_"):
         return False
     return wraps(script, call) and without_graph(script, value)

@@ -36,16 +36,16 @@ class FullVocabularyLogits(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every cross entropy of logits that nothing else needs."""
         for call in _losses(script):
-            given = script.call(call).given("input", 0)
+            given = script.calls.at(call).given("input", 0)
             logits = _logits(script, given.value) if given is not None else None
             size = _classes(script, logits.head) if logits is not None else None
             if logits is None or size is None or _is_kept(script, logits):
                 continue
-            if script.grad(call) is Grad.OFF or _is_chunked(script, call):
+            if script.values.gradients.grad(call) is Grad.OFF or _is_chunked(script, call):
                 continue
             copies = "in `float()`, in its gradient" if logits.widened else "in its gradient"
             message = (
-                f"`{script.brief(logits.head)}` makes {size} for each token, and once more "
+                f"`{script.tree.brief(logits.head)}` makes {size} for each token, and once more "
                 f"{copies}, only for this loss: {_instead(script)}"
             )
             yield Finding(self.code, script.span(call), message)
@@ -53,7 +53,7 @@ class FullVocabularyLogits(Rule):
 
 def _instead(script: Script) -> str:
     chunks = "compute it in chunks of tokens under `checkpoint(..., use_reentrant=False)`"
-    if not script.target.has((2, 13)):
+    if not script.program.target.has((2, 13)):
         return chunks
     return (
         "`F.linear_cross_entropy(..., options=torch.nn.LinearCrossEntropyOptions())` of torch 2.13 "
@@ -62,12 +62,12 @@ def _instead(script: Script) -> str:
 
 
 def _losses(script: Script) -> Iterator[cst.Call]:
-    yield from (site.node for site in script.calls(_LOSS))
-    if next(script.calls(_CRITERION), None) is None:
+    yield from (site.node for site in script.calls.of(_LOSS))
+    if next(script.calls.of(_CRITERION), None) is None:
         return
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if isinstance(call.func, (cst.Name, cst.Attribute)) and len(call.args) == 2:
-            made = script.value_of(call.func).node
+            made = script.values.value_of(call.func).node
             if isinstance(made, cst.Call) and script.name(made.func) == _CRITERION:
                 yield call
 
@@ -110,7 +110,7 @@ def _shapes(script: Script, call: cst.Call) -> bool:
 def _classes(script: Script, call: cst.Call) -> str | None:
     """Return how many numbers a head makes of each token, in words; None unless it is many."""
     if script.name(call.func) == "torch.nn.functional.linear":
-        weight = script.call(call).given("weight", 1)
+        weight = script.calls.at(call).given("weight", 1)
         table = weight.value if weight is not None else None
         if not isinstance(table, cst.Attribute) or table.attr.value != "weight":
             return None
@@ -126,13 +126,13 @@ def _classes(script: Script, call: cst.Call) -> str | None:
 def _size(
     script: Script, layer: cst.BaseExpression, size: tuple[str, int], kind: str, *, named: bool
 ) -> str | None:
-    made = script.value_of(layer).node
+    made = script.values.value_of(layer).node
     if not isinstance(made, cst.Call) or script.name(made.func) != kind:
         return None
-    given = script.call(made).given(*size)
+    given = script.calls.at(made).given(*size)
     if given is None:
         return None
-    known = script.value_of(given.value)
+    known = script.values.value_of(given.value)
     if known.is_literal:
         many = type(known.literal) is int and known.literal >= _LARGE
         return f"{known.literal} numbers" if many else None
@@ -145,10 +145,10 @@ def _size(
 def _is_kept(script: Script, logits: _Logits) -> bool:
     """Return whether anything but the loss, or a shape, uses the logits."""
     inner = {id(name) for each in logits.bindings[:-1] if each.value is not None
-             for name in script.within(each.value, cst.Name)}  # fmt: skip
+             for name in script.tree.within(each.value, cst.Name)}  # fmt: skip
     for binding in logits.bindings:
         for use in script.scopes.uses(binding):
-            holder = script.parent(use)
+            holder = script.tree.parent(use)
             described = isinstance(holder, cst.Attribute) and holder.attr.value in _DESCRIBING
             if id(use) not in logits.uses and id(use) not in inner and not described:
                 return True
@@ -157,12 +157,12 @@ def _is_kept(script: Script, logits: _Logits) -> bool:
 
 def _is_chunked(script: Script, call: cst.Call) -> bool:
     """Return whether a loop over parts of a batch, or a checkpoint, runs a loss."""
-    for loop in script.loops_around(call):
+    for loop in script.loops.around(call):
         if loop.role not in (Role.TRAIN_BATCH, Role.EPOCH):
             return True
-    home = script.function(call)
+    home = script.scopes.function(call)
     return home is not None and any(
-        script.definition(site.node.args[0].value) is home
-        for site in script.calls("torch.utils.checkpoint.checkpoint")
+        script.functions.definition(site.node.args[0].value) is home
+        for site in script.calls.of("torch.utils.checkpoint.checkpoint")
         if site.node.args
     )

@@ -30,18 +30,19 @@ _DEPTH: Final = 6
 class FrozenEncoderEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every frozen network that a training loop runs on what its loader yields."""
-        for loop in script.loops(Role.TRAIN_BATCH):
+        for loop in script.loops.of(Role.TRAIN_BATCH):
             if not _runs_again(script, loop):
                 continue
-            for call in script.within(loop.node.body, cst.Call):
-                network = script.lineage.network(call)
-                if network is None or script.batch_loop(call) is not loop:
+            for call in script.tree.within(loop.node.body, cst.Call):
+                network = script.modules.lineage.network(call)
+                if network is None or script.loops.batch_loop(call) is not loop:
                     continue
                 if not _in_every_pass(script, call, loop):
                     continue
                 if _is_frozen(script, call, network) and _gets_the_same(script, call):
                     message = (
-                        f"`{script.brief(network)}` is frozen and encodes the same data in every "
+                        f"`{script.tree.brief(network)}` is frozen and encodes the same data in "
+                        "every "
                         "epoch: run it once over the data before the loop, and keep its outputs"
                     )
                     yield Finding(self.code, script.span(call), message)
@@ -49,23 +50,23 @@ class FrozenEncoderEachStep(Rule):
 
 def _runs_again(script: Script, loop: Loop) -> bool:
     """Return whether a loop over batches runs in several epochs."""
-    for outer in script.loops_around(loop.node):
+    for outer in script.loops.around(loop.node):
         if outer.role is Role.EPOCH:
             drawn = outer.node.iter if isinstance(outer.node, cst.For) else None
             return not isinstance(drawn, cst.Call) or not _is_once(script, drawn)
-    function = script.function(loop.node)
-    return function is not None and script.is_repeated(function)
+    function = script.scopes.function(loop.node)
+    return function is not None and script.loops.is_repeated(function)
 
 
 def _is_once(script: Script, drawn: cst.Call) -> bool:
     """Return whether a loop is over `range(1)`."""
-    once = len(drawn.args) == 1 and script.value_of(drawn.args[0].value).equals(1)
+    once = len(drawn.args) == 1 and script.values.value_of(drawn.args[0].value).equals(1)
     return once and script.name(drawn.func) == "builtins.range"
 
 
 def _in_every_pass(script: Script, call: cst.Call, loop: Loop) -> bool:
     """Return whether no condition decides if a pass of a loop makes a call."""
-    if script.frequency(call) is not Frequency.EVERY_PASS:
+    if script.loops.frequency(call) is not Frequency.EVERY_PASS:
         return False
     return not any(
         isinstance(outer, (cst.If, cst.IfExp)) and script.tree.inside(outer, loop.node)
@@ -75,30 +76,30 @@ def _in_every_pass(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _is_frozen(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
     """Return whether a network that was trained before computes the same at every call."""
-    found = script.networks.unheld(network)
+    found = script.modules.unheld(network)
     if found is None or found.copied or not found.in_sight:
         return False
-    if not found.frozen and script.grad(call) is not Grad.OFF:
+    if not found.frozen and script.values.gradients.grad(call) is not Grad.OFF:
         return False
     if not found.pretrained and not _is_loaded(script, network):
         return False
-    if script.modes.depends_on_mode(network) is False:
+    if script.modules.modes.depends_on_mode(network) is False:
         return True
-    return script.modes.mode(call, network) is Mode.EVAL
+    return script.modules.modes.mode(call, network) is Mode.EVAL
 
 
 def _is_loaded(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether a state that was saved before is loaded into a network."""
-    for call in script.method_calls("load_state_dict"):
+    for call in script.calls.of_methods("load_state_dict"):
         owner = cst.ensure_type(call.func, cst.Attribute).value
-        if call.args and script.networks.same(owner, network):
+        if call.args and script.modules.same(owner, network):
             return True
     return False
 
 
 def _gets_the_same(script: Script, call: cst.Call) -> bool:
     """Return whether a call gets what a loader yields, the same in every epoch."""
-    given = [arg for arg in call.args if not script.value_of(arg.value).is_literal]
+    given = [arg for arg in call.args if not script.values.value_of(arg.value).is_literal]
     pieces = [(arg, _pieces(script, arg.value, _DEPTH)) for arg in given]
     return bool(pieces) and all(
         parts
@@ -112,7 +113,7 @@ def _gets_the_same(script: Script, call: cst.Call) -> bool:
 
 def _pieces(script: Script, node: cst.BaseExpression, depth: int) -> tuple[Part, ...]:
     """Return the pieces of batches that an expression is, moved or in another type."""
-    parts = script.parts.of(node)
+    parts = script.loaders.parts.of(node)
     if parts or not depth:
         return parts
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -140,7 +141,7 @@ def _bound(binding: Binding) -> cst.BaseExpression | None:
 def _is_text(script: Script, arg: cst.Arg) -> bool:
     """Return whether an argument is named like the numbers of a text's tokens."""
     named = arg.keyword.value if arg.keyword is not None else ""
-    return not _TEXT.isdisjoint(script.words(f"{named} {script.code(arg.value)}"))
+    return not _TEXT.isdisjoint(script.names.words(f"{named} {script.code(arg.value)}"))
 
 
 def _is_unseen(script: Script, part: Part) -> bool:
@@ -153,7 +154,11 @@ def _draws(script: Script, part: Part) -> bool:
 
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
-    site = script.call(part.loader)
+    site = script.calls.at(part.loader)
     dataset, collate = site.given("dataset", 0), site.given("collate_fn", 7)
-    found = set(script.datasets.traits(dataset.value)) if dataset is not None else {Trait.UNSEEN}
-    return found | set(script.datasets.callable_traits(collate.value) if collate else ())
+    found = (
+        set(script.loaders.datasets.traits(dataset.value))
+        if dataset is not None
+        else {Trait.UNSEEN}
+    )
+    return found | set(script.loaders.datasets.callable_traits(collate.value) if collate else ())

@@ -13,14 +13,14 @@ from torchlint_rules.shared.nograd import without_graph, wrapped
 class TargetNetworkWithGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a network that no optimizer holds, if it records in each step."""
-        passes = list(script.lineage.backward_passes())
-        sent = {call for each in passes for call, _ in script.lineage.of(each.func).calls}
+        passes = list(script.modules.lineage.backward_passes())
+        sent = {call for each in passes for call, _ in script.modules.lineage.of(each.func).calls}
         told: set[cst.Call] = set()
         for backward in passes:
-            for call, network in script.lineage.of(backward.func, recorded=False).calls:
+            for call, network in script.modules.lineage.of(backward.func, recorded=False).calls:
                 if call in told or not _records_for_nothing(script, call, network, backward):
                     continue
-                inputs = script.lineage.of_arguments(call)
+                inputs = script.modules.lineage.of_arguments(call)
                 if call in sent and _may_carry_gradients(script, inputs, backward):
                     continue
                 told.add(call)
@@ -36,7 +36,7 @@ def _message(script: Script, network: cst.BaseExpression, sent: bool) -> str:
         else "keeps its activations although its output is detached"
     )
     return (
-        f"no optimizer holds `{script.brief(network)}`, yet its call records a graph, and "
+        f"no optimizer holds `{script.tree.brief(network)}`, yet its call records a graph, and "
         f"{cost}: put the call under `torch.no_grad()`"
     )
 
@@ -45,36 +45,36 @@ def _records_for_nothing(
     script: Script, call: cst.Call, network: cst.BaseExpression, backward: cst.Call
 ) -> bool:
     """Return whether a call records the graph of a network that never learns."""
-    if script.grad(call) is not Grad.ON:
+    if script.values.gradients.grad(call) is not Grad.ON:
         return False
-    unheld = script.networks.unheld(network)
+    unheld = script.modules.unheld(network)
     if unheld is None or unheld.frozen is not False or not unheld.learns:
         return False
     if not (unheld.in_sight or unheld.copied):
         return False
-    behind = script.lineage.of(backward.func).calls
-    return any(script.networks.unheld(each) is None for _, each in behind)
+    behind = script.modules.lineage.of(backward.func).calls
+    return any(script.modules.unheld(each) is None for _, each in behind)
 
 
 def _may_carry_gradients(script: Script, inputs: Ancestry, backward: cst.Call) -> bool:
     """Return whether what a network is given may need gradients that flow through it."""
     if inputs.asks or not inputs.complete:
         return True
-    home = script.home(backward)
-    if any(script.home(parameter) is not home for parameter in inputs.given):
+    home = script.scopes.home(backward)
+    if any(script.scopes.home(parameter) is not home for parameter in inputs.given):
         return True
-    return any(script.networks.unheld(network) is None for _, network in inputs.calls)
+    return any(script.modules.unheld(network) is None for _, network in inputs.calls)
 
 
 def _fix(script: Script, call: cst.Call, backward: cst.Call) -> Fix | None:
     """Return the fix of a line that only computes what needs no gradients."""
-    line = script.statement(call)
+    line = script.tree.statement(call)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return None
     assign = line.body[0]
     if not isinstance(assign, cst.Assign):
         return None
-    if _may_carry_gradients(script, script.lineage.of(assign.value), backward):
+    if _may_carry_gradients(script, script.modules.lineage.of(assign.value), backward):
         return None
     edits = wrapped(script, line)
     return (

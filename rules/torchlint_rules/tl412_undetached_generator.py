@@ -12,20 +12,20 @@ from torchlint.api import Act, CallSite, Finding, Fix, Kind, Rule, Script, State
 class UndetachedGenerator(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what a backward pass sends into a network that its optimizer does not hold."""
-        passes = list(script.lineage.backward_passes())
+        passes = list(script.modules.lineage.backward_passes())
         for backward in passes:
             optimizer = _stepped(script, backward)
             if optimizer is None or _is_differentiated(script, backward):
                 continue
-            behind = script.lineage.of(backward.func).calls
+            behind = script.modules.lineage.of(backward.func).calls
             others = {
                 call
                 for each in passes
                 if each is not backward
-                for call, _ in script.lineage.of(each.func).calls
+                for call, _ in script.modules.lineage.of(each.func).calls
             }
             for call, judge in behind:
-                if call in others or optimizer not in script.networks.holders(judge):
+                if call in others or optimizer not in script.modules.holders(judge):
                     continue
                 yield from self._sent(script, backward, call, judge, optimizer)
 
@@ -37,19 +37,20 @@ class UndetachedGenerator(Rule):
         judge: cst.BaseExpression,
         optimizer: cst.Call,
     ) -> Iterator[Finding]:
-        slopes = list(script.calls("torch.autograd.grad"))
+        slopes = list(script.calls.of("torch.autograd.grad"))
         for arg in call.args:
             if any(_may_be_one_of(script, arg.value, slope.given("inputs", 1)) for slope in slopes):
                 continue
-            for _, maker in script.lineage.of(arg.value).calls:
-                held = script.networks.holders(maker)
-                apart = script.networks.held_alone(optimizer, maker)
-                if not held or not apart or script.networks.may_be_frozen(maker):
+            for _, maker in script.modules.lineage.of(arg.value).calls:
+                held = script.modules.holders(maker)
+                apart = script.modules.held_alone(optimizer, maker)
+                if not held or not apart or script.modules.may_be_frozen(maker):
                     continue
                 message = (
-                    f"the backward pass runs on through `{script.brief(maker)}`, whose parameters "
-                    f"this step does not change: pass `{script.brief(arg.value)}.detach()` "
-                    f"to `{script.brief(judge)}`"
+                    f"the backward pass runs on through `{script.tree.brief(maker)}`, whose "
+                    "parameters "
+                    f"this step does not change: pass `{script.tree.brief(arg.value)}.detach()` "
+                    f"to `{script.tree.brief(judge)}`"
                 )
                 fix = None
                 if (
@@ -63,7 +64,7 @@ class UndetachedGenerator(Rule):
 
 def _is_differentiated(script: Script, backward: cst.Call) -> bool:
     """Return whether a backward pass records its own graph, to be differentiated in turn."""
-    kept = script.call(backward).argument("create_graph", 2)
+    kept = script.calls.at(backward).argument("create_graph", 2)
     return kept.state is not State.ABSENT and not kept.equals(False)
 
 
@@ -77,11 +78,11 @@ def _may_be_one_of(script: Script, value: cst.BaseExpression, given: cst.Arg | N
         if isinstance(listed, (cst.List, cst.Tuple))
         else [listed]
     )
-    mine = script.origins.of(value)
+    mine = script.values.origins.of(value)
     for part in parts:
         if isinstance(part, cst.Attribute) and script.kind(part.value) is Kind.MODULE:
             continue
-        theirs = script.origins.of(part)
+        theirs = script.values.origins.of(part)
         if not theirs.complete or not mine.complete:
             return True
         if any(one is other for one in mine.values for other in theirs.values):
@@ -92,15 +93,17 @@ def _may_be_one_of(script: Script, value: cst.BaseExpression, given: cst.Arg | N
 def _computes(script: Script, call: cst.Call, slope: CallSite) -> bool:
     """Return whether `autograd.grad` differentiates what a call computed."""
     given = slope.given("outputs", 0)
-    return given is None or any(each is call for each, _ in script.lineage.of(given.value).calls)
+    return given is None or any(
+        each is call for each, _ in script.modules.lineage.of(given.value).calls
+    )
 
 
 def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
     span, title = script.span(value), "Detach what the other network made"
     plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
-    edits = script.rewrite.insert(span.end, ".detach()" if plain else ").detach()")
+    edits = script.edits.insert(span.end, ".detach()" if plain else ").detach()")
     if not plain:
-        edits = (*script.rewrite.insert(span.start, "("), *edits)
+        edits = (*script.edits.insert(span.start, "("), *edits)
     return Fix.unsafe(title, edits, because=doubt) if doubt else Fix.exact(title, edits)
 
 
@@ -108,17 +111,17 @@ def _doubt(
     script: Script, backward: cst.Call, judge: cst.BaseExpression, maker: cst.BaseExpression
 ) -> str:
     """Return what may change if a backward pass no longer reaches a network; empty if nothing."""
-    named = script.brief(maker)
+    named = script.tree.brief(maker)
     for network in (maker, judge):
-        if not script.visibility.shows(network):
-            return f"what `{script.brief(network)}` computes is not in sight"
-    if script.mentions("retain_grad", "register_hook", "backward_hook"):
+        if not script.values.visibility.shows(network):
+            return f"what `{script.tree.brief(network)}` computes is not in sight"
+    if script.tree.mentions("retain_grad", "register_hook", "backward_hook"):
         return "this file looks at gradients as they are computed"
-    loop = script.batch_loop(backward)
-    region = loop.node.body if loop is not None else script.region(backward)
+    loop = script.loops.batch_loop(backward)
+    region = loop.node.body if loop is not None else script.scopes.region(backward)
     if any(script.name(each) is None for each in _gradients(script, region)):
         return "this code reads gradients itself"
-    acts = script.updates.within(region)
+    acts = script.optimizers.updates.within(region)
     at = next(index for index, each in enumerate(acts) if each.call is backward)
     cleared: list[Update] = []
     for each in (*acts[at + 1 :], *acts[:at]):
@@ -134,15 +137,15 @@ def _doubt(
 
 
 def _gradients(script: Script, region: cst.CSTNode) -> Iterator[cst.Attribute]:
-    return (each for each in script.within(region, cst.Attribute) if each.attr.value == "grad")
+    return (each for each in script.tree.within(region, cst.Attribute) if each.attr.value == "grad")
 
 
 def _is_about(script: Script, holder: cst.BaseExpression, network: cst.BaseExpression) -> bool:
     """Return whether an optimizer holds a network, or is that network itself."""
     if script.kind(holder) is Kind.MODULE:
-        return script.networks.same(holder, network)
-    held = script.networks.holders(network)
-    return any(each in held for each in script.origins.of(holder).values)
+        return script.modules.same(holder, network)
+    held = script.modules.holders(network)
+    return any(each in held for each in script.values.origins.of(holder).values)
 
 
 def _runs_before(script: Script, clear: Update, step: Update) -> bool:
@@ -153,9 +156,9 @@ def _runs_before(script: Script, clear: Update, step: Update) -> bool:
 
 def _stepped(script: Script, backward: cst.Call) -> cst.Call | None:
     """Return the one optimizer that steps after a backward pass and before the next one."""
-    loop = script.batch_loop(backward)
-    region = loop.node.body if loop is not None else script.region(backward)
-    acts = [each for each in script.updates.within(region) if each.at is each.call]
+    loop = script.loops.batch_loop(backward)
+    region = loop.node.body if loop is not None else script.scopes.region(backward)
+    acts = [each for each in script.optimizers.updates.within(region) if each.at is each.call]
     later = [
         each
         for each in acts
@@ -168,6 +171,6 @@ def _stepped(script: Script, backward: cst.Call) -> cst.Call | None:
     for each in later:
         if each.act is Act.BACKWARD or each.optimizer is None:
             break
-        stepped.update(script.origins.of(each.optimizer).values)
+        stepped.update(script.values.origins.of(each.optimizer).values)
     made = next(iter(stepped), None)
     return made if isinstance(made, cst.Call) and len(stepped) == 1 else None

@@ -46,10 +46,10 @@ _TITLE: Final = "Pass `fused={}`"
 class UnfusedOptimizer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
-        sites = [site for site in script.calls(*_OWNERS) if _undecided(site)]
+        sites = [site for site in script.calls.of(*_OWNERS) if _undecided(site)]
         sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
         sites = [site for site in sites if not script.optimizers.tunes_tensors(site.node)]
-        if not sites or script.imports(*_OTHER_TENSORS, *_TESTS):
+        if not sites or script.functions.imports(*_OTHER_TENSORS, *_TESTS):
             return
         for site in sites:
             value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
@@ -71,7 +71,7 @@ class UnfusedOptimizer(Rule):
                 Note(script.span(each), "a state saved without `fused` switches it off")
                 for each in restored
             )
-        elif script.framework == "none" and not script.imports(*_SHARDED):
+        elif script.program.devices.framework == "none" and not script.functions.imports(*_SHARDED):
             fix = _fix(script, site, value)
         return Finding(self.code, script.span(site.node), f"{message}: {advice}", fix, notes)
 
@@ -86,7 +86,9 @@ def _undecided(site: CallSite) -> bool:
 def _is_plain(site: CallSite) -> bool:
     """Return whether an SGD has neither momentum nor weight decay."""
     groups = site.given("params", 0)
-    if groups is not None and any(word in site.values.tree.code(groups) for word in ("mom", "decay")):
+    if groups is not None and any(
+        word in site.values.tree.code(groups) for word in ("mom", "decay")
+    ):
         return False
     return all(
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)
@@ -96,9 +98,9 @@ def _is_plain(site: CallSite) -> bool:
 
 def _may_be_clipped_scaled(script: Script, site: CallSite) -> bool:
     """Return whether Lightning may clip gradients in mixed precision, which `fused` makes fail."""
-    if script.owner(site.node) != "lightning":
+    if script.loops.owner(site.node) != "lightning":
         return False
-    trainers = list(script.calls(*_LIGHTNING))
+    trainers = list(script.calls.of(*_LIGHTNING))
     return not trainers or any(
         not _is_off(each, "gradient_clip_val", (None, 0, 0.0))
         and not _is_off(each, "precision", (None, *_FULL))
@@ -124,7 +126,7 @@ def _has_odd_parameters(script: Script, site: CallSite) -> bool:
     odd: list[cst.CSTNode] = [
         node for word in _COMPLEX for node in script.functions.attributes(word)
     ]
-    for call in script.calls("torch.nn.Embedding", "torch.nn.EmbeddingBag"):
+    for call in script.calls.of("torch.nn.Embedding", "torch.nn.EmbeddingBag"):
         sparse = call.argument("sparse")
         if sparse.state is not State.ABSENT and not sparse.equals(False):
             odd.append(call.node)
@@ -141,7 +143,7 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
     networks = (
         [
             call.func.value
-            for call in script.within(given, cst.Call)
+            for call in script.tree.within(given, cst.Call)
             if isinstance(call.func, cst.Attribute)
             and call.func.attr.value in ("parameters", "named_parameters")
         ]
@@ -159,27 +161,33 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
 def _value(script: Script, site: CallSite) -> str | None:
     """Return the value for `fused`, None if a possible version of torch lacks it."""
     adagrad = site.name == "torch.optim.Adagrad"
-    if adagrad or not script.target.has((2, 6)):
-        if script.can_use_accelerator and not script.moves.only_cuda(site.node):
+    if adagrad or not script.program.target.has((2, 6)):
+        if script.program.devices.can_use_accelerator and not script.program.moves.only_cuda(
+            site.node
+        ):
             return None
-    on_gpu = script.target.has(_OWNERS[site.name or ""])
-    if script.target.has((2, 4)):
-        return "True" if on_gpu or not script.can_use_accelerator else None
-    return "torch.cuda.is_available()" if on_gpu and script.can_use_accelerator else None
+    on_gpu = script.program.target.has(_OWNERS[site.name or ""])
+    if script.program.target.has((2, 4)):
+        return "True" if on_gpu or not script.program.devices.can_use_accelerator else None
+    return (
+        "torch.cuda.is_available()"
+        if on_gpu and script.program.devices.can_use_accelerator
+        else None
+    )
 
 
 def _fix(script: Script, site: CallSite, value: str) -> Fix | None:
     title = _TITLE.format(value)
-    edits = script.rewrite.with_keyword(site.node, "fused", value)
+    edits = script.edits.with_keyword(site.node, "fused", value)
     if value != "True":
-        found = script.rewrite.importing("torch", at=site.node)
+        found = script.edits.importing("torch", at=site.node)
         if found is None:
             return None
         word, imported = found
-        edits = script.rewrite.with_keyword(site.node, "fused", value.replace("torch", word, 1))
+        edits = script.edits.with_keyword(site.node, "fused", value.replace("torch", word, 1))
         because = "parameters have to be on the GPU when the optimizer is made"
         return Fix.unsafe(title, edits, imported, because=because)
-    doubt = script.target.doubt(_needed(script, site))
+    doubt = script.program.target.doubt(_needed(script, site))
     if doubt:
         return Fix.unsafe(title, edits, because=f"`fused=True` {doubt}")
     if _reads_scaled_gradients(script):
@@ -193,17 +201,21 @@ def _fix(script: Script, site: CallSite, value: str) -> Fix | None:
 
 def _needed(script: Script, site: CallSite) -> tuple[int, int]:
     """Return the oldest torch that supports `fused=True` on every device that may be used."""
-    if script.can_use_accelerator and not script.moves.only_cuda(site.node):
+    if script.program.devices.can_use_accelerator and not script.program.moves.only_cuda(site.node):
         return (2, 6)
-    return max(_OWNERS[site.name or ""], (2, 4)) if script.can_use_accelerator else (2, 4)
+    return (
+        max(_OWNERS[site.name or ""], (2, 4))
+        if script.program.devices.can_use_accelerator
+        else (2, 4)
+    )
 
 
 def _reads_scaled_gradients(script: Script) -> bool:
     """Return whether code reads gradients and a scaler is used without `unscale_`."""
-    scalers = script.calls("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
-    if next(scalers, None) is None or next(script.method_calls("unscale_"), None) is not None:
+    scalers = script.calls.of("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
+    if next(scalers, None) is None or next(script.calls.of_methods("unscale_"), None) is not None:
         return False
     return any(
         node.attr.value == "grad" and script.name(node) is None
-        for node in script.all(cst.Attribute)
+        for node in script.tree.all(cst.Attribute)
     )

@@ -24,13 +24,13 @@ class ZeroedGradients(Rule):
         """Flag code that zeroes gradients, unless other code needs the tensors."""
         calls = list(_told(script))
         loops = list(_by_hand(script))
-        if not (calls or loops) or script.imports("pytest", "unittest"):
+        if not (calls or loops) or script.functions.imports("pytest", "unittest"):
             return
         own = [loop for loop, _ in loops]
         for call in calls:
             if _are_needed(_around(script, call), own):
                 continue
-            edits = script.rewrite.without_argument(call, call.args[0])
+            edits = script.edits.without_argument(call, call.args[0])
             message = f"`{script.code(call)}` {_COST}: drop the argument"
             fix = _fix(script, call, "Drop the argument", edits)
             yield Finding(self.code, script.span(call), message, fix)
@@ -40,8 +40,8 @@ class ZeroedGradients(Rule):
             network = _network(script, loop)
             cleared = f"{script.code(network)}.zero_grad()" if network is not None else ""
             edits = _replaced(script, loop, cleared) if _does_nothing_else(script, loop) else ()
-            spare = script.rewrite.without_imports(loop) if edits else None
-            edits = script.rewrite.united(edits, spare or ())
+            spare = script.edits.without_imports(loop) if edits else None
+            edits = script.edits.united(edits, spare or ())
             message = f"`{script.code(filled)}` {_COST}: `{cleared or 'optimizer.zero_grad()'}`"
             fix = _fix(script, filled, f"Call `{cleared}`", edits) if edits else None
             place = loop if edits else filled
@@ -50,17 +50,21 @@ class ZeroedGradients(Rule):
 
 def _around(script: Script, node: cst.CSTNode) -> Script:
     """Return what has to do with the training around a node."""
-    home = script.function(node)
-    beside = [step for step in script.steps.all if script.function(step.backward) is home]
+    home = script.scopes.function(node)
+    beside = [
+        step for step in script.loops.steps.all if script.scopes.function(step.backward) is home
+    ]
     return script.around(beside[0]) if beside else script
 
 
 def _told(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of `zero_grad` with `set_to_none=False`."""
-    for call in script.method_calls("zero_grad"):
-        if len(call.args) != 1 or not script.call(call).argument("set_to_none", 0).equals(False):
+    for call in script.calls.of_methods("zero_grad"):
+        if len(call.args) != 1 or not script.calls.at(call).argument("set_to_none", 0).equals(
+            False
+        ):
             continue
-        given = script.call(call).given("set_to_none", 0)
+        given = script.calls.at(call).given("set_to_none", 0)
         owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         if given is None or script.kind(owner) not in (Kind.OPTIMIZER, Kind.MODULE):
             continue
@@ -73,14 +77,14 @@ def _told(script: Script) -> Iterator[cst.Call]:
 
 def _by_hand(script: Script) -> Iterator[tuple[cst.For, cst.BaseExpression]]:
     """Yield the loops that zero the gradient of each parameter, with the zeroing statement."""
-    for call in script.method_calls(*_ZEROING):
+    for call in script.calls.of_methods(*_ZEROING):
         assert isinstance(call.func, cst.Attribute)
         if call.func.attr.value == "zero_" or _is_zero(call):
             loop = _loop_over(script, call, _owner_of_gradient(call.func.value))
             if loop is not None:
                 yield loop, call
-    for made in script.calls("torch.zeros_like", "torch.zeros"):
-        line = script.parent(made.node)
+    for made in script.calls.of("torch.zeros_like", "torch.zeros"):
+        line = script.tree.parent(made.node)
         if isinstance(line, cst.Assign) and len(line.targets) == 1:
             target = line.targets[0].target
             loop = _loop_over(script, line, _owner_of_gradient(target))
@@ -110,15 +114,15 @@ def _loop_over(script: Script, node: cst.CSTNode, owner: cst.Name | None) -> cst
     loop = bindings[0].node
     if not isinstance(loop, cst.For) or _network(script, loop) is None:
         return None
-    if script.frequency(loop) is not Frequency.EVERY_PASS or _updates(script, loop):
+    if script.loops.frequency(loop) is not Frequency.EVERY_PASS or _updates(script, loop):
         return None
-    guards = [test for test in script.tests_around(node) if script.tree.inside(test, loop)]
+    guards = [test for test in script.tree.tests_around(node) if script.tree.inside(test, loop)]
     return loop if all(".grad" in script.code(test) for test in guards) else None
 
 
 def _network(script: Script, loop: cst.For) -> cst.BaseExpression | None:
     """Return the network if a loop iterates over all of its parameters."""
-    value = script.value_of(loop.iter).node
+    value = script.values.value_of(loop.iter).node
     if isinstance(value, cst.Call) and script.name(value.func) in (
         "builtins.list",
         "builtins.tuple",
@@ -133,12 +137,12 @@ def _network(script: Script, loop: cst.For) -> cst.BaseExpression | None:
 
 def _updates(script: Script, loop: cst.For) -> bool:
     """Return whether a loop reads the gradients before it zeroes them."""
-    for node in script.within(loop, cst.Attribute):
+    for node in script.tree.within(loop, cst.Attribute):
         if node.attr.value != "grad":
             continue
-        holder = script.parent(node)
+        holder = script.tree.parent(node)
         if isinstance(holder, cst.Attribute) and holder.attr.value == "data":
-            holder = script.parent(holder)
+            holder = script.tree.parent(holder)
         if isinstance(holder, cst.Attribute) and holder.attr.value in (*_ZEROING, "detach_"):
             continue
         if not isinstance(holder, (cst.Comparison, cst.AssignTarget, cst.If)):
@@ -151,15 +155,15 @@ def _does_nothing_else(script: Script, loop: cst.For) -> bool:
     return loop.orelse is None and all(
         ".grad" in script.code(small) and "\n" not in script.code(small)
         for kind in (cst.SimpleStatementLine, cst.SimpleStatementSuite)
-        for line in script.within(loop, kind)
+        for line in script.tree.within(loop, kind)
         for small in line.body
     )
 
 
 def _replaced(script: Script, loop: cst.For, text: str) -> Edits:
-    if not script.rewrite.stands_alone(loop) or "#" in script.code(loop):
+    if not script.edits.stands_alone(loop) or "#" in script.code(loop):
         return ()
-    return script.rewrite.replace(loop, text)
+    return script.edits.replace(loop, text)
 
 
 # -- needed gradients ------------------------------------------------------------
@@ -167,9 +171,11 @@ def _replaced(script: Script, loop: cst.For, text: str) -> Edits:
 
 def _are_needed(script: Script, loops: list[cst.For]) -> bool:
     """Return whether code outside some loops reads gradients, or keeps them at fixed addresses."""
-    if any(arg.keyword is not None and arg.keyword.value == _VIEWS for arg in script.all(cst.Arg)):
+    if any(
+        arg.keyword is not None and arg.keyword.value == _VIEWS for arg in script.tree.all(cst.Arg)
+    ):
         return True
-    for node in script.all(cst.Attribute):
+    for node in script.tree.all(cst.Attribute):
         word = node.attr.value
         if word in _GRAPHS and (script.name(node) or "").startswith("torch.cuda."):
             return True
@@ -181,8 +187,8 @@ def _are_needed(script: Script, loops: list[cst.For]) -> bool:
 
 def _is_let_go(script: Script, node: cst.Attribute) -> bool:
     """Return whether a gradient is set to None."""
-    target = script.parent(node)
-    line = script.parent(target) if isinstance(target, cst.AssignTarget) else None
+    target = script.tree.parent(node)
+    line = script.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
     return (
         isinstance(line, cst.Assign)
         and isinstance(line.value, cst.Name)
@@ -194,7 +200,7 @@ def _is_let_go(script: Script, node: cst.Attribute) -> bool:
 
 
 def _fix(script: Script, place: cst.BaseExpression, title: str, edits: Edits) -> Fix | None:
-    if script.owner(place) != "none":
+    if script.loops.owner(place) != "none":
         return None
     if _is_exact(script, place):
         return Fix.exact(title, edits)
@@ -203,7 +209,7 @@ def _fix(script: Script, place: cst.BaseExpression, title: str, edits: Edits) ->
 
 def _is_exact(script: Script, place: cst.BaseExpression) -> bool:
     """Return whether every parameter certainly gets a gradient between clearing and stepping."""
-    loop = script.batch_loop(place)
+    loop = script.loops.batch_loop(place)
     if loop is None or not _goes_backward_and_steps(script, loop.node.body):
         return False
     for step in script.optimizers.steps:
@@ -212,27 +218,27 @@ def _is_exact(script: Script, place: cst.BaseExpression) -> bool:
             made = script.optimizers.made_by(stepped) if stepped is not None else None
             if made is None or not all(_steps_whole_network(script, call) for call in made):
                 return False
-    return script.visibility.unseen_call(loop.node.body) is None
+    return script.values.visibility.unseen_call(loop.node.body) is None
 
 
 def _goes_backward_and_steps(script: Script, body: cst.BaseSuite) -> bool:
     """Return whether each iteration runs backward, steps and clears exactly once, in any order."""
     acts = []
-    for update in script.updates.within(body):
-        line = script.statement(update.at)
-        if update.at is not update.call or script.parent(line) is not body:
+    for update in script.optimizers.updates.within(body):
+        line = script.tree.statement(update.at)
+        if update.at is not update.call or script.tree.parent(line) is not body:
             return False
         acts.append(update.act)
     jumps = (cst.Break, cst.Continue, cst.Return)
     return acts.count(Act.BACKWARD) == acts.count(Act.STEP) == acts.count(Act.CLEAR) == 1 and all(
-        next(script.within(body, jump), None) is None for jump in jumps
+        next(script.tree.within(body, jump), None) is None for jump in jumps
     )
 
 
 def _steps_whole_network(script: Script, call: cst.Call) -> bool:
     """Return whether an optimizer has the parameters of one network, all of them always used."""
-    given = script.call(call).given("params", 0)
+    given = script.calls.at(call).given("params", 0)
     value = given.value if given is not None else None
     if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
         return False
-    return value.func.attr.value == "parameters" and script.usage.is_whole(value.func.value)
+    return value.func.attr.value == "parameters" and script.values.usage.is_whole(value.func.value)

@@ -18,11 +18,11 @@ _NO_MATTER: Final = 1e-5
 class AdamWithWeightDecay(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every Adam that certainly decays weights through the gradient."""
-        for site in script.calls("torch.optim.Adam"):
+        for site in script.calls.of("torch.optim.Adam"):
             decay = _decay(script, site)
             if decay is None or site.argument("decoupled_weight_decay").state is not State.ABSENT:
                 continue
-            if script.imports("pytest", "unittest"):
+            if script.functions.imports("pytest", "unittest"):
                 return
             if script.optimizers.tunes_tensors(site.node):
                 continue
@@ -41,7 +41,7 @@ def _decay(script: Script, site: CallSite) -> cst.BaseExpression | None:
     if _matters(found):
         return found.node
     given = site.given("params", 0)
-    groups = script.value_of(given.value).node if given is not None else None
+    groups = script.values.value_of(given.value).node if given is not None else None
     if not isinstance(groups, (cst.List, cst.Tuple)):
         return None
     for element in groups.elements:

@@ -17,8 +17,8 @@ class GradientsNeverCleared(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag steps with gradients of earlier batches, and gradients cleared before the step."""
         yield from self._piled_up(script)
-        for clear in script.method_calls("zero_grad"):
-            if script.is_done(clear, Duty.CLEARING):
+        for clear in script.calls.of_methods("zero_grad"):
+            if script.loops.is_done(clear, Duty.CLEARING):
                 continue
             step = _step_after(script, clear)
             if step is not None:
@@ -31,15 +31,15 @@ class GradientsNeverCleared(Rule):
     def _piled_up(self, script: Script) -> Iterator[Finding]:
         if all(
             _is_cleared_beside(script, call)
-            for call in script.method_calls("step")
-            if script.is_step(call)
+            for call in script.calls.of_methods("step")
+            if script.loops.is_step(call)
         ):
             return
         seen: set[int] = set()
-        for loop in script.loops(Role.TRAIN_BATCH):
-            if script.is_done(loop.node, Duty.CLEARING):
+        for loop in script.loops.of(Role.TRAIN_BATCH):
+            if script.loops.is_done(loop.node, Duty.CLEARING):
                 continue
-            acts = script.updates.within(loop.node.body)
+            acts = script.optimizers.updates.within(loop.node.body)
             steps = [each for each in _uncleared(script, acts) if id(each.call) not in seen]
             if not steps or not _is_plain(script, loop, acts):
                 continue
@@ -68,13 +68,13 @@ class GradientsNeverCleared(Rule):
 
 def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
     """Return whether the caller of `step` clears everything that it steps, by the same name."""
-    home, loop = script.home(step), next(script.loops_around(step), None)
+    home, loop = script.scopes.home(step), next(script.loops.around(step), None)
     region = loop.node.body if loop is not None else home
     return any(
-        script.home(clear) is home
+        script.scopes.home(clear) is home
         and script.tree.inside(clear, region)
         and script.code(_of(clear)) == script.code(_of(step))
-        for clear in script.method_calls("zero_grad")
+        for clear in script.calls.of_methods("zero_grad")
     )
 
 
@@ -161,14 +161,14 @@ def _is_another(
     """Return whether a cleared value certainly is another optimizer than the one that steps."""
     if cleared is None or script.kind(cleared) is not Kind.OPTIMIZER:
         return False
-    return script.updates.same_optimizer(stepped, cleared) is False
+    return script.optimizers.updates.same_optimizer(stepped, cleared) is False
 
 
 def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
     """Return whether each iteration of a loop may have its own optimizer."""
     if not isinstance(node, (cst.Name, cst.Attribute)):
         return True
-    names = list(script.within(node, cst.Name))[:1]
+    names = list(script.tree.within(node, cst.Name))[:1]
     bindings = [binding for name in names for binding in script.scopes.reaching(name)]
     if any(script.tree.inside(binding.node, loop.node) for binding in bindings):
         return True
@@ -179,23 +179,23 @@ def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
 def _clears_elsewhere(script: Script, acts: Sequence[Update]) -> list[cst.Call]:
     """Return the calls that clear gradients outside a loop."""
     known = {id(each.call) for each in acts}
-    return [call for call in script.method_calls("zero_grad") if id(call) not in known]
+    return [call for call in script.calls.of_methods("zero_grad") if id(call) not in known]
 
 
 def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> bool:
     """Return whether a function of this file that the loop may run indirectly clears gradients."""
-    home = {id(script.function(step.call)), id(script.function(step.at))}
+    home = {id(script.scopes.function(step.call)), id(script.scopes.function(step.at))}
     for call in elsewhere:
-        function = script.function(call)
+        function = script.scopes.function(call)
         if function is None or id(function) in home:
             continue
         if step.optimizer is not None and _is_another(script, step.optimizer, _of(call)):
             continue
-        own = {each.act for each in script.updates.within(function.body)}
+        own = {each.act for each in script.optimizers.updates.within(function.body)}
         if Act.STEP not in own and not script.functions.callers(function):
             return True
     return any(
-        not isinstance(script.parent(node), cst.Call)
+        not isinstance(script.tree.parent(node), cst.Call)
         for node in script.functions.attributes("zero_grad")
     )
 
@@ -206,7 +206,7 @@ def _cleared_elsewhere(
     """Return a call outside the loop that clears the gradients of its optimizer."""
     for call in elsewhere:
         if isinstance(call.func, cst.Attribute):
-            if script.updates.same_optimizer(step.optimizer, call.func.value):
+            if script.optimizers.updates.same_optimizer(step.optimizer, call.func.value):
                 return call
     return None
 
@@ -216,18 +216,20 @@ def _cleared_elsewhere(
 
 def _step_after(script: Script, clear: cst.Call) -> cst.Call | None:
     """Return the step that uses no gradients because `zero_grad` follows the backward pass."""
-    line = script.statement(clear)
-    block = script.parent(line)
+    line = script.tree.statement(clear)
+    block = script.tree.parent(line)
     if not isinstance(block, (cst.IndentedBlock, cst.Module)) or not isinstance(
         clear.func, cst.Attribute
     ):
         return None
     at = block.body.index(line)
-    behind = (each for other in block.body[at + 1 :] for each in script.updates.within(other))
+    behind = (
+        each for other in block.body[at + 1 :] for each in script.optimizers.updates.within(other)
+    )
     step = next((each for each in behind if each.act in (Act.BACKWARD, Act.STEP)), None)
     if step is None or step.act is Act.BACKWARD:
         return None
-    before = [each for other in block.body[:at] for each in script.updates.within(other)]
+    before = [each for other in block.body[:at] for each in script.optimizers.updates.within(other)]
     if not before or before[-1].act not in (Act.BACKWARD, Act.CLIP):
         return None
     if not any(each.act is Act.BACKWARD for each in before):
@@ -240,7 +242,7 @@ def _is_of(script: Script, cleared: cst.BaseExpression, stepped: cst.BaseExpress
     if stepped is None:
         return False
     if script.kind(cleared) is not Kind.MODULE:
-        return script.updates.same_optimizer(cleared, stepped) is True
+        return script.optimizers.updates.same_optimizer(cleared, stepped) is True
     made = script.optimizers.made_by(stepped)
     parameters = f"{script.code(cleared)}.parameters()"
     return bool(made) and all(

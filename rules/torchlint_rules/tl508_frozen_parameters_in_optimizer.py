@@ -15,17 +15,17 @@ class FrozenParametersInOptimizer(Rule):
         yield from self._misspelt(script)
         if script.optimizers.restores or script.optimizers.saves:
             return
-        if any(True for _ in script.method_calls("add_param_group")):
+        if any(True for _ in script.calls.of_methods("add_param_group")):
             return
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             name = script.name(call.func) or ""
             if not name.startswith("torch.optim.") or not name.rpartition(".")[2][:1].isupper():
                 continue
-            arg = script.call(call).given("params", 0)
+            arg = script.calls.at(call).given("params", 0)
             network = _all_of(arg.value) if arg is not None else None
             if arg is None or network is None:
                 continue
-            freeze = script.freezing.frozen(network, call)
+            freeze = script.modules.freezing.frozen(network, call)
             if freeze is None:
                 continue
             what = script.code(network)
@@ -37,13 +37,17 @@ class FrozenParametersInOptimizer(Rule):
                 f"{script.optimizers.label(call)} gets all parameters of `{what}`, but {part} is "
                 f"frozen: each step goes over parameters that never learn; pass `{text}`"
             )
-            edits = script.rewrite.replace(arg.value, text)
-            fix = _fix(script, call, network, edits) if script.framework == "none" else None
+            edits = script.edits.replace(arg.value, text)
+            fix = (
+                _fix(script, call, network, edits)
+                if script.program.devices.framework == "none"
+                else None
+            )
             note = Note(script.span(freeze.node), "frozen here")
             yield Finding(self.code, script.span(arg.value), message, fix, (note,))
 
     def _misspelt(self, script: Script) -> Iterator[Finding]:
-        for line in script.all(cst.Assign):
+        for line in script.tree.all(cst.Assign):
             target = line.targets[0].target
             if not isinstance(target, cst.Attribute) or target.attr.value != "require_grad":
                 continue
@@ -53,7 +57,7 @@ class FrozenParametersInOptimizer(Rule):
                 f"`{script.code(target)}` is a new attribute that nothing reads, so nothing is "
                 "frozen: write `requires_grad`"
             )
-            edits = script.rewrite.replace(target.attr, "requires_grad")
+            edits = script.edits.replace(target.attr, "requires_grad")
             because = "what has been learning until now really is frozen then"
             fix = Fix.unsafe("Write `requires_grad`", edits, because=because)
             yield Finding(self.code, script.span(target), message, fix)
@@ -61,14 +65,16 @@ class FrozenParametersInOptimizer(Rule):
 
 def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edits) -> Fix:
     """Return the fix: exact if no code of another module can unfreeze or read the parameters."""
-    title, held = "Hand over what learns", script.parent(call)
+    title, held = "Hand over what learns", script.tree.parent(call)
     made = held.targets[0].target if isinstance(held, cst.Assign) else None
     paths = [script.code(each) for each in (network, made) if each is not None]
-    regions = [*script.modules, *script.all(cst.FunctionDef)]
-    found = (script.visibility.receiver(region, *paths) for region in regions)
+    regions = [*script.tree.modules, *script.tree.all(cst.FunctionDef)]
+    found = (script.values.visibility.receiver(region, *paths) for region in regions)
     unseen = next((each for each in found if each is not None), None)
     if unseen is not None:
-        because = f"`{script.brief(unseen.func)}` is not in sight and might unfreeze a part later"
+        because = (
+            f"`{script.tree.brief(unseen.func)}` is not in sight and might unfreeze a part later"
+        )
         return Fix.unsafe(title, edits, because=because)
     if script.optimizers.hidden(call):
         because = "the optimizer is handed to code out of sight, which might load an older state"

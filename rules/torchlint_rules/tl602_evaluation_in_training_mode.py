@@ -37,7 +37,7 @@ class EvaluationInTrainingMode(Rule):
         """Flag every evaluation of a network in training mode if the mode matters to it."""
         for evaluations, networks in _in_training(script):
             names = [script.code(network) for network in networks]
-            told = all(script.modes.depends_on_mode(network) for network in networks)
+            told = all(script.modules.modes.depends_on_mode(network) for network in networks)
             message = (
                 f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
                 f"mode: {'' if told else 'any '}dropout and batch norm make the score depend on "
@@ -71,7 +71,7 @@ def _in_training(
 ) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
     """Yield networks in training mode with everything that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
-    for evaluation in script.evaluations():
+    for evaluation in script.evaluations.all:
         if not evaluation.by_name:
             continue
         networks = [
@@ -82,7 +82,9 @@ def _in_training(
         ]
         if not networks or _only_repeats(script, evaluation):
             continue
-        if script.contains_word(evaluation, DELIBERATE) or script.needs_gradients(evaluation.body):
+        if script.evaluations.contains_word(
+            evaluation, DELIBERATE
+        ) or script.evaluations.needs_gradients(evaluation.body):
             continue
         names = [script.code(network) for network in networks]
         place = evaluation.function or evaluation.node
@@ -92,8 +94,8 @@ def _in_training(
 
 def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
     """Return whether a loop only runs networks in functions that are evaluations themselves."""
-    own = {id(each.function) for each in script.evaluations() if each.function is not None}
-    homes = [script.function(each.call) for each in evaluation.forwards]
+    own = {id(each.function) for each in script.evaluations.all if each.function is not None}
+    homes = [script.scopes.function(each.call) for each in evaluation.forwards]
     return all(home is not evaluation.function and id(home) in own for home in homes)
 
 
@@ -119,12 +121,17 @@ def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
     """Return the networks of an evaluation that heed their mode and never leave training."""
     found: dict[str, None] = {}
     for call in script.flagged_evaluations.forwards(evaluation.loop, evaluation.branch):
-        network = script.module_call(call)
-        if network is None or not DELIBERATE.isdisjoint(script.words(script.code(network))):
+        network = script.loops.module_call(call)
+        if network is None or not DELIBERATE.isdisjoint(script.names.words(script.code(network))):
             continue
-        if script.modes.mode(evaluation.loop.node, network) not in (Mode.TRAIN, Mode.HIDDEN):
+        if script.modules.modes.mode(evaluation.loop.node, network) not in (
+            Mode.TRAIN,
+            Mode.HIDDEN,
+        ):
             continue
-        if script.modes.depends_on_mode(network) and not script.modes.is_switched_to_eval(network):
+        if script.modules.modes.depends_on_mode(
+            network
+        ) and not script.modules.modes.is_switched_to_eval(network):
             found[script.code(network)] = None
     return list(found)
 
@@ -135,11 +142,11 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
     function = evaluation.function
     if function is not None and evaluation.by_function:
         around: dict[str, cst.BaseExpression] = {}
-        for call in script.within(function.body, cst.Call):
-            network = script.module_call(call)
-            if network is not None and script.function(call) is function:
+        for call in script.tree.within(function.body, cst.Call):
+            network = script.loops.module_call(call)
+            if network is not None and script.scopes.function(call) is function:
                 around.setdefault(script.code(network), network)
-        if not around.keys() <= found.keys() and script.only_measures(function.body):
+        if not around.keys() <= found.keys() and script.evaluations.only_measures(function.body):
             found = {**around, **found}
     return sorted(found.values(), key=lambda network: script.span(network).start)
 
@@ -148,16 +155,16 @@ def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
     place = _first(script, evaluation)
-    mode = script.modes.mode(place, network)
+    mode = script.modules.modes.mode(place, network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN):
         return False
-    heeds = script.modes.depends_on_mode(network)
+    heeds = script.modules.modes.depends_on_mode(network)
     if heeds is False:
         return False
     if mode is Mode.HIDDEN or heeds is None:
-        if script.modes.is_switched_to_eval(network):
+        if script.modules.modes.is_switched_to_eval(network):
             return False
-    if any(switch.mode is Mode.EVAL for switch in script.modes.switches(evaluation.body)):
+    if any(switch.mode is Mode.EVAL for switch in script.modules.modes.switches(evaluation.body)):
         return False
     return not _is_meant(script, place, network)
 
@@ -170,13 +177,13 @@ def _first(script: Script, evaluation: Evaluation) -> cst.CSTNode:
 
 def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -> bool:
     """Return whether `train()` before the evaluation is deliberate: nothing trains in between."""
-    last = script.modes.last_switch(place, network)
+    last = script.modules.modes.last_switch(place, network)
     if last is None or last.mode is not Mode.TRAIN or last.network is None:
         return False
     between = range(script.span(last.call).end, script.span(place).start)
     return not any(
         script.span(loop.node).start in between
-        for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH)
+        for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH)
     )
 
 
@@ -188,16 +195,16 @@ def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edi
     if len(loops) < len(evaluations) or not all(_is_plain(name) for name in names):
         return None
     statements = [_outermost(script, loop) for loop in loops]
-    if not all(script.rewrite.stands_alone(statement) for statement in statements):
+    if not all(script.edits.stands_alone(statement) for statement in statements):
         return None
-    first, trains = evaluations[0], script.loops(Role.TRAIN_BATCH)
+    first, trains = evaluations[0], script.loops.of(Role.TRAIN_BATCH)
     if not trains and first.function is not None:
         # What trains, if anything does, is out of sight, and so is whether it calls train().
         return None
     put_back = not all(
         _is_renewed(script, each, loop.node) for each in evaluations for loop in trains
     )
-    if put_back and any(True for loop in loops for _ in script.within(loop, cst.Return)):
+    if put_back and any(True for loop in loops for _ in script.tree.within(loop, cst.Return)):
         return None
     lines = [f"{name}.eval()" for name in names]
     whole = len(loops) == 1 or not put_back
@@ -205,16 +212,16 @@ def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edi
     edits: Edits = head or ()
     for index, statement in enumerate(statements):
         if not head and (put_back or not _is_reached_from(script, statement, statements[:index])):
-            edits = (*edits, *script.rewrite.before(statement, *lines))
+            edits = (*edits, *script.edits.before(statement, *lines))
         if put_back:
-            back = script.rewrite.after(statement, *(f"{name}.train()" for name in names))
+            back = script.edits.after(statement, *(f"{name}.train()" for name in names))
             edits = (*edits, *back)
     return edits
 
 
 def _is_reached_from(script: Script, statement: cst.CSTNode, earlier: list[cst.CSTNode]) -> bool:
     """Return whether one of the earlier statements runs before this one on every path."""
-    blocks = [script.parent(each) for each in earlier]
+    blocks = [script.tree.parent(each) for each in earlier]
     return any(
         block is not None and script.span(statement) in script.span(block) for block in blocks
     )
@@ -225,14 +232,14 @@ def _at_head(
 ) -> Edits | None:
     """Insert lines at the start of a function that only evaluates networks from outside."""
     function = evaluation.function
-    if function is None or not script.only_measures(function.body):
+    if function is None or not script.evaluations.only_measures(function.body):
         return None
     bound = script.scopes.scope_at(function).bindings
     for name in names:
         bindings = [*bound.get(name, []), *bound.get(name.partition(".")[0], [])]
         if any(binding.how is not How.PARAMETER for binding in bindings):
             return None
-    return script.rewrite.first_in(function.body, *lines)
+    return script.edits.first_in(function.body, *lines)
 
 
 def _is_plain(name: str) -> bool:
@@ -241,24 +248,27 @@ def _is_plain(name: str) -> bool:
 
 def _outermost(script: Script, loop: cst.CSTNode) -> cst.CSTNode:
     """Return the `with torch.no_grad():` that only holds a loop, else the loop."""
-    block = script.parent(loop)
-    holder = script.parent(block) if isinstance(block, cst.IndentedBlock) else None
-    if isinstance(holder, cst.With) and script.grad_mode(holder.items[0].item) is Grad.OFF:
+    block = script.tree.parent(loop)
+    holder = script.tree.parent(block) if isinstance(block, cst.IndentedBlock) else None
+    if (
+        isinstance(holder, cst.With)
+        and script.values.gradients.mode(holder.items[0].item) is Grad.OFF
+    ):
         return holder
     return loop
 
 
 def _is_renewed(script: Script, evaluation: Evaluation, training: cst.CSTNode) -> bool:
     """Return whether `train()` is called before each run of a later training loop."""
-    if any(loop.node is training for loop in script.loops_around(evaluation.node)):
+    if any(loop.node is training for loop in script.loops.around(evaluation.node)):
         return False
-    function = script.function(training)
-    last = script.modes.last_switch(training, None)
+    function = script.scopes.function(training)
+    last = script.modules.modes.last_switch(training, None)
     if last is None or last.mode is not Mode.TRAIN or last.network is None:
         return False
-    around = [loop.node for loop in script.loops_around(training)]
+    around = [loop.node for loop in script.loops.around(training)]
     if function is evaluation.function:
-        here = [loop.node for loop in script.loops_around(evaluation.node)]
+        here = [loop.node for loop in script.loops.around(evaluation.node)]
         shared = next((loop for loop in around if loop in here), None)
         return shared is None or script.span(last.call) in script.span(shared)
     return not around or script.span(last.call) in script.span(around[-1])

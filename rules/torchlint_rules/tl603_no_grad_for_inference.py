@@ -37,7 +37,7 @@ class NoGradForInference(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every `no_grad` around an evaluation that no tensor leaves."""
         told: set[int] = set()
-        for evaluation in script.evaluations():
+        for evaluation in script.evaluations.all:
             found = _manager(script, evaluation)
             if found is None or id(found[0]) in told:
                 continue
@@ -75,7 +75,7 @@ def _manager(
                 if _is_no_grad(script, decorator.decorator):
                     return decorator.decorator, at.body
             return None
-        at = script.parent(at)
+        at = script.tree.parent(at)
     return None
 
 
@@ -85,15 +85,20 @@ def _is_no_grad(script: Script, manager: cst.BaseExpression) -> bool:
 
 
 def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) -> bool:
-    if any(True for _ in script.method_calls("register_forward_hook")):
+    if any(True for _ in script.calls.of_methods("register_forward_hook")):
         return False
     if any(_keeps_tensors(script, network) for network in evaluation.networks):
         return False
-    if any(_converts(script, call) for call in script.within(region, cst.Call)):
+    if any(_converts(script, call) for call in script.tree.within(region, cst.Call)):
         return False
-    if any(_escapes(script, region)) or script.graph_use(evaluation) is not GraphUse.DROPPED:
+    if (
+        any(_escapes(script, region))
+        or script.evaluations.graph_use(evaluation) is not GraphUse.DROPPED
+    ):
         return False
-    return script.only_measures(region) and not script.needs_gradients(region)
+    return script.evaluations.only_measures(region) and not script.evaluations.needs_gradients(
+        region
+    )
 
 
 def _converts(script: Script, call: cst.Call) -> bool:
@@ -111,9 +116,9 @@ def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
     return any(
         isinstance(assign.targets[0].target, cst.Attribute)
         and script.code(assign.targets[0].target).startswith("self.")
-        and (function := script.function(assign)) is not None
+        and (function := script.scopes.function(assign)) is not None
         and function.name.value != "__init__"
-        for assign in script.within(owner, cst.Assign)
+        for assign in script.tree.within(owner, cst.Assign)
     )
 
 
@@ -122,20 +127,22 @@ def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
 
 def _escapes(script: Script, region: cst.BaseSuite) -> Iterator[bool]:
     """Yield True for each value of a region that may be a tensor and is used outside."""
-    home = script.function(region)
-    whole = isinstance(script.parent(region), cst.FunctionDef)
-    targets = [each.target for line in script.within(region, cst.Assign) for each in line.targets]
-    targets += [line.target for line in script.within(region, cst.AugAssign)]
+    home = script.scopes.function(region)
+    whole = isinstance(script.tree.parent(region), cst.FunctionDef)
+    targets = [
+        each.target for line in script.tree.within(region, cst.Assign) for each in line.targets
+    ]
+    targets += [line.target for line in script.tree.within(region, cst.AugAssign)]
     for target in targets:
-        if script.function(target) is home:
+        if script.scopes.function(target) is home:
             yield from _leaves_by(script, target, region, whole)
-    for call in script.within(region, cst.Call):
-        if script.function(call) is home:
+    for call in script.tree.within(region, cst.Call):
+        if script.scopes.function(call) is home:
             yield _keeps(script, call, region)
     if whole and home is not None:
         for value in script.functions.returns(home):
             yield not _is_plain(script, value)
-    for line in script.within(region, cst.Return):
+    for line in script.tree.within(region, cst.Return):
         yield line.value is not None and not _is_plain(script, line.value)
 
 
@@ -148,7 +155,7 @@ def _leaves_by(
             yield from _leaves_by(script, element.value, region, whole)
     elif isinstance(target, cst.Name):
         binding = script.scopes.stored(target)
-        if binding is None or whole or script.kinds.kind_of_binding(binding) in _PLAIN:
+        if binding is None or whole or script.values.kinds.kind_of_binding(binding) in _PLAIN:
             return
         home = script.scopes.lookup(target.value, script.scopes.scope(target))
         yield home is None or any(
@@ -156,7 +163,7 @@ def _leaves_by(
         )
     else:
         binding = script.scopes.stored(target)
-        yield binding is None or script.kinds.kind_of_binding(binding) not in _PLAIN
+        yield binding is None or script.values.kinds.kind_of_binding(binding) not in _PLAIN
 
 
 def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
@@ -188,7 +195,7 @@ def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
 
 def _is_metric(script: Script, name: cst.Name) -> bool:
     """Return whether a name is a torchmetrics metric, which accumulates its arguments."""
-    made = script.value_of(name).node
+    made = script.values.value_of(name).node
     while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
         if not isinstance(made.func.value, cst.Call):
             break
@@ -199,8 +206,10 @@ def _is_metric(script: Script, name: cst.Name) -> bool:
 
 def _stores(script: Script, method: cst.FunctionDef) -> bool:
     """Return whether a method sets attributes of its object."""
-    targets = [each.target for line in script.within(method, cst.Assign) for each in line.targets]
-    targets += [line.target for line in script.within(method, cst.AugAssign)]
+    targets = [
+        each.target for line in script.tree.within(method, cst.Assign) for each in line.targets
+    ]
+    targets += [line.target for line in script.tree.within(method, cst.AugAssign)]
     return any(script.code(each).startswith("self.") for each in targets)
 
 
@@ -225,10 +234,10 @@ def _edits(script: Script, manager: cst.BaseExpression) -> Edits | None:
     named = manager.func if isinstance(manager, cst.Call) else manager
     if isinstance(named, cst.Attribute):
         base = script.code(named.value)
-        return script.rewrite.replace(manager, f"{base}.inference_mode()")
-    imported = script.rewrite.importing("torch", at=manager)
-    gone = script.rewrite.without_imports(manager)
+        return script.edits.replace(manager, f"{base}.inference_mode()")
+    imported = script.edits.importing("torch", at=manager)
+    gone = script.edits.without_imports(manager)
     if imported is None or gone is None:
         return None
     text = f"{imported[0]}.inference_mode()"
-    return (*script.rewrite.replace(manager, text), *imported[1], *gone)
+    return (*script.edits.replace(manager, text), *imported[1], *gone)

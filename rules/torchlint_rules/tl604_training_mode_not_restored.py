@@ -24,8 +24,8 @@ BECAUSE: Final = (
 class TrainingModeNotRestored(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every `eval()` that stays in effect during training."""
-        for stuck in script.stuck_modes.all:
-            owned = script.is_done(stuck.training.node, Duty.MODES)
+        for stuck in script.modules.stuck_modes.all:
+            owned = script.loops.is_done(stuck.training.node, Duty.MODES)
             if owned or not _matters(script, stuck):
                 continue
             name = script.code(stuck.network)
@@ -39,7 +39,7 @@ class TrainingModeNotRestored(Rule):
             fix = Fix.unsafe(found[0], found[1], because=BECAUSE) if found else None
             notes = [Note(script.span(stuck.network), f"`{name}` is trained here")]
             place = stuck.switch
-            if script.stuck_modes.is_shared(stuck):
+            if script.modules.stuck_modes.is_shared(stuck):
                 notes.append(Note(script.span(place), "evaluation mode begins here"))
                 place = stuck.at
             yield Finding(self.code, script.span(place), message, fix, tuple(notes))
@@ -47,12 +47,12 @@ class TrainingModeNotRestored(Rule):
 
 def _matters(script: Script, stuck: StuckMode) -> bool:
     network = stuck.network
-    if script.modes.depends_on_mode(network) is False:
+    if script.modules.modes.depends_on_mode(network) is False:
         return False
     text = script.code(network)
-    if _DELIBERATE.intersection(script.words(text)) or text in _ONE_LETTER:
+    if _DELIBERATE.intersection(script.names.words(text)) or text in _ONE_LETTER:
         return False
-    return script.modes.mode(stuck.training.node, network) is not Mode.EVAL
+    return script.modules.modes.mode(stuck.training.node, network) is not Mode.EVAL
 
 
 def _fix(script: Script, stuck: StuckMode) -> tuple[str, Edits] | None:
@@ -62,10 +62,10 @@ def _fix(script: Script, stuck: StuckMode) -> tuple[str, Edits] | None:
     line, title = f"{name}.train()", "Switch back to training mode"
     if stuck.outer is stuck.training:
         edits = _behind_evaluation(script, stuck, line)
-    elif script.home(stuck.outer.node) is script.home(stuck.training.node):
-        edits = script.rewrite.first_in(stuck.outer.node.body, line)
-    elif script.rewrite.stands_alone(stuck.training.node):
-        edits = script.rewrite.before(stuck.training.node, line)
+    elif script.scopes.home(stuck.outer.node) is script.scopes.home(stuck.training.node):
+        edits = script.edits.first_in(stuck.outer.node.body, line)
+    elif script.edits.stands_alone(stuck.training.node):
+        edits = script.edits.before(stuck.training.node, line)
     else:
         edits = None
     return (title, edits) if edits else None
@@ -73,14 +73,14 @@ def _fix(script: Script, stuck: StuckMode) -> tuple[str, Edits] | None:
 
 def _behind_evaluation(script: Script, stuck: StuckMode, line: str) -> Edits | None:
     """Insert a line after an evaluation in a batch loop."""
-    statement = script.statement(stuck.at)
-    block = script.parent(statement)
+    statement = script.tree.statement(stuck.at)
+    block = script.tree.parent(statement)
     if block is stuck.outer.node.body:
-        return script.rewrite.first_in(stuck.outer.node.body, line)
+        return script.edits.first_in(stuck.outer.node.body, line)
     if not isinstance(block, cst.IndentedBlock):
         return None
     last = block.body[-1] if stuck.at is stuck.switch else statement
     leaving = (cst.Break, cst.Continue, cst.Return, cst.Raise)
     if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], leaving):
         return None
-    return script.rewrite.after(last, line) if script.rewrite.stands_alone(last) else None
+    return script.edits.after(last, line) if script.edits.stands_alone(last) else None

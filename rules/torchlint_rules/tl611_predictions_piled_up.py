@@ -28,7 +28,7 @@ _BEST: Final = (
 class PredictionsPiledUp(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every trainer that keeps the logits of a large head for its metrics."""
-        for trainer in script.trainings.trainers("transformers"):
+        for trainer in script.program.trainings.trainers("transformers"):
             metrics = _metrics(script, trainer)
             if metrics is None or not _keeps(script, trainer) or not _is_large(script, trainer):
                 continue
@@ -51,7 +51,7 @@ class PredictionsPiledUp(Rule):
 def _metrics(script: Script, trainer: TrainerCall) -> cst.FunctionDef | None:
     """Return the function of this file that computes the metrics of a trainer."""
     given = trainer.given("compute_metrics")
-    found = script.definition(given) if given is not None else None
+    found = script.functions.definition(given) if given is not None else None
     return found if isinstance(found, cst.FunctionDef) else None
 
 
@@ -61,7 +61,7 @@ def _keeps(script: Script, trainer: TrainerCall) -> bool:
         return False
     if trainer.given("eval_dataset") is None or any(arg.star for arg in trainer.call.args):
         return False
-    owner = script.definition(trainer.call.func)
+    owner = script.functions.definition(trainer.call.func)
     named = [script.name(trainer.call.func) or ""]
     if isinstance(owner, cst.ClassDef):
         named = script.functions.bases(owner)
@@ -69,7 +69,7 @@ def _keeps(script: Script, trainer: TrainerCall) -> bool:
             return False
     arguments = trainer.arguments
     if arguments is None:
-        parsed = not any(True for _ in script.trainings.arguments("transformers"))
+        parsed = not any(True for _ in script.program.trainings.arguments("transformers"))
         return parsed and not any("Seq2Seq" in name for name in named)
     settings = {
         name: arguments.setting(name)
@@ -85,13 +85,13 @@ def _keeps(script: Script, trainer: TrainerCall) -> bool:
 def _is_large(script: Script, trainer: TrainerCall) -> bool:
     """Return whether the network of a trainer has a head with many values for each position."""
     given = trainer.given("model")
-    made = list(script.origins.of(given).values) if given is not None else []
+    made = list(script.values.origins.of(given).values) if given is not None else []
     for value in made:
         if not isinstance(value, cst.Call):
             return False
         name = script.name(value.func) or ""
         if name == "peft.get_peft_model" and value.args:
-            made += script.origins.of(value.args[0].value).values
+            made += script.values.origins.of(value.args[0].value).values
         elif not _LARGE.fullmatch(name):
             return False
     return bool(made)
@@ -101,7 +101,7 @@ def _calls(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
     return [
         call
         for body in script.functions.reached(function.body)
-        for call in script.within(body, cst.Call)
+        for call in script.tree.within(body, cst.Call)
     ]
 
 
@@ -123,36 +123,36 @@ def _reducing(
     logits = _over_last(script, call)
     if (
         logits is None
-        or "#" in script.code(script.smallest_statement(call))
+        or "#" in script.code(script.tree.smallest_statement(call))
         or not _is_predicted(script, logits, metrics)
     ):
         return None
-    change = script.rewrite.with_keyword(trainer.call, _REDUCED, _BEST)
-    holder = script.parent(call)
-    line = script.statement(call)
+    change = script.edits.with_keyword(trainer.call, _REDUCED, _BEST)
+    holder = script.tree.parent(call)
+    line = script.tree.statement(call)
     target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
     if (
         isinstance(target, cst.Name)
         and target.value == logits.value
         and isinstance(line, cst.SimpleStatementLine)
     ):
-        imports = script.rewrite.without_imports(line)
-        dropped = script.rewrite.drop(line) if script.rewrite.stands_alone(line) else None
+        imports = script.edits.without_imports(line)
+        dropped = script.edits.drop(line) if script.edits.stands_alone(line) else None
         if imports is None or dropped is None:
             return None
-        return script.rewrite.united(change, dropped, imports)
-    imports = script.rewrite.without_imports(call.func)
+        return script.edits.united(change, dropped, imports)
+    imports = script.edits.without_imports(call.func)
     if imports is None:
         return None
-    replaced = script.rewrite.replace(call, logits.value)
-    return script.rewrite.united(change, replaced, imports)
+    replaced = script.edits.replace(call, logits.value)
+    return script.edits.united(change, replaced, imports)
 
 
 def _over_last(script: Script, call: cst.Call) -> cst.Name | None:
     """Return the name of what an argmax over the last axis gets."""
     of_numpy = script.name(call.func) == "numpy.argmax"
     method = isinstance(call.func, cst.Attribute) and script.name(call.func) is None
-    site = script.call(call)
+    site = script.calls.at(call)
     if not of_numpy and not method:
         return None
     if not site.argument("axis", 1 if of_numpy else 0).equals(-1) or len(call.args) > 2:

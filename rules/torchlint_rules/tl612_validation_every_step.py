@@ -15,9 +15,9 @@ _OFTEN: Final = 10
 class ValidationEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the options of a trainer that make it validate after every few steps."""
-        for arguments in script.trainings.arguments("lightning"):
+        for arguments in script.program.trainings.arguments("lightning"):
             yield from self._of_lightning(script, arguments)
-        for arguments in script.trainings.arguments("transformers", "trl"):
+        for arguments in script.program.trainings.arguments("transformers", "trl"):
             yield from self._of_transformers(script, arguments)
 
     def _of_lightning(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ class ValidationEveryStep(Rule):
         )
         fix = Fix.unsafe(
             "Validate once per epoch",
-            script.rewrite.set_argument(arguments.call, given, _INTERVAL, "1.0"),
+            script.edits.set_argument(arguments.call, given, _INTERVAL, "1.0"),
             because="validation runs at other steps, and so does what follows from it",
         )
         yield Finding(self.code, script.span(given), message, fix)

@@ -18,9 +18,9 @@ _BECAUSE: Final = "from the second epoch on, samples come in another order"
 class SamplerWithoutSetEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every shuffling sampler whose loader is used for several epochs of training."""
-        if script.framework != "none":
+        if script.program.devices.framework != "none":
             return
-        for site in script.calls(_SAMPLER):
+        for site in script.calls.of(_SAMPLER):
             shuffles = site.argument("shuffle", 3)
             if shuffles.state is not State.ABSENT and not shuffles.equals(True):
                 continue
@@ -59,7 +59,7 @@ def _assigned(script: Script, sampler: cst.Call) -> str:
 
 def _is_told(script: Script, sampler: cst.Call) -> bool:
     """Return whether a call of `set_epoch` in the file is, or may be, for a sampler."""
-    for call in script.method_calls("set_epoch"):
+    for call in script.calls.of_methods("set_epoch"):
         assert isinstance(call.func, cst.Attribute)
         told = _samplers(script, call.func.value)
         if told is None or sampler in told:
@@ -72,7 +72,7 @@ def _samplers(script: Script, node: cst.BaseExpression) -> list[cst.Call] | None
     if isinstance(node, cst.Attribute) and node.attr.value in ("sampler", "batch_sampler"):
         loaders = script.loaders.made_by(node.value)
         return [each for made in loaders for each in _drawn_by(script, made)] or None
-    origin = script.origins.of(node)
+    origin = script.values.origins.of(node)
     found = [
         value
         for value in origin.values
@@ -88,15 +88,15 @@ def _drawn_by(script: Script, loader: cst.Call) -> list[cst.Call]:
 
 
 def _under(script: Script, loader: cst.Call) -> list[cst.Call]:
-    site = script.call(loader)
+    site = script.calls.at(loader)
     given = [site.given("sampler", 3), site.given("batch_sampler", 4)]
     found: list[cst.Call] = []
     for arg in given:
-        for value in script.origins.of(arg.value).values if arg is not None else ():
+        for value in script.values.origins.of(arg.value).values if arg is not None else ():
             if not isinstance(value, cst.Call):
                 continue
             if script.name(value.func) == _BATCHES:
-                inner = script.call(value).given("sampler", 0)
+                inner = script.calls.at(value).given("sampler", 0)
                 found += (_samplers(script, inner.value) or []) if inner is not None else []
             elif script.name(value.func) == _SAMPLER:
                 found.append(value)
@@ -108,8 +108,8 @@ def _repeated(script: Script, sampler: cst.Call) -> tuple[cst.Call, cst.For | No
 
     The loop is None if a generator of this file yields the batches.
     """
-    loops = {id(loop.node): loop for loop in script.loops(Role.TRAIN_BATCH)}
-    for site in script.calls(_LOADER):
+    loops = {id(loop.node): loop for loop in script.loops.of(Role.TRAIN_BATCH)}
+    for site in script.calls.of(_LOADER):
         if sampler not in _drawn_by(script, site.node):
             continue
         for place in script.loaders.repeated(site.node):
@@ -122,8 +122,8 @@ def _repeated(script: Script, sampler: cst.Call) -> tuple[cst.Call, cst.For | No
 
 def _streams(script: Script, place: cst.CSTNode) -> bool:
     """Return whether a loop is in a generator that restarts it when it ends."""
-    around = next(script.loops_around(place), None)
-    function = script.function(place)
+    around = next(script.loops.around(place), None)
+    function = script.scopes.function(place)
     return (
         isinstance(place, cst.For)
         and around is not None
@@ -139,7 +139,7 @@ def _edits(
 ) -> Edits | None:
     """Call `set_epoch` at the start of the epoch loop, None if that is not possible."""
     loader, node = batches
-    loop = next((each for each in script.loops(Role.TRAIN_BATCH) if each.node is node), None)
+    loop = next((each for each in script.loops.of(Role.TRAIN_BATCH) if each.node is node), None)
     epochs = script.program.epoch_loop(loop) if loop is not None else None
     if loop is None or epochs is None or not isinstance(epochs.node, cst.For):
         return None
@@ -151,24 +151,24 @@ def _edits(
     owner, test = written
     lines = [f"{owner}.set_epoch({name})"]
     if test:
-        lines = [f"if {test}:", f"{script.rewrite.unit()}{lines[0]}"]
-    first = script.rewrite.first_in(epochs.node.body, *lines)
+        lines = [f"if {test}:", f"{script.edits.unit()}{lines[0]}"]
+    first = script.edits.first_in(epochs.node.body, *lines)
     return (*renamed, *first) if first is not None else None
 
 
 def _counter(script: Script, epochs: cst.For) -> tuple[str, Edits] | None:
     """Return the name of the epoch counter, and the edit that introduces it."""
     target = epochs.target
-    if not isinstance(target, cst.Name) or not script.iteration.counts(epochs.iter):
+    if not isinstance(target, cst.Name) or not script.values.iteration.counts(epochs.iter):
         return None
     if target.value != "_":
         return target.value, ()
-    used = {name.value for name in script.all(cst.Name)}
+    used = {name.value for name in script.tree.all(cst.Name)}
     if "epoch" in used or any(
-        name.value == "_" and name is not target for name in script.within(epochs, cst.Name)
+        name.value == "_" and name is not target for name in script.tree.within(epochs, cst.Name)
     ):
         return None
-    return "epoch", script.rewrite.replace(target, "epoch")
+    return "epoch", script.edits.replace(target, "epoch")
 
 
 def _spelled(
@@ -184,10 +184,10 @@ def _spelled(
     drawn = _loader_name(script, loader, epochs)
     if drawn is None:
         return None
-    arg = script.call(loader).given("sampler", 3)
+    arg = script.calls.at(loader).given("sampler", 3)
     if arg is None:
         return None
-    origin = script.origins.of(arg.value)
+    origin = script.values.origins.of(arg.value)
     owner = f"{drawn}.sampler"
     if origin.complete and list(origin.values) == [sampler]:
         return owner, ""
@@ -231,7 +231,7 @@ def _is_global(script: Script, sampler: cst.Call) -> bool:
 def _reaches(script: Script, name: str, epochs: Loop, sampler: cst.Call) -> bool:
     """Return whether a name holds the sampler where the epoch loop starts."""
     scope = script.scopes.scope(epochs.node)
-    if script.function(sampler) not in (None, script.function(epochs.node)):
+    if script.scopes.function(sampler) not in (None, script.scopes.function(epochs.node)):
         return False
     bindings = script.scopes.reaching_name(name, epochs.node, scope)
     return any(script.tree.inside(sampler, binding.node) for binding in bindings)
@@ -241,12 +241,12 @@ def _loader_name(script: Script, loader: cst.Call, epochs: Loop) -> str | None:
     """Return the name of the loader in the epoch loop, or in a call there."""
     body = epochs.node.body
     kinds: tuple[type[cst.Name] | type[cst.Attribute], ...] = (cst.Name, cst.Attribute)
-    seen = [node for kind in kinds for node in script.within(body, kind)]
+    seen = [node for kind in kinds for node in script.tree.within(body, kind)]
     for node in seen:
-        if script.home(node) is script.home(epochs.node):
+        if script.scopes.home(node) is script.scopes.home(epochs.node):
             if script.loaders.made_by(node) == [loader]:
                 return script.code(node)
-    for assign in script.all(cst.Assign):
+    for assign in script.tree.all(cst.Assign):
         target = assign.targets[0].target
         code = script.code(target)
         if assign.value is loader and code.startswith("self."):

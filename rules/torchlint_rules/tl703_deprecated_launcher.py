@@ -25,10 +25,10 @@ class DeprecatedLauncher(Rule):
         yield from self._commands(script)
         if "deepspeed" in script.tree.own_text.lower() or _is_known(script):
             return
-        for call in script.method_calls("add_argument"):
+        for call in script.calls.of_methods("add_argument"):
             option = next((o for o in _options(call) if _spelled(o) in (_UNDERSCORE, _DASH)), None)
             if option is not None and not _by_version(script, call):
-                site = script.call(call)
+                site = script.calls.at(call)
                 edits = _edits(script, site)
                 fix = Fix.unsafe(_TITLE, edits, because=_TORCHRUN) if edits else None
                 message = _message(script, site, _spelled(option))
@@ -36,7 +36,7 @@ class DeprecatedLauncher(Rule):
 
     def _commands(self, script: Script) -> Iterator[Finding]:
         texts: list[cst.SimpleString | cst.FormattedStringText]
-        texts = [*script.all(cst.SimpleString), *script.all(cst.FormattedStringText)]
+        texts = [*script.tree.all(cst.SimpleString), *script.tree.all(cst.FormattedStringText)]
         for text in texts:
             at = _command(script, text)
             if at is not None:
@@ -56,8 +56,8 @@ def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -
     found = _COMMAND.search(script.code(text))
     if found is not None:
         return found.start(1)
-    element = script.parent(text)
-    command = script.parent(element) if isinstance(element, cst.Element) else None
+    element = script.tree.parent(text)
+    command = script.tree.parent(element) if isinstance(element, cst.Element) else None
     if not isinstance(command, cst.List) or not isinstance(element, cst.Element):
         return None
     if not isinstance(text, cst.SimpleString) or _spelled(text) != _LAUNCH:
@@ -70,28 +70,28 @@ def _command(script: Script, text: cst.SimpleString | cst.FormattedStringText) -
 
 def _is_comment(script: Script, text: cst.CSTNode) -> bool:
     """Return whether a string is a statement in a branch or a loop, and so a comment."""
-    line = script.parent(text)
-    block = script.parent(line) if isinstance(line, cst.Expr) else None
+    line = script.tree.parent(text)
+    block = script.tree.parent(line) if isinstance(line, cst.Expr) else None
     if isinstance(block, cst.SimpleStatementLine):
-        block = script.parent(block)
-    owner = script.parent(block) if block is not None else None
+        block = script.tree.parent(block)
+    owner = script.tree.parent(block) if block is not None else None
     return owner is not None and not isinstance(owner, (cst.FunctionDef, cst.ClassDef))
 
 
 def _is_known(script: Script) -> bool:
     """Return whether the file reads the rank from the environment, or sets it itself."""
-    if any(_spelled(text) == _VARIABLE for text in script.all(cst.SimpleString)):
+    if any(_spelled(text) == _VARIABLE for text in script.tree.all(cst.SimpleString)):
         return True
     return any(
         isinstance(each.target, cst.Attribute) and each.target.attr.value == "local_rank"
-        for line in script.all(cst.Assign)
+        for line in script.tree.all(cst.Assign)
         for each in line.targets
     )
 
 
 def _by_version(script: Script, call: cst.Call) -> bool:
     """Return whether an argument depends on a test of torch's version."""
-    return any("version" in script.code(test).lower() for test in script.tests_around(call))
+    return any("version" in script.code(test).lower() for test in script.tree.tests_around(call))
 
 
 def _spelled(text: cst.SimpleString) -> str:
@@ -124,13 +124,13 @@ def _message(script: Script, site: CallSite, option: str) -> str:
 
 def _is_read(script: Script) -> bool:
     """Return whether the file uses the rank from the command line."""
-    return any(node.attr.value == "local_rank" for node in script.all(cst.Attribute))
+    return any(node.attr.value == "local_rank" for node in script.tree.all(cst.Attribute))
 
 
 def _is_strict(script: Script) -> bool:
     """Return whether the parsers of the file reject unknown arguments."""
-    lenient = next(script.method_calls("parse_known_args"), None) is not None
-    return not lenient or next(script.method_calls("parse_args"), None) is not None
+    lenient = next(script.calls.of_methods("parse_known_args"), None) is not None
+    return not lenient or next(script.calls.of_methods("parse_args"), None) is not None
 
 
 def _has(call: cst.Call, option: str) -> bool:
@@ -140,7 +140,7 @@ def _has(call: cst.Call, option: str) -> bool:
 def _edits(script: Script, site: CallSite) -> Edits | None:
     """Read the default from the environment, accept both spellings; None if that may be wrong."""
     default, required = site.given("default"), site.given("required")
-    imported = script.rewrite.importing("os", at=site.node)
+    imported = script.edits.importing("os", at=site.node)
     if site.has_splat or imported is None:
         return None
     word, imports = imported
@@ -149,11 +149,11 @@ def _edits(script: Script, site: CallSite) -> Edits | None:
         value = _from_environment(site, read)
         if value is None:
             return None
-        edits = script.rewrite.replace(default.value, value)
+        edits = script.edits.replace(default.value, value)
     elif required is not None and site.argument("required").equals(True):
-        edits = script.rewrite.replace(required, f"default=int({read}, 0))")
+        edits = script.edits.replace(required, f"default=int({read}, 0))")
     else:
-        edits = script.rewrite.with_keyword(site.node, "default", f"{read})")
+        edits = script.edits.with_keyword(site.node, "default", f"{read})")
     return (*imports, *_spellings(script, site.node), *edits)
 
 
@@ -179,4 +179,4 @@ def _spellings(script: Script, call: cst.Call) -> Edits:
         return ()
     text = next(each for each in _options(call) if _spelled(each) == _UNDERSCORE)
     quoted = text.value.replace(_UNDERSCORE, _DASH)
-    return script.rewrite.insert(script.span(text).end, f", {quoted}")
+    return script.edits.insert(script.span(text).end, f", {quoted}")

@@ -28,10 +28,10 @@ class GradientSyncInAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop that accumulates gradients of a wrapped network."""
         yield from self._of_frameworks(script)
-        if not script.processes.has_wraps or _is_managed(script):
+        if not script.program.processes.has_wraps or _is_managed(script):
             return
-        for window in script.gradient_accumulations():
-            if script.owner(window.loop.node) != "none":
+        for window in script.loops.gradient_accumulations.all():
+            if script.loops.owner(window.loop.node) != "none":
                 continue
             networks = _networks(script, window)
             if networks:
@@ -42,12 +42,14 @@ class GradientSyncInAccumulation(Rule):
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
         """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
-        for window in script.gradient_accumulations():
+        for window in script.loops.gradient_accumulations.all():
             call = window.backwards[-1]
-            cure = _CURES.get(script.owner(window.loop.node))
+            cure = _CURES.get(script.loops.owner(window.loop.node))
             if cure is None or not isinstance(call.func, cst.Attribute) or not call.args:
                 continue
-            if _is_managed(script) or accumulates_under(script, script.owner(window.loop.node)):
+            if _is_managed(script) or accumulates_under(
+                script, script.loops.owner(window.loop.node)
+            ):
                 continue
             owner = script.code(call.func.value)
             message = (
@@ -59,7 +61,7 @@ class GradientSyncInAccumulation(Rule):
 
 
 def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
-    if script.gradient_work.changes(window):
+    if script.optimizers.gradient_work.changes(window):
         return Fix.unsafe(_TITLE, edits, because=_HANDED)
     return Fix.close(_TITLE, edits, because=_BECAUSE)
 
@@ -78,16 +80,18 @@ def _message(
 
 def _is_managed(script: Script) -> bool:
     """Return whether the file controls when gradients are all-reduced."""
-    return any(node.attr.value in _MANAGED for node in script.all(cst.Attribute)) or any(
-        text.value.strip("'\"") == "no_sync" for text in script.all(cst.SimpleString)
+    return any(node.attr.value in _MANAGED for node in script.tree.all(cst.Attribute)) or any(
+        text.value.strip("'\"") == "no_sync" for text in script.tree.all(cst.SimpleString)
     )
 
 
 def _networks(script: Script, window: GradientAccumulation) -> list[cst.BaseExpression]:
     """Return the wrapped networks that a window trains, each once."""
     found: dict[str, cst.BaseExpression] = {}
-    for node in script.processes.networks(window.loop.node.body):
-        if script.grad(node) is not Grad.OFF and not _in_closing(script, window, node):
+    for node in script.program.processes.networks(window.loop.node.body):
+        if script.values.gradients.grad(node) is not Grad.OFF and not _in_closing(
+            script, window, node
+        ):
             found.setdefault(script.code(node), node)
     return list(found.values())
 
@@ -111,8 +115,8 @@ def _edits(
     if region is None or len(networks) != 1 or _reads_gradients(script, window):
         return None
     network = networks[0]
-    wraps = script.processes.made_by(network)
-    if any(script.call(wrap).given("static_graph") for wrap in wraps):
+    wraps = script.program.processes.made_by(network)
+    if any(script.calls.at(wrap).given("static_graph") for wrap in wraps):
         return None
     test = _test(script, window, region, network)
     context = _null_context(script, region.lines[0])
@@ -120,17 +124,17 @@ def _edits(
         return None
     (written, imports), (name, value) = context, test
     header = f"with {written}() if {name} else {script.code(network)}.no_sync():"
-    indent = script.rewrite.indent_of(region.lines[0])
+    indent = script.edits.indent_of(region.lines[0])
     if value:
         header = f"{name} = {value}{script.source.newline}{indent}{header}"
-    return (*imports, *script.rewrite.wrap(region.lines, header))
+    return (*imports, *script.edits.wrap(region.lines, header))
 
 
 def _null_context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:
-    direct = script.rewrite.importing("contextlib", "nullcontext", at=at)
+    direct = script.edits.importing("contextlib", "nullcontext", at=at)
     if direct is not None and not direct[1]:
         return direct
-    module = script.rewrite.importing("contextlib", at=at)
+    module = script.edits.importing("contextlib", at=at)
     return (f"{module[0]}.nullcontext", module[1]) if module is not None else None
 
 
@@ -154,7 +158,7 @@ def _region(
             return None
         step = lines.index(window.closing)
     chosen = lines[first : last + 1]
-    if not first <= last < step or not all(script.rewrite.stands_alone(line) for line in chosen):
+    if not first <= last < step or not all(script.edits.stands_alone(line) for line in chosen):
         return None
     return _Region(chosen, lines[first:step])
 
@@ -162,7 +166,7 @@ def _region(
 def _reads_gradients(script: Script, window: GradientAccumulation) -> bool:
     """Return whether a pass reads the gradients before the window ends."""
     body = window.loop.node.body
-    for call in script.within(body, cst.Call):
+    for call in script.tree.within(body, cst.Call):
         func = call.func
         last = func.attr if isinstance(func, cst.Attribute) else func
         if isinstance(last, cst.Name) and last.value in _READING:
@@ -170,7 +174,7 @@ def _reads_gradients(script: Script, window: GradientAccumulation) -> bool:
                 return True
     return any(
         node.attr.value == "grad" and not _in_closing(script, window, node)
-        for node in script.within(body, cst.Attribute)
+        for node in script.tree.within(body, cst.Attribute)
     )
 
 
@@ -190,11 +194,11 @@ def _test(
     tail = _tail(script, window)
     if test is None or tail is None:
         return None
-    sure = script.processes.wrapped(network) is Wrapped.YES
+    sure = script.program.processes.wrapped(network) is Wrapped.YES
     or_else = "" if sure else f' or not hasattr({script.code(network)}, "no_sync")'
     if test.isidentifier() and not tail and not or_else:
         return test, ""
-    used = {name.value for name in script.all(cst.Name)}
+    used = {name.value for name in script.tree.all(cst.Name)}
     free = [word for word in _WORDS if word not in used]
     if not free or "\n" in test or (tail + or_else and _binds_loosely(window.test)):
         return None
@@ -208,12 +212,12 @@ def _binds_loosely(test: cst.BaseExpression | None) -> bool:
 
 def _changes(script: Script, test: cst.BaseExpression, lines: list[cst.BaseStatement]) -> bool:
     """Return whether some lines assign a name in a test, or call code that may."""
-    calls = script.within(test, cst.Call)
+    calls = script.tree.within(test, cst.Call)
     if any(script.name(call.func) != "builtins.len" for call in calls):
         return True
     return any(
         script.tree.inside(binding.node, line)
-        for name in script.within(test, cst.Name)
+        for name in script.tree.within(test, cst.Name)
         for binding in script.scopes.reaching(name)
         for line in lines
     )
@@ -236,11 +240,11 @@ def _tail(script: Script, window: GradientAccumulation) -> str | None:
     """Return the test for the last pass of the loop, empty if not needed, None if not possible."""
     if window.closing is None or "len(" in script.code(window.closing.test):
         return ""
-    said = script.last_pass(window.loop)
+    said = script.loaders.last_pass.test(window.loop)
     if said is not None:
         return f" or {said}"
     steps_elsewhere = any(
-        script.is_step(call) and not script.tree.inside(call, window.closing)
-        for call in script.method_calls("step")
+        script.loops.is_step(call) and not script.tree.inside(call, window.closing)
+        for call in script.calls.of_methods("step")
     )
     return None if steps_elsewhere else ""

@@ -21,11 +21,11 @@ _DEPTH: Final = 2
 class FindUnusedParameters(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network with `find_unused_parameters=True`."""
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             name = script.name(call.func) or ""
             if not name.startswith((_DDP, *_FRAMEWORKS)) or _is_tested(script, call):
                 continue
-            site = script.call(call)
+            site = script.calls.at(call)
             if name == _DDP:
                 if site.argument(_KEYWORD).equals(True) and not _is_needed(script, site):
                     yield self._finding(script, site)
@@ -39,9 +39,9 @@ class FindUnusedParameters(Rule):
     def _finding(self, script: Script, site: CallSite) -> Finding:
         given = site.given(_KEYWORD)
         message = _message(f"`{_KEYWORD}=True`")
-        if given is None or script.framework != "none":
+        if given is None or script.program.devices.framework != "none":
             return Finding(self.code, script.span(site.node), message)
-        edits = script.rewrite.without_argument(site.node, given)
+        edits = script.edits.without_argument(site.node, given)
         fix = Fix.unsafe(f"Leave `{_KEYWORD}` out", edits, because=_BECAUSE)
         return Finding(self.code, script.span(given), message, fix)
 
@@ -54,7 +54,7 @@ def _message(named: str) -> str:
 
 
 def _is_tested(script: Script, call: cst.Call) -> bool:
-    function = script.function(call)
+    function = script.scopes.function(call)
     return function is not None and function.name.value.startswith("test_")
 
 
@@ -68,7 +68,7 @@ def _is_needed(script: Script, site: CallSite) -> bool:
     if forward is None:
         return False
     return any(
-        any(True for _ in script.within(body, kind))
+        any(True for _ in script.tree.within(body, kind))
         for body in script.functions.reached(forward, _DEPTH)
         for kind in (cst.If, cst.IfExp)
     )

@@ -20,11 +20,11 @@ _DEPTH: Final = 2
 class UndistributedSampler(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader without a sampler that trains a wrapped network."""
-        if not script.processes.has_wraps or _is_alone(script):
+        if not script.program.processes.has_wraps or _is_alone(script):
             return
         seen: set[int] = set()
-        for loop in script.loops(Role.TRAIN_BATCH):
-            if script.is_done(loop.node, Duty.SHARDING):
+        for loop in script.loops.of(Role.TRAIN_BATCH):
+            if script.loops.is_done(loop.node, Duty.SHARDING):
                 continue
             made = script.loaders.made_by(loop.loader) if loop.loader is not None else []
             for call in made:
@@ -36,7 +36,7 @@ class UndistributedSampler(Rule):
 
 
 def _message(script: Script, call: cst.Call) -> str:
-    given = script.call(call).given("dataset", 0)
+    given = script.calls.at(call).given("dataset", 0)
     data = script.code(given.value) if given is not None else ""
     named = f"`{data}`" if data.replace(".", "").isidentifier() else "its data"
     loader = script.loaders.label(call)
@@ -48,13 +48,13 @@ def _message(script: Script, call: cst.Call) -> str:
 
 def _is_alone(script: Script) -> bool:
     """Return whether the file shows that there is only one process."""
-    joined = list(script.calls("torch.distributed.init_process_group"))
+    joined = list(script.calls.of("torch.distributed.init_process_group"))
     return bool(joined) and all(site.argument("world_size", 3).equals(1) for site in joined)
 
 
 def _draws_all(script: Script, call: cst.Call) -> bool:
     """Return whether nothing shows that a loader only reads a part of the data."""
-    site = script.call(call)
+    site = script.calls.at(call)
     for name, place in (("sampler", 3), ("batch_sampler", 4)):
         value = site.argument(name, place)
         if value.state is not State.ABSENT and not value.equals(None):
@@ -62,8 +62,8 @@ def _draws_all(script: Script, call: cst.Call) -> bool:
     dataset = site.given("dataset", 0)
     if dataset is None or _is_switched(script, call):
         return False
-    origin = script.origins.of(dataset.value)
-    if not origin.complete or Trait.ITERABLE in script.datasets.traits(dataset.value):
+    origin = script.values.origins.of(dataset.value)
+    if not origin.complete or Trait.ITERABLE in script.loaders.datasets.traits(dataset.value):
         return False
     if any(script.kind(value) is Kind.SEQUENCE for value in origin.values):
         return False
@@ -82,17 +82,17 @@ def _is_shared(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a dataset, or its class in this file, knows about other processes."""
     if _says(script, value, _SHARING):
         return True
-    owner = script.definition(value.func) if isinstance(value, cst.Call) else None
+    owner = script.functions.definition(value.func) if isinstance(value, cst.Call) else None
     return owner is not None and _says(script, owner, _SHARING)
 
 
 def _says(script: Script, node: cst.CSTNode, spoken: frozenset[str]) -> bool:
-    return not spoken.isdisjoint(script.words(script.code(node)))
+    return not spoken.isdisjoint(script.names.words(script.code(node)))
 
 
 def _trains_wrapped(script: Script, loop: Loop) -> bool:
     """Return whether the network that a loop trains is distributed."""
     return any(
-        any(True for _ in script.processes.networks(region))
+        any(True for _ in script.program.processes.networks(region))
         for region in script.functions.reached(loop.node.body, _DEPTH)
     )

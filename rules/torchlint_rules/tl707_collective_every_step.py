@@ -38,15 +38,15 @@ _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parame
 class CollectiveEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every collective in a training step whose result training does not use."""
-        for site in script.calls(*_BARRIERS):
+        for site in script.calls.of(*_BARRIERS):
             if _is_hot(script, site.node):
                 yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
-        for call in script.method_calls(*_WAITING):
+        for call in script.calls.of_methods(*_WAITING):
             assert isinstance(call.func, cst.Attribute)
-            if script.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
+            if script.loops.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
                 yield Finding(self.code, script.span(call), _of_barrier(script, call))
         yield from self._averaged_logs(script)
-        for call in (*(site.node for site in script.calls(*_COLLECTIVES)), *_helpers(script)):
+        for call in (*(site.node for site in script.calls.of(*_COLLECTIVES)), *_helpers(script)):
             if not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
@@ -55,17 +55,17 @@ class CollectiveEveryStep(Rule):
 
     def _averaged_logs(self, script: Script) -> Iterator[Finding]:
         """Flag the values of a training step that Lightning averages over the processes."""
-        for call in script.method_calls("log", "log_dict"):
-            given = script.call(call).given("sync_dist")
-            function = script.function(call)
-            if given is None or function is None or script.owner(call) != "lightning":
+        for call in script.calls.of_methods("log", "log_dict"):
+            given = script.calls.at(call).given("sync_dist")
+            function = script.scopes.function(call)
+            if given is None or function is None or script.loops.owner(call) != "lightning":
                 continue
-            if function.name.value != "training_step" or not script.value_of(given.value).equals(
-                True
-            ):
+            if function.name.value != "training_step" or not script.values.value_of(
+                given.value
+            ).equals(True):
                 continue
-            on_step = script.call(call).argument("on_step")
-            if on_step.equals(False) or script.frequency(call) is not Frequency.EVERY_PASS:
+            on_step = script.calls.at(call).argument("on_step")
+            if on_step.equals(False) or script.loops.frequency(call) is not Frequency.EVERY_PASS:
                 continue
             message = (
                 "`sync_dist=True` averages the value over all processes in every step, though "
@@ -75,7 +75,7 @@ class CollectiveEveryStep(Rule):
 
 
 def _of_barrier(script: Script, call: cst.Call) -> str:
-    loop = script.batch_loop(call)
+    loop = script.loops.batch_loop(call)
     trains = loop is not None and loop.role is Role.TRAIN_BATCH
     why = "averaging the gradients keeps them in step" if trains else "no batch needs the others"
     return (
@@ -94,15 +94,17 @@ def _of_number(script: Script, call: cst.Call, measured: cst.Name) -> str:
 
 def _is_hot(script: Script, call: cst.Call) -> bool:
     """Return whether each iteration of a batch loop makes a call."""
-    loop = script.batch_loop(call)
+    loop = script.loops.batch_loop(call)
     return (
-        loop is not None and loop.role in _LOOPS and script.frequency(call) is Frequency.EVERY_PASS
+        loop is not None
+        and loop.role in _LOOPS
+        and script.loops.frequency(call) is Frequency.EVERY_PASS
     )
 
 
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         func = call.func
         last = func.attr if isinstance(func, cst.Attribute) else func
         if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
@@ -114,12 +116,12 @@ def _reduces(script: Script, call: cst.Call) -> bool:
     """Return whether a function with the name of a reduction is one, as far as visible."""
     own = script.functions.callee(call)
     if own is None:
-        outside = script.definition(call.func) is None
+        outside = script.functions.definition(call.func) is None
         return outside and not (script.name(call.func) or "").startswith(("torch.", "functools."))
     return any(
         script.name(inner.func) in _COLLECTIVES
         for body in script.functions.reached(own, 2)
-        for inner in script.within(body, cst.Call)
+        for inner in script.tree.within(body, cst.Call)
     )
 
 
@@ -133,8 +135,8 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
             at = at.func
         else:
             return None
-    spoken = set(script.words(at.value))
-    spoken |= set(script.words(script.code_of(at)))
+    spoken = set(script.names.words(at.value))
+    spoken |= set(script.names.words(script.values.code_of(at)))
     if spoken & _GRADIENTS or not spoken & _MEASURED:
         return None
     return at
@@ -142,13 +144,13 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
 
 def _is_trained_with(script: Script, call: cst.Call, measured: cst.Name) -> bool:
     """Return whether the result of a collective becomes part of a loss."""
-    holder = script.parent(call)
+    holder = script.tree.parent(call)
     while isinstance(holder, (cst.Attribute, cst.Call, cst.BinaryOperation)):
-        holder = script.parent(holder)
+        holder = script.tree.parent(holder)
     if isinstance(holder, cst.Assign):
         for each in holder.targets:
-            for name in script.within(each.target, cst.Name):
-                if script.feeds_backward(name) or _goes_backward_below(script, call, name):
+            for name in script.tree.within(each.target, cst.Name):
+                if script.values.losses.feeds(name) or _goes_backward_below(script, call, name):
                     return True
         return False
     if script.name(call.func) not in _COLLECTIVES:
@@ -163,17 +165,17 @@ def _is_itself(call: cst.Call, measured: cst.Name) -> bool:
 
 def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool:
     """Return whether a name's value is part of a loss with a later backward call in the loop."""
-    loop = script.batch_loop(call)
+    loop = script.loops.batch_loop(call)
     if loop is None:
         return False
     below = [
         other
-        for other in script.within(loop.node.body, cst.Call)
-        if script.is_step(other) and script.tree.order(other) > script.tree.order(call)
+        for other in script.tree.within(loop.node.body, cst.Call)
+        if script.loops.is_step(other) and script.tree.order(other) > script.tree.order(call)
     ]
     for other in below:
         if isinstance(other.func, cst.Attribute) and other.func.attr.value == "backward":
-            if script.feeds_backward(name):
+            if script.values.losses.feeds(name):
                 return True
         elif any(
             arg.keyword is None and script.code(arg.value) == name.value for arg in other.args

@@ -19,13 +19,14 @@ _BECAUSE: Final = "buckets may be filled and summed in another order"
 class DdpOptions(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag wraps of frozen networks and, where they are asked for, options left out."""
-        for site in script.calls(_DDP):
+        for site in script.calls.of(_DDP):
             network = site.given("module", 0)
             if network is None or network.star or site.has_splat:
                 continue
             if _is_frozen_after(script, site.node):
                 message = (
-                    f"`{script.brief(network.value)}` is wrapped in DistributedDataParallel and "
+                    f"`{script.tree.brief(network.value)}` is wrapped in DistributedDataParallel "
+                    "and "
                     "then frozen, so there are no gradients to average, and the buckets for them "
                     "stay allocated: do not wrap it"
                 )
@@ -45,21 +46,21 @@ class DdpOptions(Rule):
             f"gradients are copied into buckets and back: `{_VIEW}=True` makes them views of the "
             "buckets, which saves the copies and their memory"
         )
-        edits = script.rewrite.with_keyword(site.node, _VIEW, "True")
+        edits = script.edits.with_keyword(site.node, _VIEW, "True")
         fix = Fix.close("Make gradients views of the buckets", edits, because=_BECAUSE)
         return Finding(self.code, script.span(site.node), message, fix)
 
 
 def _is_frozen_after(script: Script, call: cst.Call) -> bool:
     """Return whether a network that no optimizer holds is wrapped first and frozen then."""
-    unheld = script.networks.unheld(call)
+    unheld = script.modules.unheld(call)
     if unheld is None or unheld.frozen is not True or not unheld.learns:
         return False
-    at, home = script.tree.order(call), script.home(call)
+    at, home = script.tree.order(call), script.scopes.home(call)
     frozen = [
         script.tree.order(each.node)
-        for each in script.freezing.all
-        if each.learns is False and script.home(each.node) is home
+        for each in script.modules.freezing.all
+        if each.learns is False and script.scopes.home(each.node) is home
     ]
     return bool(frozen) and min(frozen) > at
 
@@ -69,7 +70,7 @@ def _may_be_views(script: Script, site: CallSite) -> bool:
     if site.argument(_VIEW).state is not State.ABSENT:
         return False
     for grad in script.functions.attributes("grad"):
-        holder = script.parent(grad)
+        holder = script.tree.parent(grad)
         if isinstance(holder, (cst.AssignTarget, cst.Del)):
             return False
         if isinstance(holder, cst.Attribute) and holder.attr.value in _CHANGING:

@@ -34,8 +34,8 @@ class AnomalyDetection(Rule):
 def _is_caught(script: Script) -> bool:
     """Return whether the file catches errors of a backward pass and continues."""
     return any(
-        script.is_step(call)
-        for statement in script.all(cst.Try)
+        script.loops.is_step(call)
+        for statement in script.tree.all(cst.Try)
         if statement.handlers and not _all_raise(script, statement)
         for body in script.functions.reached(statement.body)
         for call in script.functions.own(body, cst.Call)
@@ -46,7 +46,7 @@ def _all_raise(script: Script, statement: cst.Try) -> bool:
     """Return whether every handler raises in its last line, or only handles the program's end."""
     return all(
         (isinstance(each.type, cst.Name) and each.type.value == "KeyboardInterrupt")
-        or next(script.within(each.body, cst.Raise), None) is not None
+        or next(script.tree.within(each.body, cst.Raise), None) is not None
         for each in statement.handlers
     )
 
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 
 def _traced(script: Script) -> Iterator[_Place]:
-    for site in script.calls(_SETTER):
+    for site in script.calls.of(_SETTER):
         mode = site.argument("mode", 0)
         if mode.equals(True) and not _switched(script, site.node):
             given = site.given("mode", 0)
@@ -75,12 +75,12 @@ def _traced(script: Script) -> Iterator[_Place]:
                 if literal
                 else _of_constant(script, site.node, mode.node)
             )
-    for site in script.calls(_CONTEXT):
+    for site in script.calls.of(_CONTEXT):
         if not _switched(script, site.node):
             yield _of_call(script, site.node)
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if _is_trainer(script.name(call.func)) and not _switched(script, call):
-            if script.call(call).argument("detect_anomaly").equals(True):
+            if script.calls.at(call).argument("detect_anomaly").equals(True):
                 yield _of_trainer(script, call)
 
 
@@ -92,26 +92,26 @@ def _is_trainer(name: str | None) -> bool:
 
 def _switched(script: Script, node: cst.CSTNode) -> bool:
     """Return whether anomaly detection is only used when needed."""
-    return script.is_conditional(node, "debug", "anomal", "nan")
+    return script.loops.conditions.is_conditional(node, "debug", "anomal", "nan")
 
 
 def _of_call(script: Script, call: cst.Call) -> _Place:
     """Return the removal of a call that is a whole statement or context manager."""
     advice = "take it out, or switch it on by an argument"
-    rewrite = script.rewrite
-    holder = script.parent(call)
+    rewrite = script.edits
+    holder = script.tree.parent(call)
     if isinstance(holder, cst.WithItem):
-        statement = script.parent(holder)
+        statement = script.tree.parent(holder)
         if holder.asname is None and isinstance(statement, cst.With):
             alone = len(statement.items) == 1
             edits = rewrite.unwrap(statement) if alone else rewrite.without_item(statement, holder)
             return _Place(call, call.func, advice, edits, holder)
         return _Place(call, call.func, advice, None, None)
-    if isinstance(holder, cst.Arg) and isinstance(entering := script.parent(holder), cst.Call):
+    if isinstance(holder, cst.Arg) and isinstance(entering := script.tree.parent(holder), cst.Call):
         func = entering.func
         if isinstance(func, cst.Attribute) and func.attr.value == "enter_context":
-            holder = script.parent(entering)
-    line = script.parent(holder) if isinstance(holder, cst.Expr) else None
+            holder = script.tree.parent(entering)
+    line = script.tree.parent(holder) if isinstance(holder, cst.Expr) else None
     if isinstance(line, cst.SimpleStatementLine) and rewrite.stands_alone(line):
         return _Place(call, call.func, advice, rewrite.drop(line), line)
     return _Place(call, call.func, advice, None, None)
@@ -119,25 +119,25 @@ def _of_call(script: Script, call: cst.Call) -> _Place:
 
 def _of_constant(script: Script, call: cst.Call, value: cst.BaseExpression | None) -> _Place:
     """Return the change of a call with a named True: the name becomes False if only it reads it."""
-    given = script.call(call).given("mode", 0)
+    given = script.calls.at(call).given("mode", 0)
     name = given.value if given is not None else None
     advice = "pass False"
     if not isinstance(name, cst.Name) or value is None:
         return _Place(call, call.func, advice, None, None)
     reads = script.tree.spelled(name.value)
-    made = script.parent(value)
+    made = script.tree.parent(value)
     advice = f"set `{name.value}` to False"
     if len(reads) == 2 and isinstance(made, cst.Assign) and "#" not in script.code(value):
-        return _Place(call, call.func, advice, script.rewrite.replace(value, "False"), None)
+        return _Place(call, call.func, advice, script.edits.replace(value, "False"), None)
     return _Place(call, call.func, advice, None, None)
 
 
 def _of_trainer(script: Script, call: cst.Call) -> _Place:
     advice = "leave `detect_anomaly` out"
-    given = script.call(call).given("detect_anomaly")
+    given = script.calls.at(call).given("detect_anomaly")
     if given is None or script.code(given.value) != "True":
         return _Place(call, call.func, advice, None, None)
-    edits = script.rewrite.without_argument(call, given)
+    edits = script.edits.without_argument(call, given)
     return _Place(given, given, advice, edits, None)
 
 
@@ -147,18 +147,18 @@ def _fix(script: Script, place: _Place, together: Sequence[_Place]) -> Fix | Non
         return None
     if place.gone is None:
         return Fix.exact(_TITLE, place.edits)
-    alone = script.rewrite.without_imports(place.gone)
+    alone = script.edits.without_imports(place.gone)
     if alone is None:
         return None
     if alone:
-        return Fix.exact(_TITLE, script.rewrite.united(place.edits, alone))
+        return Fix.exact(_TITLE, script.edits.united(place.edits, alone))
     if len(together) > _TOGETHER:
         return Fix.exact(_TITLE, place.edits)
-    shared = script.rewrite.without_imports(*(each.gone for each in together if each.gone))
+    shared = script.edits.without_imports(*(each.gone for each in together if each.gone))
     if not shared or place not in together or _nested(script, together):
         return Fix.exact(_TITLE, place.edits)
     return Fix.exact(
-        _TITLE, script.rewrite.united(*(each.edits for each in together if each.edits), shared)
+        _TITLE, script.edits.united(*(each.edits for each in together if each.edits), shared)
     )
 
 
@@ -167,7 +167,7 @@ def _nested(script: Script, places: Sequence[_Place]) -> bool:
     contexts = [
         statement
         for place in places
-        if isinstance(statement := script.parent(place.gone or place.call), cst.With)
+        if isinstance(statement := script.tree.parent(place.gone or place.call), cst.With)
     ]
     return any(
         one is not other and script.tree.inside(one, other)

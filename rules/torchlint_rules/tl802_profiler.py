@@ -32,8 +32,10 @@ class Profiler(Rule):
             return
         places = [
             place
-            for site in script.calls(*_TORCH, *_MARKERS, *_PYTHON, *_RUNNERS, _HISTORY)
-            if not script.is_conditional(site.node, "profil", "bench", "trace", "debug")
+            for site in script.calls.of(*_TORCH, *_MARKERS, *_PYTHON, *_RUNNERS, _HISTORY)
+            if not script.loops.conditions.is_conditional(
+                site.node, "profil", "bench", "trace", "debug"
+            )
             and (place := _place(script, site)) is not None
         ]
         unread = [Leftover.of(script, place.gone) for place in places if place.gone is not None]
@@ -55,18 +57,18 @@ def _place(script: Script, site: CallSite) -> _Place | None:
     """Return the finding for a call that records training, with a fix if it can be removed."""
     name = site.name or ""
     if name in _RUNNERS:
-        return _Place(site, name) if _trains(script, *script.modules) else None
+        return _Place(site, name) if _trains(script, *script.tree.modules) else None
     if name == _HISTORY:
         return _of_history(script, site)
     if _is_bounded(site):
         return None
-    item = script.parent(site.node)
-    statement = script.parent(item) if isinstance(item, cst.WithItem) else None
+    item = script.tree.parent(site.node)
+    statement = script.tree.parent(item) if isinstance(item, cst.WithItem) else None
     if isinstance(item, cst.WithItem) and isinstance(statement, cst.With):
         if not _records_training(script, statement):
             return None
         return _Place(site, name, None if _is_read(script, site, item) else item)
-    started = _is_started(script, site.node) and _trains(script, *script.modules)
+    started = _is_started(script, site.node) and _trains(script, *script.tree.modules)
     return _Place(site, name) if started else None
 
 
@@ -84,21 +86,21 @@ def _of_history(script: Script, site: CallSite) -> _Place | None:
         return None
     ends = [
         other
-        for other in script.calls(_HISTORY)
+        for other in script.calls.of(_HISTORY)
         if other.argument("enabled", 0).equals(None) or other.argument("enabled", 0).equals(False)
     ]
-    if ends or not _trains(script, *script.modules):
+    if ends or not _trains(script, *script.tree.modules):
         return None
-    line = script.parent(script.parent(site.node) or site.node)
-    read = any(True for _ in script.method_calls(*_SNAPSHOTS))
-    alone = isinstance(line, cst.SimpleStatementLine) and script.rewrite.stands_alone(line)
+    line = script.tree.parent(script.tree.parent(site.node) or site.node)
+    read = any(True for _ in script.calls.of_methods(*_SNAPSHOTS))
+    alone = isinstance(line, cst.SimpleStatementLine) and script.edits.stands_alone(line)
     gone = line if alone and not read and isinstance(line, cst.SimpleStatementLine) else None
     return _Place(site, _HISTORY, gone)
 
 
 def _measures(script: Script) -> bool:
     """Return whether the name of a file says that it is a benchmark."""
-    spoken = " ".join(script.words(script.source.path.rpartition("/")[2]))
+    spoken = " ".join(script.names.words(script.source.path.rpartition("/")[2]))
     return any(word in spoken for word in ("bench", "profil", "test"))
 
 
@@ -106,7 +108,7 @@ def _trains(script: Script, *regions: cst.CSTNode) -> bool:
     """Return whether some code runs a training loop without a fixed number of steps."""
     loops = [
         loop.node
-        for loop in script.loops(Role.TRAIN_BATCH, Role.EPOCH)
+        for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH)
         if loop.role is Role.EPOCH or loop.loader is not None or not _few(script, loop.node)
     ]
     return any(
@@ -123,13 +125,13 @@ def _few(script: Script, loop: cst.For | cst.While) -> bool:
         return False
     if script.name(loop.iter.func) != "builtins.range" or not loop.iter.args:
         return False
-    passes = script.value_of(loop.iter.args[-1].value).literal
+    passes = script.values.value_of(loop.iter.args[-1].value).literal
     return type(passes) is int and passes <= 100
 
 
 def _records_training(script: Script, statement: cst.With) -> bool:
     """Return whether a context manager is around a training loop, or in each iteration of one."""
-    around = [loop for loop in script.loops_around(statement) if loop.role is Role.TRAIN_BATCH]
+    around = [loop for loop in script.loops.around(statement) if loop.role is Role.TRAIN_BATCH]
     if around:
         return not _few(script, around[0].node) or around[0].loader is not None
     return _trains(script, statement.body)
@@ -149,13 +151,13 @@ def _is_read(script: Script, site: CallSite, item: cst.WithItem) -> bool:
 
 def _is_started(script: Script, call: cst.Call) -> bool:
     """Return whether a named profiler is started by hand."""
-    assign = script.parent(call)
+    assign = script.tree.parent(call)
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return False
     held = script.code(assign.targets[0].target)
     return any(
         isinstance(start.func, cst.Attribute) and script.code(start.func.value) == held
-        for start in script.method_calls("start", "enable", "__enter__")
+        for start in script.calls.of_methods("start", "enable", "__enter__")
     )
 
 

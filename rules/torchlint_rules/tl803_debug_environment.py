@@ -45,7 +45,8 @@ class DebugEnvironment(Rule):
         found = [
             each
             for each in (*_assigned(script), *_called(script))
-            if _costs(script, each) and not script.is_conditional(each.node, "debug", "trace")
+            if _costs(script, each)
+            and not script.loops.conditions.is_conditional(each.node, "debug", "trace")
         ]
         lines = [_leftover(script, each) for each in found]
         together = [line for line in lines if line is not None]
@@ -67,33 +68,35 @@ class _Setting(NamedTuple):
 
 def _assigned(script: Script) -> Iterator[_Setting]:
     """Yield what `os.environ["X"] = "1"` sets."""
-    for line in script.all(cst.Assign):
+    for line in script.tree.all(cst.Assign):
         target = line.targets[0].target
         if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
             continue
         index = target.slice[0].slice
         if isinstance(index, cst.Index) and script.name(target.value) == "os.environ":
-            name, value = script.value_of(index.value), script.value_of(line.value)
+            name, value = script.values.value_of(index.value), script.values.value_of(line.value)
             yield from _setting(line, name, value, whole=len(line.targets) == 1)
 
 
 def _called(script: Script) -> Iterator[_Setting]:
     """Yield what `setdefault`, `putenv` and `update` set."""
-    for site in script.calls("os.environ.setdefault", "os.putenv"):
+    for site in script.calls.of("os.environ.setdefault", "os.putenv"):
         name, value = site.argument("key", 0), site.argument("value", 1)
-        whole = isinstance(script.parent(site.node), cst.Expr)
+        whole = isinstance(script.tree.parent(site.node), cst.Expr)
         yield from _setting(site.node, name, value, whole=whole)
-    for site in script.calls("os.environ.update"):
+    for site in script.calls.of("os.environ.update"):
         for arg in site.node.args:
             if arg.keyword is not None:
-                value = script.value_of(arg.value)
+                value = script.values.value_of(arg.value)
                 if arg.keyword.value in _COSTS and type(value.literal) is str:
                     yield _Setting(arg, arg.keyword.value, value.literal, whole=False)
             elif isinstance(arg.value, cst.Dict):
                 for entry in arg.value.elements:
                     if isinstance(entry, cst.DictElement):
-                        name = script.value_of(entry.key)
-                        yield from _setting(entry, name, script.value_of(entry.value), whole=False)
+                        name = script.values.value_of(entry.key)
+                        yield from _setting(
+                            entry, name, script.values.value_of(entry.value), whole=False
+                        )
 
 
 def _setting(node: cst.CSTNode, name: Value, value: Value, *, whole: bool) -> Iterator[_Setting]:
@@ -107,11 +110,11 @@ def _costs(script: Script, setting: _Setting) -> bool:
     if setting.name == "OMP_NUM_THREADS":
         return (
             value in _DEAR[setting.name]
-            and not script.can_use_accelerator
-            and next(script.calls(*_MANY_PROCESSES), None) is None
+            and not script.program.devices.can_use_accelerator
+            and next(script.calls.of(*_MANY_PROCESSES), None) is None
         )
     if setting.name not in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "TORCH_LOGS"):
-        if script.target.device == "cpu":
+        if script.program.target.device == "cpu":
             return False
     if setting.name in _DEAR:
         return value in _DEAR[setting.name]
@@ -124,13 +127,13 @@ def _leftover(script: Script, setting: _Setting) -> Leftover | None:
     """Return the line to remove if a setting does not affect the numbers."""
     if setting.name not in _DEBUGGING or not setting.whole or _is_read(script, setting.name):
         return None
-    line = script.statement(setting.node)
+    line = script.tree.statement(setting.node)
     return Leftover.of(script, line) if isinstance(line, cst.SimpleStatementLine) else None
 
 
 def _is_read(script: Script, name: str) -> bool:
     """Return whether the file mentions a variable more often than it sets it."""
-    texts = [text for text in script.all(cst.SimpleString) if text.evaluated_value == name]
+    texts = [text for text in script.tree.all(cst.SimpleString) if text.evaluated_value == name]
     sets = [each for each in (*_assigned(script), *_called(script)) if each.name == name]
     return len(texts) > len(sets)
 

@@ -27,9 +27,11 @@ class DeterministicKernels(Rule):
         """Flag every setting that requests determinism in each run."""
         found = [
             each
-            for each in script.determinism.settings()
-            if not script.is_conditional(each.node, "determin", "reproduc", "debug")
-            and not (script.target.device == "cpu" and each.name.startswith(_ON_GPU))
+            for each in script.program.determinism.settings()
+            if not script.loops.conditions.is_conditional(
+                each.node, "determin", "reproduc", "debug"
+            )
+            and not (script.program.target.device == "cpu" and each.name.startswith(_ON_GPU))
         ]
         lines = [_leftover(script, each.node) for each in found]
         together = [line for line in lines if line is not None]
@@ -41,13 +43,13 @@ class DeterministicKernels(Rule):
         yield from self._trainers(script)
 
     def _trainers(self, script: Script) -> Iterator[Finding]:
-        for call in script.all(cst.Call):
-            given = script.call(call).given("deterministic")
-            if given is None or not script.value_of(given.value).equals(True):
+        for call in script.tree.all(cst.Call):
+            given = script.calls.at(call).given("deterministic")
+            if given is None or not script.values.value_of(given.value).equals(True):
                 continue
             name = script.name(call.func) or ""
             if name.startswith(_FRAMEWORKS) and name.endswith(".Trainer"):
-                if not script.is_conditional(call, "determin", "reproduc"):
+                if not script.loops.conditions.is_conditional(call, "determin", "reproduc"):
                     message = _message(script.code(given), _COST)
                     yield Finding(self.code, script.span(given), message)
 
@@ -60,7 +62,7 @@ def _leftover(script: Script, node: cst.Assign | cst.Call) -> Leftover | None:
     """Return the line to remove, None if it does something else as well."""
     if isinstance(node, cst.Assign) and len(node.targets) > 1:
         return None
-    if isinstance(node, cst.Call) and not isinstance(script.parent(node), cst.Expr):
+    if isinstance(node, cst.Call) and not isinstance(script.tree.parent(node), cst.Expr):
         return None
-    line = script.statement(node)
+    line = script.tree.statement(node)
     return Leftover.of(script, line) if isinstance(line, cst.SimpleStatementLine) else None

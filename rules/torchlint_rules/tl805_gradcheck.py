@@ -21,11 +21,11 @@ _DEPTH: Final = 3
 class Gradcheck(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every numerical check that a training script makes unconditionally."""
-        sites = list(script.calls(*_CHECKS))
-        if not sites or not script.loops(Role.TRAIN_BATCH):
+        sites = list(script.calls.of(*_CHECKS))
+        if not sites or not script.loops.of(Role.TRAIN_BATCH):
             return
         for site in sites:
-            if not script.is_conditional(site.node, "check", "test", "grad"):
+            if not script.loops.conditions.is_conditional(site.node, "check", "test", "grad"):
                 often = " in every batch" if _is_repeated(script, site.node) else ""
                 yield Finding(
                     self.code,
@@ -39,6 +39,6 @@ def _is_repeated(script: Script, call: cst.Call) -> bool:
     """Return whether each iteration of a training loop makes a check."""
     return any(
         script.tree.inside(call, body)
-        for loop in script.loops(Role.TRAIN_BATCH)
+        for loop in script.loops.of(Role.TRAIN_BATCH)
         for body in script.functions.reached(loop.node.body, _DEPTH)
     )

@@ -19,12 +19,12 @@ class PickledModule(Rule):
         """Flag every network that is passed to `torch.save` or to pickle."""
         saves = [
             (site, network)
-            for site in script.calls("torch.save")
+            for site in script.calls.of("torch.save")
             if (network := _network(script, site)) is not None
             and not _in_memory(script, site)
             and not _tests(script, site)
         ]
-        loads = list(script.calls("torch.load")) if saves else []
+        loads = list(script.calls.of("torch.load")) if saves else []
         for site, network in saves:
             name = script.code(network)
             message = (
@@ -34,7 +34,7 @@ class PickledModule(Rule):
             together = [one for one, other in saves if script.code(other) == name]
             fix = _fix(script, name, together, loads) if len(together) == len(saves) else None
             yield Finding(self.code, script.span(site.node), message, fix)
-        for site in script.calls(*_PICKLES):
+        for site in script.calls.of(*_PICKLES):
             given = site.node.args[0].value if site.node.args else None
             if given is not None and script.kind(given) is Kind.MODULE and not _tests(script, site):
                 message = (
@@ -51,7 +51,7 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
         return None
     if script.kind(given.value) is Kind.MODULE:
         return given.value
-    value = script.value_of(given.value).node
+    value = script.values.value_of(given.value).node
     parts = value.elements if isinstance(value, (cst.Dict, cst.List, cst.Tuple)) else ()
     for part in parts:
         if script.kind(part.value) is Kind.MODULE:
@@ -62,13 +62,13 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
 def _in_memory(script: Script, site: CallSite) -> bool:
     """Return whether a call writes to a buffer in memory."""
     given = site.given(*_FILE)
-    value = script.value_of(given.value).node if given is not None else None
+    value = script.values.value_of(given.value).node if given is not None else None
     return isinstance(value, cst.Call) and script.name(value.func) in ("io.BytesIO",)
 
 
 def _tests(script: Script, site: CallSite) -> bool:
     """Return whether a test checks that a network can be pickled."""
-    function = script.function(site.node)
+    function = script.scopes.function(site.node)
     return function is not None and function.name.value.startswith("test_")
 
 
@@ -81,8 +81,8 @@ def _place(script: Script, site: CallSite) -> str:
         for binding in script.scopes.reaching(given.value):
             opened = binding.value
             if binding.how is How.WITH and isinstance(opened, cst.Call) and opened.args:
-                return script.code_of(opened.args[0].value)
-    return script.code_of(given.value)
+                return script.values.code_of(opened.args[0].value)
+    return script.values.code_of(given.value)
 
 
 # -- the fix ------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _fix(
         if given is None or not isinstance(given.value, cst.Name):
             return None
         saved.update(script.scopes.reaching(given.value))
-        edits = (*edits, *script.rewrite.insert(script.span(given.value).end, ".state_dict()"))
+        edits = (*edits, *script.edits.insert(script.span(given.value).end, ".state_dict()"))
     for site in loads:
         read = _loaded(script, site, name, saved)
         if read is None:
@@ -116,7 +116,7 @@ def _fix(
 
 def _loaded(script: Script, site: CallSite, name: str, saved: Set[Binding]) -> Edits | None:
     """Return the edits that load a state dict into an existing network with a given name."""
-    line = script.parent(site.node)
+    line = script.tree.parent(site.node)
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
     target = line.targets[0].target
@@ -126,12 +126,12 @@ def _loaded(script: Script, site: CallSite, name: str, saved: Set[Binding]) -> E
     there = {binding for binding in before if binding.node is not line}
     if not there or not there <= saved:
         return None
-    edits: Edits = script.rewrite.delete(script.span(target).start, script.span(site.node).start)
+    edits: Edits = script.edits.delete(script.span(target).start, script.span(site.node).start)
     edits = (
         *edits,
-        *script.rewrite.insert(script.span(site.node).start, f"{name}.load_state_dict("),
+        *script.edits.insert(script.span(site.node).start, f"{name}.load_state_dict("),
     )
     trusted = site.given("weights_only")
     if trusted is not None and site.argument("weights_only").equals(False):
-        edits = (*edits, *script.rewrite.replace(trusted.value, "True"))
-    return (*edits, *script.rewrite.insert(script.span(site.node).end, ")"))
+        edits = (*edits, *script.edits.replace(trusted.value, "True"))
+    return (*edits, *script.edits.insert(script.span(site.node).end, ")"))

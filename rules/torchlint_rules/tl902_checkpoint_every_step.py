@@ -29,16 +29,16 @@ class CheckpointEveryStep(Rule):
                     f"every training step writes {what} to disk and waits for it; write it once an "
                     "epoch or every so many steps"
                 )
-                notes = script.repetition.notes_on_callers(call)
+                notes = script.loops.repetition.notes_on_callers(call)
                 yield Finding(self.code, script.span(call), message, None, notes)
-        for site in script.calls("copy.deepcopy"):
+        for site in script.calls.of("copy.deepcopy"):
             copied = _copied(script, site.node)
             if copied and _each_step(script, site.node, _DEPTH):
                 message = (
                     f"every training step copies {copied}, tensor by tensor: copy it when it is "
                     "to be kept"
                 )
-                notes = script.repetition.notes_on_callers(site.node)
+                notes = script.loops.repetition.notes_on_callers(site.node)
                 yield Finding(self.code, script.span(site.node), message, None, notes)
         for place, option, steps in (*_arguments(script), *_callbacks(script)):
             told = "every step" if steps == 1 else f"every {steps} steps"
@@ -65,7 +65,7 @@ def _copied(script: Script, call: cst.Call) -> str:
 
 def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
     """Yield where the arguments of a trainer ask for a checkpoint after every few steps."""
-    for arguments in script.trainings.arguments("transformers", "trl"):
+    for arguments in script.program.trainings.arguments("transformers", "trl"):
         strategy, steps = arguments.setting("save_strategy"), arguments.setting("save_steps")
         if strategy is None or strategy.value != "steps" or arguments.is_trial:
             continue
@@ -75,10 +75,10 @@ def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
 
 def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
     """Yield where a callback of Lightning writes a checkpoint after every few steps."""
-    if any(each.is_trial for each in script.trainings.arguments("lightning")):
+    if any(each.is_trial for each in script.program.trainings.arguments("lightning")):
         return
     option = "every_n_train_steps"
-    for site in script.calls(*filter(_CALLBACK.fullmatch, script.called)):
+    for site in script.calls.of(*filter(_CALLBACK.fullmatch, script.calls.called)):
         steps = site.argument(option).literal
         if type(steps) is int and 1 <= steps <= _OFTEN:
             yield site.given(option) or site.node, option, steps
@@ -86,26 +86,26 @@ def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
 
 def _writes(script: Script) -> Iterator[cst.Call]:
     """Yield the calls that may write a checkpoint and are not functions of this file."""
-    yield from (site.node for site in script.calls("torch.save"))
-    for call in script.method_calls("save_pretrained", "save_state"):
+    yield from (site.node for site in script.calls.of("torch.save"))
+    for call in script.calls.of_methods("save_pretrained", "save_state"):
         said = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         network = script.kind(said) is Kind.MODULE
-        if network or not _KEEPERS.isdisjoint(script.words(script.code(said))):
+        if network or not _KEEPERS.isdisjoint(script.names.words(script.code(said))):
             yield call
-    for state in script.method_calls("state_dict"):
+    for state in script.calls.of_methods("state_dict"):
         taker = _taker(script, state)
         last = _last_word(taker.func) if taker is not None else ""
-        if taker is not None and "save" in script.words(last):
+        if taker is not None and "save" in script.names.words(last):
             if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":
                 yield taker
 
 
 def _taker(script: Script, state: cst.Call) -> cst.Call | None:
     """Return the call that gets a state dict, in a dictionary or directly."""
-    at = script.parent(state)
+    at = script.tree.parent(state)
     while isinstance(at, (cst.DictElement, cst.Dict)):
-        at = script.parent(at)
-    outer = script.parent(at) if isinstance(at, cst.Arg) else None
+        at = script.tree.parent(at)
+    outer = script.tree.parent(at) if isinstance(at, cst.Arg) else None
     return outer if isinstance(outer, cst.Call) else None
 
 
@@ -118,13 +118,13 @@ def _checkpoint(script: Script, call: cst.Call) -> str:
     func = call.func
     if isinstance(func, cst.Attribute) and func.attr.value in ("save_pretrained", "save_state"):
         return f"`{script.code(func.value)}`"
-    given = script.call(call).given("obj", 0)
+    given = script.calls.at(call).given("obj", 0)
     if given is None:
         return ""
     if script.kind(given.value) is Kind.MODULE:
         return f"`{script.code(given.value)}`"
-    value = script.value_of(given.value).node or given.value
-    for attribute in script.within(value, cst.Attribute):
+    value = script.values.value_of(given.value).node or given.value
+    for attribute in script.tree.within(value, cst.Attribute):
         if attribute.attr.value == "state_dict":
             return f"the state of `{script.code(attribute.value)}`"
     return ""
@@ -132,12 +132,12 @@ def _checkpoint(script: Script, call: cst.Call) -> str:
 
 def _each_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     """Return whether every iteration of a loop that trains on batches reaches a node."""
-    if script.frequency(node) is not Frequency.EVERY_PASS or _is_conditional(script, node):
+    if script.loops.frequency(node) is not Frequency.EVERY_PASS or _is_conditional(script, node):
         return False
-    loop = script.batch_loop(node)
+    loop = script.loops.batch_loop(node)
     if loop is not None:
         return loop.role is Role.TRAIN_BATCH
-    function = script.function(node)
+    function = script.scopes.function(node)
     return (
         function is not None
         and depth > 0
@@ -149,9 +149,9 @@ def _each_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
 
 def _is_conditional(script: Script, node: cst.CSTNode) -> bool:
     """Return whether an `if`, an `except` or the end of a loop decides whether a node runs."""
-    loop = script.batch_loop(node)
+    loop = script.loops.batch_loop(node)
     child = node
-    parent = script.parent(child)
+    parent = script.tree.parent(child)
     while parent is not None and not isinstance(parent, cst.FunctionDef):
         if loop is not None and parent is loop.node:
             return isinstance(child, cst.Else)
@@ -159,5 +159,5 @@ def _is_conditional(script: Script, node: cst.CSTNode) -> bool:
             return True
         if isinstance(parent, (cst.ExceptHandler, cst.IfExp, cst.Else, cst.Finally)):
             return True
-        child, parent = parent, script.parent(parent)
+        child, parent = parent, script.tree.parent(parent)
     return False

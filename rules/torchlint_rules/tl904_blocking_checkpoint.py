@@ -23,7 +23,7 @@ _DEPTH: Final = 3
 class BlockingCheckpoint(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every checkpoint that is written while the training waits, again and again."""
-        for site in script.calls(_TORCH, *_SHARDED):
+        for site in script.calls.of(_TORCH, *_SHARDED):
             sharded = site.name != _TORCH
             if not sharded and not _holds_both(script, site):
                 continue
@@ -41,7 +41,7 @@ class BlockingCheckpoint(Rule):
                 "`torch.distributed.checkpoint.async_save` copies them and writes while the next "
                 "steps run"
             )
-            notes = script.repetition.notes_on_callers(site.node)
+            notes = script.loops.repetition.notes_on_callers(site.node)
             yield Finding(self.code, script.span(site.node), message, None, notes)
 
 
@@ -50,10 +50,10 @@ def _holds_both(script: Script, site: CallSite) -> bool:
     given = site.given("obj", 0)
     if given is None:
         return False
-    value = script.value_of(given.value).node or given.value
+    value = script.values.value_of(given.value).node or given.value
     kinds = {
         script.kind(each.value)
-        for each in script.within(value, cst.Attribute)
+        for each in script.tree.within(value, cst.Attribute)
         if each.attr.value == "state_dict"
     }
     return {Kind.MODULE, Kind.OPTIMIZER} <= kinds
@@ -64,19 +64,19 @@ def _interval(script: Script, node: cst.CSTNode, depth: int) -> int | None:
 
     None if it does not run under a count of steps.
     """
-    counts = [_count(script, test) for test in script.tests_around(node)]
+    counts = [_count(script, test) for test in script.tree.tests_around(node)]
     counted = [count for count in counts if count is not None]
-    loop = script.batch_loop(node)
+    loop = script.loops.batch_loop(node)
     if loop is not None:
         return counted[0] if counted and loop.role is Role.TRAIN_BATCH else None
-    function = script.function(node)
+    function = script.scopes.function(node)
     if function is None or depth == 0:
         return None
     for caller in script.functions.callers(function):
         found = _interval(script, caller, depth - 1)
         if found is not None:
             return found
-        around = script.batch_loop(caller)
+        around = script.loops.batch_loop(caller)
         if counted and around is not None and around.role is Role.TRAIN_BATCH:
             return counted[0]
     return None
@@ -84,8 +84,8 @@ def _interval(script: Script, node: cst.CSTNode, depth: int) -> int | None:
 
 def _count(script: Script, test: cst.BaseExpression) -> int | None:
     """Return the number in a test like `step % 200 == 0`, 0 if it is not known."""
-    for division in script.within(test, cst.BinaryOperation):
+    for division in script.tree.within(test, cst.BinaryOperation):
         if isinstance(division.operator, cst.Modulo):
-            found = script.value_of(division.right).literal
+            found = script.values.value_of(division.right).literal
             return found if type(found) is int else 0
     return None

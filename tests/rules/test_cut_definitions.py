@@ -92,10 +92,10 @@ def _fed(text: str) -> list[set[str]]:
             name.value
             for given in (site.given("dataset", 0), site.given("collate_fn", 6))
             if given is not None
-            for value in script.origins.of(given.value).values
-            for name in script.within(value, cst.Name)
+            for value in script.values.origins.of(given.value).values
+            for name in script.tree.within(value, cst.Name)
         }
-        for site in script.calls("torch.utils.data.DataLoader")
+        for site in script.calls.of("torch.utils.data.DataLoader")
     ]
 
 

@@ -48,15 +48,15 @@ class _Line:
             case "name":
                 return script.name(self._call().func) or "?"
             case "frequency":
-                return script.frequency(self._statement()).name.lower()
+                return script.loops.frequency(self._statement()).name.lower()
             case "grad":
-                return script.grad(self._statement()).name.lower()
+                return script.values.gradients.grad(self._statement()).name.lower()
             case "arg":
                 return self._argument(asked.subject)
             case "accelerator":
-                return "yes" if script.can_use_accelerator else "no"
+                return "yes" if script.program.devices.can_use_accelerator else "no"
             case "framework":
-                return script.framework or "none"
+                return script.program.devices.framework or "none"
         raise ValueError(f"no notion: {asked.notion}")
 
     def _rows(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class _Line:
 
     def _starting(self, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of a type that begin on the line, in the order of the source."""
-        for node in self.script.all(kind):
+        for node in self.script.tree.all(kind):
             if self._rows(node)[0] == self.row:
                 yield node
 
@@ -74,7 +74,7 @@ class _Line:
         """Return the innermost statement that covers the line."""
         covering: list[tuple[int, int, cst.BaseStatement]] = []
         for kind in (cst.SimpleStatementLine, *_COMPOUND):
-            for node in self.script.all(kind):
+            for node in self.script.tree.all(kind):
                 first, last = self._rows(node)
                 if first <= self.row <= last:
                     covering.append((last - first, -self.script.tree.order(node), node))
@@ -106,11 +106,11 @@ class _Line:
 
     def _role(self) -> str:
         headers = [*self._starting(cst.For), *self._starting(cst.While)]
-        (loop,) = (loop for loop in self.script.loops() if loop.node in headers)
+        (loop,) = (loop for loop in self.script.loops.all() if loop.node in headers)
         return loop.role.name
 
     def _argument(self, name: str) -> str:
-        call = self.script.call(self._call())
+        call = self.script.calls.at(self._call())
         parameters = _PARAMETERS.get(call.name or "", "").split()
         position = parameters.index(name) if name in parameters else None
         value = call.argument(name, position)

@@ -35,7 +35,7 @@ def _script(body: str, start: str = "total = 0.0", tail: str = "") -> Script:
 
 
 def _only(script: Script) -> Accumulation:
-    (found,) = script.accumulations(Role.TRAIN_BATCH)
+    (found,) = script.readings.accumulations(Role.TRAIN_BATCH)
     return found
 
 
@@ -67,7 +67,7 @@ def test_additions(statement: str, adding: Adding) -> None:
     ],
 )
 def test_no_additions(statement: str) -> None:
-    assert not list(_script(statement).accumulations(Role.TRAIN_BATCH))
+    assert not list(_script(statement).readings.accumulations(Role.TRAIN_BATCH))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_no_additions(statement: str) -> None:
 )
 def test_readings(value: str, tensor: str, form: Form) -> None:
     script = _script(f"total += {value}")
-    (reading,) = script.readings(_only(script).values[0])
+    (reading,) = script.readings.within(_only(script).values[0])
     assert (script.code(reading.tensor), reading.form) == (tensor, form)
 
 
@@ -92,7 +92,7 @@ def test_readings(value: str, tensor: str, form: Form) -> None:
 )
 def test_no_readings(value: str) -> None:
     script = _script(f"total += {value}")
-    assert not list(script.readings(_only(script).values[0]))
+    assert not list(script.readings.within(_only(script).values[0]))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_no_readings(value: str) -> None:
 )
 def test_used_each_pass(body: str, used: bool) -> None:
     script = _script(body)
-    assert script.used_each_pass(_only(script)) is used
+    assert script.readings.accumulators.used_each_pass(_only(script)) is used
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_used_each_pass(body: str, used: bool) -> None:
 )
 def test_what_cannot_wait(body: str, start: str, tail: str) -> None:
     script = _script(body, start, tail)
-    assert script.accumulator(_only(script)) is None
+    assert script.readings.accumulators.accumulator(_only(script)) is None
 
 
 def test_rare_reads_are_named() -> None:
     script = _script("total += loss.item()\nif step % 9 == 0:\n    print(total)\n    total = 0.0")
-    found = script.accumulator(_only(script))
+    found = script.readings.accumulators.accumulator(_only(script))
     assert found is not None
     assert [script.code(read) for read in found.reads] == ["total"]
     assert set(found.starts) == {0.0}
@@ -153,12 +153,12 @@ def test_rare_reads_are_named() -> None:
 )
 def test_integers(expression: str, integral: bool | None) -> None:
     script = _script(f"total += {expression}")
-    assert script.is_integral(_only(script).values[0]) is integral
+    assert script.values.dtypes.is_integral(_only(script).values[0]) is integral
 
 
 def test_lines_go_behind_the_comments_of_a_loop() -> None:
     script = _script("total += loss.item()\n# the end", tail="return total")
-    (edit,) = script.rewrite.after(_only(script).loop.node, "done()")
+    (edit,) = script.edits.after(_only(script).loop.node, "done()")
     assert script.source.text[: edit.span.start].endswith("# the end\n")
 
 
@@ -172,5 +172,5 @@ def test_lines_go_behind_the_comments_of_a_loop() -> None:
 )
 def test_how_many_were_added_is_no_use_of_them(line: str, used: bool) -> None:
     script = _script(f"losses.append(loss.item())\n{line}", start="losses = []")
-    added = next(iter(script.accumulations(Role.TRAIN_BATCH)))
-    assert script.used_each_pass(added) is used
+    added = next(iter(script.readings.accumulations(Role.TRAIN_BATCH)))
+    assert script.readings.accumulators.used_each_pass(added) is used

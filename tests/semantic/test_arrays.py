@@ -28,8 +28,8 @@ matrix = np.zeros((4, 3), dtype=np.float32)
 
 def _array(lines: str) -> Array | None:
     script = Script.parse(Source("train.py", HEAD + textwrap.dedent(lines)))
-    last = script.all(cst.Expr)[-1]
-    return script.array(last.value)
+    last = script.tree.all(cst.Expr)[-1]
+    return script.values.arrays.array(last.value)
 
 
 @pytest.mark.parametrize(

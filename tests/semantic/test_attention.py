@@ -16,7 +16,7 @@ def _read(body: str) -> tuple[Script, list[Attention]]:
     lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
     text = f"import math\nimport torch\ndef attend(q, k, v, mask, n):\n{lines}\n"
     script = Script.parse(Source("attention.py", text))
-    return script, list(script.attentions())
+    return script, list(script.values.attentions.all())
 
 
 def _one(body: str) -> tuple[Script, Attention]:
@@ -90,7 +90,7 @@ def test_there_is_none(body: str) -> None:
 )
 def test_the_usual_scale(factor: str, usual: bool) -> None:
     script, found = _one(f"return torch.softmax(q @ k.mT {factor}, -1) @ v")
-    assert script.scores.is_usual(found) is usual
+    assert script.values.scores.is_usual(found) is usual
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_triangle_of_the_past(condition: str, past: bool) -> None:
     script, found = _one(
         f"return torch.softmax((q @ k.mT).masked_fill({condition}, -torch.inf), -1) @ v"
     )
-    assert script.scores.leaves_past(found.masks[0]) is past
+    assert script.values.scores.leaves_past(found.masks[0]) is past
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_the_triangle_of_the_past(condition: str, past: bool) -> None:
 )
 def test_what_a_mask_fills_in(fill: str, lowest: float | None) -> None:
     script, found = _one(f"return torch.softmax((q @ k.mT).masked_fill(mask, {fill}), -1) @ v")
-    assert script.scores.lowest(found.masks[0]) == lowest
+    assert script.values.scores.lowest(found.masks[0]) == lowest

@@ -20,7 +20,7 @@ def _callers(script: Script, name: str) -> list[list[str]]:
     """Return the calls that run each function of a name."""
     return [
         [script.code(call) for call in script.functions.callers(function)]
-        for function in script.all(cst.FunctionDef)
+        for function in script.tree.all(cst.FunctionDef)
         if function.name.value == name
     ]
 
@@ -29,7 +29,7 @@ def _classes_called(script: Script) -> dict[str, str]:
     """Return the class of which each thing that is called is an instance."""
     return {
         script.code(call.func): owner.name.value
-        for call in script.all(cst.Call)
+        for call in script.tree.all(cst.Call)
         if (owner := script.functions.instance_of(call.func)) is not None
     }
 
@@ -58,7 +58,7 @@ def test_methods_of_one_name_are_run_by_the_calls_of_their_own_class() -> None:
 
 def test_the_answer_does_not_depend_on_what_was_asked_before() -> None:
     asked = _script(TWO_CLASSES)
-    for function in reversed(asked.all(cst.FunctionDef)):
+    for function in reversed(asked.tree.all(cst.FunctionDef)):
         asked.functions.callers(function)
     assert _callers(asked, "step") == _callers(_script(TWO_CLASSES), "step")
 
@@ -94,7 +94,7 @@ def test_what_a_function_out_of_sight_makes_is_no_instance() -> None:
 
 def test_a_function_that_is_handed_on_escapes() -> None:
     script = _script("def a(): pass\ndef b(): pass\na()\nrun(b)\n")
-    first, second = script.all(cst.FunctionDef)
+    first, second = script.tree.all(cst.FunctionDef)
     assert not script.functions.escapes(first)
     assert script.functions.escapes(second)
 
@@ -103,7 +103,7 @@ def test_names_that_read_a_binding_are_given_in_order() -> None:
     script = _script("x = 1\nf(x)\nx = 2\ng(x)\nh(x)\n")
     first, second = script.scopes.module.bindings["x"]
     read = [
-        [script.code(script.statement(use)) for use in script.scopes.readers(each)]
+        [script.code(script.tree.statement(use)) for use in script.scopes.readers(each)]
         for each in (first, second)
     ]
     assert read == [["f(x)"], ["g(x)", "h(x)"]]
@@ -114,7 +114,7 @@ def test_what_is_found_of_a_whole_file_is_found_once() -> None:
     found: list[int] = []
 
     def count(asked: Script) -> int:
-        found.append(len(asked.all(cst.Call)))
+        found.append(len(asked.tree.all(cst.Call)))
         return found[-1]
 
     assert (script.once(count), script.once(count), found) == (2, 2, [2])

@@ -39,11 +39,11 @@ def test_file_is_python_and_expects_something(path: Path) -> None:
 def test_answers_do_not_depend_on_the_order_of_the_questions(path: Path) -> None:
     source = Source.from_bytes(path.read_bytes(), str(path))
     first, second = Script.parse(source), Script.parse(source)
-    forwards = [first.kind(name).name for name in first.all(cst.Name)]
-    backwards = [second.kind(name).name for name in reversed(second.all(cst.Name))][::-1]
+    forwards = [first.kind(name).name for name in first.tree.all(cst.Name)]
+    backwards = [second.kind(name).name for name in reversed(second.tree.all(cst.Name))][::-1]
     names = [
         f"{name.value} on line {source.position(first.span(name).start).row}"
-        for name in first.all(cst.Name)
+        for name in first.tree.all(cst.Name)
     ]
     assert list(zip(names, forwards, strict=True)) == list(zip(names, backwards, strict=True))
 

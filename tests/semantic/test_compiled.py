@@ -55,7 +55,7 @@ def _frames(text: str) -> set[str]:
         f"{frame.owner.name.value}.{frame.function.name.value}"
         if frame.owner is not None
         else frame.function.name.value
-        for frame in _script(text).compiled.frames
+        for frame in _script(text).modules.compiled.frames
     }
 
 
@@ -104,7 +104,7 @@ def test_frames(text: str, frames: set[str]) -> None:
     [("fullgraph=True", True), ("fullgraph=False", False), ("", False)],
 )
 def test_options(options: str, expected: bool) -> None:
-    compiled = _script(f"fast = torch.compile(net, {options})").compiled
+    compiled = _script(f"fast = torch.compile(net, {options})").modules.compiled
     assert compiled.option(compiled.all[-1], "fullgraph").equals(True) is expected
 
 
@@ -118,7 +118,7 @@ def test_options(options: str, expected: bool) -> None:
     ],
 )
 def test_the_caller_that_a_break_costs(body: str, skipped: str | None) -> None:
-    frames = _script(f"@torch.compile\ndef f(x):\n    {body}").compiled.frames
+    frames = _script(f"@torch.compile\ndef f(x):\n    {body}").modules.compiled.frames
     (inner,) = (frame for frame in frames if frame.function.name.value == "helper")
     assert (inner.skipped.name.value if inner.skipped else None) == skipped
 
@@ -149,6 +149,6 @@ def test_what_a_pass_reaches(test: str, taken: bool, left_out: bool) -> None:
                         print(x)
         """
     )
-    (call,) = (site.node for site in script.calls("builtins.print"))
-    assert script.compiled.is_taken(call) is taken
-    assert script.compiled.is_left_out(call) is left_out
+    (call,) = (site.node for site in script.calls.of("builtins.print"))
+    assert script.modules.compiled.is_taken(call) is taken
+    assert script.modules.compiled.is_left_out(call) is left_out

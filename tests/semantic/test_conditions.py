@@ -41,8 +41,8 @@ LEFT_ON = {
 )
 def test_is_conditional(text: str, conditional: bool) -> None:
     script = _script("from tools import watch\n" + text)
-    (site,) = script.calls("tools.watch")
-    assert script.is_conditional(site.node, "debug") is conditional
+    (site,) = script.calls.of("tools.watch")
+    assert script.loops.conditions.is_conditional(site.node, "debug") is conditional
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_is_conditional(text: str, conditional: bool) -> None:
 )
 def test_settings_of_determinism(line: str, names: list[str]) -> None:
     script = _script(f"import os\nimport torch\n{line}\n")
-    assert [setting.name for setting in script.determinism.settings()] == names
+    assert [setting.name for setting in script.program.determinism.settings()] == names

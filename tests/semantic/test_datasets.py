@@ -29,14 +29,16 @@ def _script(text: str) -> Script:
 
 
 def _loader(script: Script) -> CallSite:
-    return next(script.calls("torch.utils.data.DataLoader"))
+    return next(script.calls.of("torch.utils.data.DataLoader"))
 
 
 def _traits(text: str) -> dict[str, str]:
     script = _script(text)
     dataset = _loader(script).given("dataset", 0)
     assert dataset is not None
-    return {trait.name: word for trait, word in script.datasets.traits(dataset.value).items()}
+    return {
+        trait.name: word for trait, word in script.loaders.datasets.traits(dataset.value).items()
+    }
 
 
 def _reads(body: str, init: str = "self.paths = paths", base: str = "Dataset") -> str:
@@ -146,7 +148,7 @@ def test_a_collate_function_is_read_like_a_transform() -> None:
     )
     given = _loader(script).given("collate_fn", 6)
     assert given is not None
-    assert Trait.ON_DEVICE in script.datasets.callable_traits(given.value)
+    assert Trait.ON_DEVICE in script.loaders.datasets.callable_traits(given.value)
 
 
 LOADER = "loader = DataLoader(somewhere, batch_size=2)\n"
@@ -219,7 +221,7 @@ def test_what_importing_a_file_runs(text: str, at_import: bool) -> None:
     script = _script(text)
     call = next(
         call
-        for call in script.all(cst.Call)
+        for call in script.tree.all(cst.Call)
         if isinstance(call.func, cst.Name) and call.func.value == "f"
     )
-    assert script.guard.at_import(call) is at_import
+    assert script.loops.guard.at_import(call) is at_import

@@ -59,7 +59,7 @@ LOOPS = {
 @pytest.mark.parametrize(("text", "test"), LOOPS.values(), ids=LOOPS)
 def test_windows(text: str, test: str | None) -> None:
     script = _script("import torch\noptimizer = torch.optim.SGD(p, lr=1)\n" + textwrap.dedent(text))
-    (window,) = script.gradient_accumulations()
+    (window,) = script.loops.gradient_accumulations.all()
     assert (script.code(window.test) if window.test is not None else None) == test
 
 
@@ -91,7 +91,7 @@ NO_WINDOWS = {
 @pytest.mark.parametrize("text", NO_WINDOWS.values(), ids=NO_WINDOWS)
 def test_no_windows(text: str) -> None:
     script = _script("import torch\noptimizer = torch.optim.SGD(p, lr=1)\n" + textwrap.dedent(text))
-    assert not list(script.gradient_accumulations())
+    assert not list(script.loops.gradient_accumulations.all())
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,6 @@ def test_no_windows(text: str) -> None:
 def test_wrapped_networks(made: str, wrapped: Wrapped) -> None:
     head = "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
     script = _script(f"{head}net = torch.nn.Linear(4, 4)\n{made}\nmodel(x)\n")
-    use = script.all(cst.Call)[-1].func
+    use = script.tree.all(cst.Call)[-1].func
     assert isinstance(use, cst.Name)
-    assert script.processes.wrapped(use) is wrapped
+    assert script.program.processes.wrapped(use) is wrapped

@@ -25,15 +25,15 @@ def _invariance(passes: str, before: str = "") -> Invariance:
     body = textwrap.indent(textwrap.dedent(passes), "    ")
     text = f"{HEAD}{textwrap.dedent(before)}\nfor epoch in range(9):\n{body}"
     script = Script.parse(Source("example.py", text))
-    (call,) = [c for c in script.all(cst.Call) if script.code(c.func) == "ask"]
-    loop = next(loop for loop in script.loops() if isinstance(loop.node, cst.For))
+    (call,) = [c for c in script.tree.all(cst.Call) if script.code(c.func) == "ask"]
+    loop = next(loop for loop in script.loops.all() if isinstance(loop.node, cst.For))
     runs: list[cst.Call] = []
-    function = script.function(call)
+    function = script.scopes.function(call)
     while function is not None:
         (run,) = script.functions.callers(function)
         runs.insert(0, run)
-        function = script.function(run)
-    return script.invariance(call.args[0].value, loop.node, runs)
+        function = script.scopes.function(run)
+    return script.loops.invariances.of(call.args[0].value, loop.node, runs)
 
 
 @pytest.mark.parametrize(

@@ -46,16 +46,16 @@ def _script(text: str) -> Script:
     ],
 )  # fmt: skip
 def test_items(text: str, found: list[tuple[str, str]]) -> None:
-    assert [(code.label, code.per.name) for code in _script(text).items()] == found
+    assert [(code.label, code.per.name) for code in _script(text).loaders.items.all()] == found
 
 
 def _tensors(text: str) -> list[str] | None:
     """Return the tensors of the dataset that the last loader reads from."""
     script = _script(text)
-    site = list(script.calls("torch.utils.data.DataLoader"))[-1]
+    site = list(script.calls.of("torch.utils.data.DataLoader"))[-1]
     dataset = site.given("dataset", 0)
     assert dataset is not None
-    found = script.batching.tensors(dataset.value)
+    found = script.loaders.batching.tensors(dataset.value)
     return [script.code(one) for one in found] if found is not None else None
 
 
@@ -110,9 +110,9 @@ def test_classes_that_only_index_their_tensors(body: str, found: bool) -> None:
 )
 def test_layout(made: str, found: Layout) -> None:
     script = _script(f"y = {made}\nDataLoader(TensorDataset(x, y))")
-    (site,) = script.calls("torch.utils.data.DataLoader")
+    (site,) = script.calls.of("torch.utils.data.DataLoader")
     dataset = site.given("dataset", 0)
     assert dataset is not None
-    tensors = script.batching.tensors(dataset.value)
+    tensors = script.loaders.batching.tensors(dataset.value)
     assert tensors is not None
-    assert script.batching.layout(tensors) is found
+    assert script.loaders.batching.layout(tensors) is found

@@ -47,25 +47,25 @@ def _expression(script: Script, code: str) -> cst.BaseExpression:
     found = [
         node
         for kind in (cst.Name, cst.Attribute, cst.Call)
-        for node in script.all(kind)
-        if script.is_own(node) and script.code(node) == code
+        for node in script.tree.all(kind)
+        if script.tree.is_own(node) and script.code(node) == code
     ]
     return found[-1]
 
 
 def test_a_loader_of_another_module_feeds_the_loop() -> None:
     script = parse(PROGRAM, "train.py")
-    (loop,) = (loop for loop in script.loops(Role.TRAIN_BATCH) if script.is_own(loop.node))
+    (loop,) = (loop for loop in script.loops.of(Role.TRAIN_BATCH) if script.tree.is_own(loop.node))
     assert loop.loader is not None
     made = script.program.loader_call(loop.loader)
     assert made is not None
-    assert script.place(made) == Place("data.py", 11)
+    assert script.tree.place(made) == Place("data.py", 11)
 
 
 def test_callers_in_another_module_pass_the_arguments() -> None:
     script = parse(PROGRAM, "data.py")
-    (call,) = script.calls("torch.utils.data.DataLoader")
-    assert script.is_own(call.node)
+    (call,) = script.calls.of("torch.utils.data.DataLoader")
+    assert script.tree.is_own(call.node)
     assert call.argument("batch_size").literal == 4
 
 
@@ -86,7 +86,7 @@ def test_every_form_of_import_leads_there_and_back(imported: str, called: str) -
     assert script.kind(_expression(script, "loader")) is Kind.LOADER
     assert script.name(_expression(script, called.partition("(")[0])) is None
     back = parse(texts, "data.py")
-    (call,) = back.calls("torch.utils.data.DataLoader")
+    (call,) = back.calls.of("torch.utils.data.DataLoader")
     assert call.argument("batch_size").literal == 4
 
 
@@ -125,7 +125,7 @@ def test_gradients_are_off_where_every_caller_turns_them_off() -> None:
         "with torch.no_grad():\n    evaluate(torch.nn.Linear(1, 1), torch.ones(1))\n",
     }
     script = parse(texts, "steps.py")
-    assert script.grad(_expression(script, "net(x)")) is Grad.OFF
+    assert script.values.gradients.grad(_expression(script, "net(x)")) is Grad.OFF
 
 
 def test_names_of_one_module_are_not_those_of_another() -> None:
@@ -155,14 +155,14 @@ def test_modules_that_import_each_other_are_followed_once() -> None:
 
 def test_a_linked_node_stands_behind_the_own_text_and_names_its_place() -> None:
     script = parse(PROGRAM, "train.py")
-    foreign = next(node for node in script.all(cst.ClassDef) if not script.is_own(node))
+    foreign = next(node for node in script.tree.all(cst.ClassDef) if not script.tree.is_own(node))
     span = script.span(foreign)
     assert script.source.text == TRAIN
     assert span.start >= len(TRAIN)
-    assert script.text[span.start : span.end].startswith("class Images")
-    assert str(script.place(foreign)) == "data.py:5"
-    assert script.place_at(span.start) == Place("data.py", 5)
-    assert script.place_at(0) == Place("train.py", 1)
+    assert script.tree.source.text[span.start : span.end].startswith("class Images")
+    assert str(script.tree.place(foreign)) == "data.py:5"
+    assert script.tree.place_at(span.start) == Place("data.py", 5)
+    assert script.tree.place_at(0) == Place("train.py", 1)
 
 
 def test_a_module_that_does_not_parse_is_left_out() -> None:
@@ -170,7 +170,7 @@ def test_a_module_that_does_not_parse_is_left_out() -> None:
     (data,) = seen.modules
     broken = data._replace(excerpts=(data.excerpts[0]._replace(text="def ("),))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(broken,)))
-    assert script.text == TRAIN
+    assert script.tree.source.text == TRAIN
     assert script.name(_expression(script, "make_loader")) == ".data.make_loader"
 
 
@@ -179,7 +179,7 @@ def test_what_a_linked_module_defines_out_of_view_is_unseen() -> None:
     (data,) = seen.modules
     part = data._replace(excerpts=(*data.excerpts[:-2], data.excerpts[-1]))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen._replace(modules=(part,)))
-    (made,) = script.calls("torch.utils.data.DataLoader")
+    (made,) = script.calls.of("torch.utils.data.DataLoader")
     dataset = made.given("dataset", 0)
     assert dataset is not None
     assert script.name(cst.ensure_type(dataset.value, cst.Call).func) == ".Images"
@@ -188,7 +188,7 @@ def test_what_a_linked_module_defines_out_of_view_is_unseen() -> None:
 def test_an_empty_module_is_left_out() -> None:
     seen = view({"train.py": TRAIN}, "train.py")._replace(modules=(LinkedModule("a.py", ()),))
     script = Script.parse(Source("train.py", TRAIN), None, None, seen)
-    assert len(script.modules) == 1
+    assert len(script.tree.modules) == 1
 
 
 STEPS = """\
@@ -219,37 +219,39 @@ def _steps(*called: str) -> Script:
 
 def test_a_dataset_is_known_if_all_callers_are_in_view() -> None:
     script = _steps()
-    assert script.provenance.unseen_tensors(_expression(script, "images")) == ""
+    assert script.loaders.provenance.unseen_tensors(_expression(script, "images")) == ""
 
 
 def test_a_dataset_that_unseen_callers_may_pass_is_not_known() -> None:
     script = _steps("load")
-    unseen = script.provenance.unseen_tensors(_expression(script, "images"))
+    unseen = script.loaders.provenance.unseen_tensors(_expression(script, "images"))
     assert unseen == "what other modules pass as `images`"
 
 
 @pytest.mark.parametrize("called", ["", "train"])
 def test_a_device_is_sure_only_if_all_callers_are_in_view(called: str) -> None:
     script = _steps(called)
-    (call,) = (call for call in script.method_calls("to") if script.is_own(call))
-    move = script.moves.move(call)
+    (call,) = (call for call in script.calls.of_methods("to") if script.tree.is_own(call))
+    move = script.program.moves.move(call)
     assert move is not None
-    assert script.moves.is_never_mps(move) is (not called)
+    assert script.program.moves.is_never_mps(move) is (not called)
     expected = "`train` may be called from other modules" if called else ""
-    assert script.provenance.called_elsewhere(move.moved) == expected
+    assert script.loaders.provenance.called_elsewhere(move.moved) == expected
 
 
 def test_methods_are_called_unseen_with_their_class() -> None:
     texts = {"net.py": "class Net:\n    def forward(self, x):\n        return x\n"}
     script = parse(texts, "net.py", None, frozenset({Symbol("net.py", "Net")}))
-    (forward,) = script.all(cst.FunctionDef)
+    (forward,) = script.tree.all(cst.FunctionDef)
     assert script.functions.escapes(forward)
 
 
 def test_a_function_that_only_view_code_calls_does_not_escape() -> None:
     script = _steps("load")
     assert {
-        each.name.value for each in script.all(cst.FunctionDef) if script.functions.escapes(each)
+        each.name.value
+        for each in script.tree.all(cst.FunctionDef)
+        if script.functions.escapes(each)
     } == {"load"}
 
 
@@ -261,9 +263,9 @@ def test_a_main_guard_protects_what_only_its_module_runs(called: tuple[str, ...]
     }
     symbols = frozenset(Symbol("data.py", name) for name in called)
     script = parse(texts, "data.py", None, symbols)
-    (call,) = (each for each in script.all(cst.Call) if script.code(each) == "start()")
-    assert script.guard.protects(call) is (not called)
-    assert not script.guard.at_import(call)
+    (call,) = (each for each in script.tree.all(cst.Call) if script.code(each) == "start()")
+    assert script.loops.guard.protects(call) is (not called)
+    assert not script.loops.guard.at_import(call)
 
 
 @pytest.mark.parametrize("module", ["shapes", ".shapes", "torchvision.datasets"])
@@ -272,7 +274,7 @@ def test_an_unseen_class_is_named_with_its_module(module: str) -> None:
     texts = {"train.py": f"from {module} import Shapes\n\nshapes = Shapes()\n"}
     seen = view(texts, "train.py", frozenset({joint}))
     script = Script.parse(Source("train.py", texts["train.py"]), None, None, seen)
-    unseen = script.provenance.unseen_tensors(_expression(script, "shapes"))
+    unseen = script.loaders.provenance.unseen_tensors(_expression(script, "shapes"))
     assert unseen == f"`Shapes` of module `{module}`"
 
 
@@ -284,11 +286,11 @@ def test_top_level_code_of_two_modules_is_kept_apart() -> None:
     }
     script = parse(texts, "train.py")
     call = cst.ensure_type(_expression(script, "net(torch.ones(1))"), cst.Call)
-    assert script.modes.mode(call, call.func) is Mode.TRAIN
-    assert script.grad(call) is Grad.ON
+    assert script.modules.modes.mode(call, call.func) is Mode.TRAIN
+    assert script.values.gradients.grad(call) is Grad.ON
     entry = script.program.entry(call)
     assert entry is not None
-    assert entry.block is script.modules[0]
+    assert entry.block is script.tree.modules[0]
 
 
 def test_the_framework_of_another_module_owns_the_loop() -> None:
@@ -296,7 +298,7 @@ def test_the_framework_of_another_module_owns_the_loop() -> None:
         "engine.py": "import lightning\n\n\ndef run(net):\n    lightning.Trainer().fit(net)\n",
         "train.py": "from engine import run\n\nrun(None)\n",
     }
-    assert parse(texts, "train.py").framework == "lightning"
+    assert parse(texts, "train.py").program.devices.framework == "lightning"
 
 
 def test_readers_of_a_name_are_found_in_every_module() -> None:
@@ -320,16 +322,16 @@ def test_the_first_node_of_a_program_is_the_same_for_each_file(path: str, guarde
         "main.py": f"import b\n\n{start}move(3)\n",
     }
     script = parse(texts, path)
-    first = script.guard.first(script.all(cst.Call))
+    first = script.loops.guard.first(script.tree.all(cst.Call))
     assert first is not None
-    assert script.place(first).path == ("main.py" if guarded else "a.py")
+    assert script.tree.place(first).path == ("main.py" if guarded else "a.py")
 
 
 def test_an_import_of_another_module_is_not_removed_here() -> None:
     names = "from torch.autograd import Variable\n"
     train = "import torch\nfrom names import *\nx = Variable(torch.ones(3))\nx.backward()\n"
     script = parse({"names.py": names, "train.py": train}, "train.py")
-    assert script.rewrite.without_imports(_expression(script, "Variable")) == ()
+    assert script.edits.without_imports(_expression(script, "Variable")) == ()
 
 
 def test_a_part_of_a_network_that_is_out_of_view_may_heed_the_mode() -> None:
@@ -342,4 +344,4 @@ class Block(nn.Module):
 """
     train = "from parts import Block\nnet = Block(3)\nnet(1)\n"
     script = parse({"parts.py": parts, "train.py": train}, "train.py")
-    assert script.modes.depends_on_mode(_expression(script, "net")) is None
+    assert script.modules.modes.depends_on_mode(_expression(script, "net")) is None

@@ -40,8 +40,8 @@ def _script(line: str) -> Script:
 )
 def test_only_calls_that_lead_to_a_device_are_moves(line: str, moves: bool) -> None:
     script = _script(line)
-    call = next(script.method_calls("to", "cuda"))
-    assert (script.moves.move(call) is not None) is moves
+    call = next(script.calls.of_methods("to", "cuda"))
+    assert (script.program.moves.move(call) is not None) is moves
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_only_calls_that_lead_to_a_device_are_moves(line: str, moves: bool) -> N
 )
 def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:
     script = _script(line)
-    move = script.moves.move(next(script.method_calls("to", "cuda")))
+    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")))
     assert move is not None
-    assert script.moves.is_never_mps(move) is never
+    assert script.program.moves.is_never_mps(move) is never
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,10 @@ def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:
 )
 def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> None:
     script = _script(line)
-    moves = [script.moves.move(call) for call in script.method_calls("cuda")]
-    found = [part for move in moves if move is not None for part in script.parts.of(move.moved)]
+    moves = [script.program.moves.move(call) for call in script.calls.of_methods("cuda")]
+    found = [
+        part for move in moves if move is not None for part in script.loaders.parts.of(move.moved)
+    ]
     assert len(found) == count
 
 
@@ -95,9 +97,9 @@ def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> N
 )
 def test_a_device_that_is_none_of_cudas_is_in_sight(line: str, never: bool) -> None:
     script = _script(line)
-    move = script.moves.move(next(script.method_calls("to", "cuda")))
+    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")))
     assert move is not None
-    assert script.moves.is_never_cuda(move) is never
+    assert script.program.moves.is_never_cuda(move) is never
 
 
 FLOAT64 = """
@@ -145,27 +147,27 @@ def evaluate(net, loader, device):
 def test_float64_needs_a_device_that_is_known(made: str, called: str, only: bool) -> None:
     text = FLOAT64.format(made=made, called=called)
     script = Script.parse(Source("train.py", text))
-    (reading,) = script.method_calls("item")
-    assert script.moves.only_cuda(reading) is only
+    (reading,) = script.calls.of_methods("item")
+    assert script.program.moves.only_cuda(reading) is only
     for device, known in (("cuda", True), ("mps", False), ("xpu", False)):
         target = Target(device=device)
         told = Script.parse(Source("train.py", text), target)
-        (reading,) = told.method_calls("item")
-        assert told.moves.only_cuda(reading) is known
+        (reading,) = told.calls.of_methods("item")
+        assert told.program.moves.only_cuda(reading) is known
 
 
 def test_a_function_beside_it_does_not_make_a_device_unknown() -> None:
     text = FLOAT64.format(made="", called="evaluate(net, loader, 'cuda')")
     script = Script.parse(Source("train.py", text + "def other(x, device):\n    x.to(device)\n"))
-    (reading,) = script.method_calls("item")
-    assert script.moves.only_cuda(reading)
+    (reading,) = script.calls.of_methods("item")
+    assert script.program.moves.only_cuda(reading)
 
 
 def test_a_device_that_is_made_of_itself_is_unknown() -> None:
     for made in ("device = torch.device(device)", "args.device = torch.device(args.device)"):
         text = FLOAT64.format(made=made, called="evaluate(net, loader, args.device)")
-        (reading,) = (script := Script.parse(Source("train.py", text))).method_calls("item")
-        assert not script.moves.only_cuda(reading)
+        (reading,) = (script := Script.parse(Source("train.py", text))).calls.of_methods("item")
+        assert not script.program.moves.only_cuda(reading)
 
 
 @pytest.mark.parametrize(
@@ -183,4 +185,4 @@ def test_a_device_that_is_made_of_itself_is_unknown() -> None:
 )
 def test_several_gpus_are_known_by_their_numbers(lines: str, apart: bool) -> None:
     script = _script(lines)
-    assert script.moves.lead_apart(next(script.method_calls("to", "cuda"))) is apart
+    assert script.program.moves.lead_apart(next(script.calls.of_methods("to", "cuda"))) is apart

@@ -38,7 +38,7 @@ def _script(text: str) -> Script:
 @pytest.mark.parametrize("text", CODE)
 def test_code_is_on_one_line_but_for_comments(text: str) -> None:
     script = _script(f"y = {text}\n")
-    (line,) = script.all(cst.Assign)
+    (line,) = script.tree.all(cst.Assign)
     assert script.code(line.value) == CODE[text]
 
 
@@ -53,15 +53,15 @@ def test_code_is_on_one_line_but_for_comments(text: str) -> None:
 )
 def test_bare_characters_are_those_between_the_parentheses(text: str, inner: str) -> None:
     script = _script(f"y = {text}\n")
-    (line,) = script.all(cst.Assign)
+    (line,) = script.tree.all(cst.Assign)
     span = script.tree.bare(line.value)
     assert script.source.text[span.start : span.end] == inner
 
 
 def test_an_argument_needs_no_parentheses() -> None:
     script = _script("f(x=(\n    a + b\n))\n")
-    (arg,) = script.all(cst.Arg)
-    assert (script.argument(arg.value), script.code(arg.value), script.code(arg)) == (
+    (arg,) = script.tree.all(cst.Arg)
+    assert (script.tree.argument(arg.value), script.code(arg.value), script.code(arg)) == (
         "a + b",
         "(a + b)",
         "x=a + b",
@@ -80,15 +80,15 @@ def test_an_argument_needs_no_parentheses() -> None:
 )
 def test_messages_cut_long_code(text: str, told: str) -> None:
     script = _script(f"y = {text}\n")
-    (line,) = script.all(cst.Assign)
-    assert script.brief(line.value) == told
+    (line,) = script.tree.all(cst.Assign)
+    assert script.tree.brief(line.value) == told
 
 
 def test_statements_that_share_a_line_are_told_apart() -> None:
     script = _script("if x: a = 1; f(b); break\nfor y in z:\n    c = 2; g(d)\n    h(e)\n")
     beside = {
-        script.code(call): [script.code(each) for each in script.beside(call)]
-        for call in script.all(cst.Call)
+        script.code(call): [script.code(each) for each in script.tree.beside(call)]
+        for call in script.tree.all(cst.Call)
     }
     assert beside == {
         "f(b)": ["a = 1", "f(b)", "break"],

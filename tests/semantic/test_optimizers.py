@@ -66,7 +66,7 @@ def test_restores(line: str, restores: bool) -> None:
 )
 def test_hidden(text: str, hidden: bool) -> None:
     script = _script(f"import torch\n{text}\n")
-    (made,) = script.calls("torch.optim.SGD")
+    (made,) = script.calls.of("torch.optim.SGD")
     assert script.optimizers.hidden(made.node) is hidden
 
 
@@ -82,7 +82,7 @@ def test_labels() -> None:
         use(optimizer=torch.optim.SGD([]))
         """
     )
-    labels = [script.optimizers.label(site.node) for site in script.calls("torch.optim.SGD")]
+    labels = [script.optimizers.label(site.node) for site in script.calls.of("torch.optim.SGD")]
     assert labels == [
         "`a`",
         "`self.b`",
@@ -104,7 +104,7 @@ def test_labels() -> None:
 )
 def test_made_by(value: str, made: int | None) -> None:
     script = _script(f"import torch\ndef main(fast):\n    opt = {value}\n    opt.step()\n")
-    (step,) = script.method_calls("step")
+    (step,) = script.calls.of_methods("step")
     assert isinstance(step.func, cst.Attribute)
     found = script.optimizers.made_by(step.func.value)
     assert (None if found is None else len(found)) == made

@@ -51,7 +51,7 @@ def script() -> Script:
 
 
 def _function(script: Script, name: str) -> cst.FunctionDef:
-    return next(each for each in script.all(cst.FunctionDef) if each.name.value == name)
+    return next(each for each in script.tree.all(cst.FunctionDef) if each.name.value == name)
 
 
 def test_the_start_is_the_line_of_the_main_guard_that_runs_the_loop(script: Script) -> None:
@@ -73,7 +73,7 @@ def test_what_nobody_calls_has_no_start() -> None:
 
 def test_code_at_module_level_starts_with_the_module() -> None:
     script = Script.parse(Source("train.py", "x = 1\n"))
-    entry = script.program.entry(script.all(cst.Integer)[0])
+    entry = script.program.entry(script.tree.all(cst.Integer)[0])
     assert entry is not None
     assert isinstance(entry.block, cst.Module)
 

@@ -29,12 +29,12 @@ def _script(text: str) -> Script:
 def _unseen(text: str) -> tuple[str, str]:
     """Return what may be on a device, and what may be an open file, in the loader's dataset."""
     script = _script(text)
-    (site,) = script.calls("torch.utils.data.DataLoader")
+    (site,) = script.calls.of("torch.utils.data.DataLoader")
     dataset = site.given("dataset", 0)
     assert dataset is not None
-    return script.provenance.unseen_tensors(dataset.value), script.provenance.unseen_source(
+    return script.loaders.provenance.unseen_tensors(
         dataset.value
-    )
+    ), script.loaders.provenance.unseen_source(dataset.value)
 
 
 CLASS = """\
@@ -225,10 +225,10 @@ def test_collate_functions(collate: str, unseen: str) -> None:
                 return torch.nn.utils.rnn.pad_sequence(items)
         loader = DataLoader([], collate_fn={collate})
         """)
-    (site,) = script.calls("torch.utils.data.DataLoader")
+    (site,) = script.calls.of("torch.utils.data.DataLoader")
     given = site.given("collate_fn")
     assert given is not None
-    assert script.provenance.unseen_batches(given.value) == unseen
+    assert script.loaders.provenance.unseen_batches(given.value) == unseen
 
 
 @pytest.mark.parametrize(
@@ -259,9 +259,9 @@ def test_what_may_be_no_tensor(value: str, unseen: str) -> None:
                 found = {value}
                 found.item()
         """)
-    (call,) = script.method_calls("item")
+    (call,) = script.calls.of_methods("item")
     assert isinstance(call.func, cst.Attribute)
-    assert script.provenance.unseen_tensor(call.func.value) == unseen
+    assert script.loaders.provenance.unseen_tensor(call.func.value) == unseen
 
 
 @pytest.mark.parametrize(
@@ -287,5 +287,5 @@ def test_a_dataset_that_is_its_own_transform() -> None:
         'loader = DataLoader(d["k"])\n'
     )
     script = Script.parse(Source("train.py", text))
-    (site,) = script.calls("torch.utils.data.DataLoader")
-    assert script.provenance.unseen_tensors(site.node.args[0].value) == ""
+    (site,) = script.calls.of("torch.utils.data.DataLoader")
+    assert script.loaders.provenance.unseen_tensors(site.node.args[0].value) == ""

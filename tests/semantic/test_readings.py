@@ -26,7 +26,7 @@ def read(line: str) -> list[str]:
     """Return the code of what a line reads."""
     text = BATCHES.replace("{LINE}", line)
     script = Script.parse(Source.from_bytes(text.encode(), "case.py"))
-    return [script.code(each.node) for each in script.readings(script.tree.module)]
+    return [script.code(each.node) for each in script.readings.within(script.tree.module)]
 
 
 @pytest.mark.parametrize(

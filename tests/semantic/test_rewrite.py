@@ -25,7 +25,7 @@ def _script(text: str) -> Script:
 
 
 def _only(script: Script, kind: type[NodeT]) -> NodeT:
-    (found,) = script.all(kind)
+    (found,) = script.tree.all(kind)
     return found
 
 
@@ -50,20 +50,20 @@ def _change(text: str, edit: Callable[[Script], Edits | None]) -> str:
 
 def test_lines_begin_and_end_where_the_file_breaks_them() -> None:
     script = _script("a = 1\r\nb = 2\r\n")
-    rewrite = script.rewrite
+    rewrite = script.edits
     at = script.source.text.index("b")
     assert (rewrite.line_start(at), rewrite.line_end(at), rewrite.after_line(at)) == (7, 12, 14)
     assert rewrite.newline == "\r\n"
 
 
 def test_the_last_line_may_lack_an_end() -> None:
-    rewrite = _script("a = 1").rewrite
+    rewrite = _script("a = 1").edits
     assert (rewrite.line_start(3), rewrite.line_end(3), rewrite.after_line(3)) == (0, 5, 5)
 
 
 def test_indent_of() -> None:
     script = _script("if 1:\n\tx = 1\n")
-    assert script.rewrite.indent_of(_only(script, cst.Assign)) == "\t"
+    assert script.edits.indent_of(_only(script, cst.Assign)) == "\t"
 
 
 @pytest.mark.parametrize(
@@ -72,22 +72,24 @@ def test_indent_of() -> None:
 )
 def test_stands_alone(text: str, alone: bool) -> None:
     script = _script(text)
-    line = script.parent(_only(script, cst.Assign))
+    line = script.tree.parent(_only(script, cst.Assign))
     assert line is not None
-    assert script.rewrite.stands_alone(line) is alone
+    assert script.edits.stands_alone(line) is alone
 
 
 # -- expressions --------------------------------------------------------------
 
 
 def test_replace_takes_the_parentheses_of_a_node_too() -> None:
-    made = _change("x = ((a) + b)\n", lambda s: s.rewrite.replace(s.all(cst.Assign)[0].value, "c"))
+    made = _change(
+        "x = ((a) + b)\n", lambda s: s.edits.replace(s.tree.all(cst.Assign)[0].value, "c")
+    )
     assert made == "x = c\n"
 
 
 def test_insert_and_delete() -> None:
-    assert _change("x = 1\n", lambda s: s.rewrite.insert(4, "-")) == "x = -1\n"
-    assert _change("x = -1\n", lambda s: s.rewrite.delete(4, 5)) == "x = 1\n"
+    assert _change("x = 1\n", lambda s: s.edits.insert(4, "-")) == "x = -1\n"
+    assert _change("x = -1\n", lambda s: s.edits.delete(4, 5)) == "x = 1\n"
 
 
 @pytest.mark.parametrize(
@@ -111,13 +113,13 @@ def test_insert_and_delete() -> None:
     ],
 )
 def test_with_keyword(before: str, after: str) -> None:
-    assert _change(before, lambda s: s.rewrite.with_keyword(_only(s, cst.Call), "k", "1")) == after
+    assert _change(before, lambda s: s.edits.with_keyword(_only(s, cst.Call), "k", "1")) == after
 
 
 def test_set_argument_changes_or_adds() -> None:
     def edit(script: Script) -> Edits:
-        call = script.call(_only(script, cst.Call))
-        return script.rewrite.set_argument(call.node, call.given("k"), "k", "2")
+        call = script.calls.at(_only(script, cst.Call))
+        return script.edits.set_argument(call.node, call.given("k"), "k", "2")
 
     assert _change("f(k=1)\n", edit) == "f(k=2)\n"
     assert _change("f(a)\n", edit) == "f(a, k=2)\n"
@@ -139,10 +141,10 @@ def test_set_argument_changes_or_adds() -> None:
 )
 def test_without_argument(before: str, after: str) -> None:
     def edit(script: Script) -> Edits:
-        call = script.call(_only(script, cst.Call))
+        call = script.calls.at(_only(script, cst.Call))
         given = call.given("k")
         assert given is not None
-        return script.rewrite.without_argument(call.node, given)
+        return script.edits.without_argument(call.node, given)
 
     assert _change(before, edit) == after
 
@@ -163,7 +165,7 @@ def test_without_item(before: str, after: str) -> None:
     def edit(script: Script) -> Edits | None:
         statement = _only(script, cst.With)
         (item,) = (each for each in statement.items if script.code(each.item) == "k()")
-        return script.rewrite.without_item(statement, item)
+        return script.edits.without_item(statement, item)
 
     assert _change(before, edit) == after
 
@@ -171,12 +173,12 @@ def test_without_item(before: str, after: str) -> None:
 def test_without_item_leaves_the_only_one() -> None:
     script = _script("with k():\n    pass\n")
     statement = _only(script, cst.With)
-    assert script.rewrite.without_item(statement, statement.items[0]) is None
+    assert script.edits.without_item(statement, statement.items[0]) is None
 
 
 def test_united_makes_one_deletion_of_two_that_overlap() -> None:
     script = _script("abcdef = 1\n")
-    rewrite = script.rewrite
+    rewrite = script.edits
     edits = rewrite.united(rewrite.delete(0, 3), rewrite.delete(2, 4), rewrite.insert(9, "2"))
     assert _made(script, edits) == "ef = 21\n"
 
@@ -202,18 +204,18 @@ def test_united_makes_one_deletion_of_two_that_overlap() -> None:
 )
 def test_importing_a_module(text: str, word: str, made: str) -> None:
     script = _script(text)
-    found = script.rewrite.importing("os")
+    found = script.edits.importing("os")
     assert found is not None
     assert (found[0], _made(script, found[1])) == (word, made)
 
 
 def test_an_import_made_beside_one_in_a_try_is_not_made_again() -> None:
     script = _script("try:\n    import torch\nexcept ImportError:\n    raise\n")
-    made = script.rewrite.importing("torch")
+    made = script.edits.importing("torch")
     assert made is not None
     text = _made(script, made[1])
     assert text.startswith("import torch\ntry:")
-    assert _script(text).rewrite.importing("torch") == ("torch", ())
+    assert _script(text).edits.importing("torch") == ("torch", ())
 
 
 @pytest.mark.parametrize(
@@ -227,42 +229,42 @@ def test_an_import_made_beside_one_in_a_try_is_not_made_again() -> None:
 )
 def test_an_import_below_its_use_does_not_count(text: str, made: str | None) -> None:
     script = _script(text)
-    (use,) = (call for call in script.all(cst.Call) if script.code(call) == "use()")
-    found = script.rewrite.importing("os", at=use)
+    (use,) = (call for call in script.tree.all(cst.Call) if script.code(call) == "use()")
+    found = script.edits.importing("os", at=use)
     assert found is not None
     assert (_made(script, found[1]) if found[1] else None) == made
 
 
 def test_without_a_place_an_import_counts_above_all_code() -> None:
-    found = _script("first()\nimport os\n").rewrite.importing("os")
+    found = _script("first()\nimport os\n").edits.importing("os")
     assert found is not None
     assert found[1]
 
 
 def test_a_name_that_is_imported_below_is_imported_above_as_well() -> None:
     script = _script("import a\nuse()\nfrom m import b\n")
-    (use,) = script.all(cst.Call)
-    found = script.rewrite.importing("m", "b", at=use)
+    (use,) = script.tree.all(cst.Call)
+    found = script.edits.importing("m", "b", at=use)
     assert found is not None
     assert _made(script, found[1]).startswith("from m import b\nimport a\nuse()")
-    names = script.rewrite.importing_names("m", "b", "d", at=use)
+    names = script.edits.importing_names("m", "b", "d", at=use)
     assert names is not None
     assert "from m import b\nfrom m import d\nimport a\n" in _made(script, names[1])
 
 
 def test_importing_a_name_and_an_alias() -> None:
     script = _script("import sys\n")
-    found = script.rewrite.importing("torch", "nn")
+    found = script.edits.importing("torch", "nn")
     assert found is not None
     assert _made(script, found[1]) == "from torch import nn\nimport sys\n"
-    found = script.rewrite.importing("numpy", alias="np")
+    found = script.edits.importing("numpy", alias="np")
     assert found is not None
     assert (found[0], _made(script, found[1])) == ("np", "import numpy as np\nimport sys\n")
 
 
 def test_importing_a_part_of_a_package_that_is_imported() -> None:
     script = _script("import sys\nimport torch\nimport yaml\n")
-    found = script.rewrite.importing("torch.nn.functional", alias="F")
+    found = script.edits.importing("torch.nn.functional", alias="F")
     assert found is not None
     assert _made(script, found[1]) == (
         "import sys\nimport torch\nimport torch.nn.functional as F\nimport yaml\n"
@@ -288,18 +290,18 @@ def test_importing_names_where_their_order_has_them(
     text: str, words: tuple[str, ...], made: str
 ) -> None:
     script = _script(text)
-    found = script.rewrite.importing_names("m", "b", "d")
+    found = script.edits.importing_names("m", "b", "d")
     assert found is not None
     assert (found[0], _made(script, found[1])) == (words, made)
 
 
 def test_importing_names_gives_way_to_what_has_a_word() -> None:
-    assert _script("from m import a\nd = 1\n").rewrite.importing_names("m", "b", "d") is None
+    assert _script("from m import a\nd = 1\n").edits.importing_names("m", "b", "d") is None
 
 
 @pytest.mark.parametrize("text", ["os = 1\n", "import sys as os\n", "def os(): pass\n"])
 def test_importing_gives_way_to_what_has_the_word(text: str) -> None:
-    assert _script(text).rewrite.importing("os") is None
+    assert _script(text).edits.importing("os") is None
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_importing_gives_way_to_what_has_the_word(text: str) -> None:
 )
 def test_without_imports(before: str, after: str) -> None:
     def edit(script: Script) -> Edits | None:
-        return script.rewrite.without_imports(script.all(cst.Expr)[0])
+        return script.edits.without_imports(script.tree.all(cst.Expr)[0])
 
     assert _change(before, edit) == after
 
@@ -332,8 +334,8 @@ def test_without_imports(before: str, after: str) -> None:
 )
 def test_without_imports_never_leaves_half_of_a_line(text: str) -> None:
     script = _script(text)
-    line = script.all(cst.Expr)[0]
-    assert script.rewrite.without_imports(line) in (None, ())
+    line = script.tree.all(cst.Expr)[0]
+    assert script.edits.without_imports(line) in (None, ())
 
 
 # -- statements ---------------------------------------------------------------
@@ -343,12 +345,12 @@ def test_before_and_after() -> None:
     text = "if 1:\r\n\tx = 1  # one\r\n\ty = 2\r\n"
 
     def line(script: Script) -> cst.BaseStatement:
-        return script.statement(script.all(cst.Assign)[0])
+        return script.tree.statement(script.tree.all(cst.Assign)[0])
 
-    assert _change(text, lambda s: s.rewrite.before(line(s), "a()", "b()")) == (
+    assert _change(text, lambda s: s.edits.before(line(s), "a()", "b()")) == (
         "if 1:\r\n\ta()\r\n\tb()\r\n\tx = 1  # one\r\n\ty = 2\r\n"
     )
-    assert _change(text, lambda s: s.rewrite.after(line(s), "a()")) == (
+    assert _change(text, lambda s: s.edits.after(line(s), "a()")) == (
         "if 1:\r\n\tx = 1  # one\r\n\ta()\r\n\ty = 2\r\n"
     )
 
@@ -356,27 +358,27 @@ def test_before_and_after() -> None:
 @pytest.mark.parametrize("above", ["", "\t@staticmethod\n", "\t@property\n\t# why\n"])
 def test_a_decorator_stands_right_above_its_function(above: str) -> None:
     text = f"class A:\n{above}\tdef f():\n\t\tpass\n"
-    assert _change(text, lambda s: s.rewrite.decorate(s.all(cst.FunctionDef)[0], "d()")) == (
+    assert _change(text, lambda s: s.edits.decorate(s.tree.all(cst.FunctionDef)[0], "d()")) == (
         f"class A:\n{above}\t@d()\n\tdef f():\n\t\tpass\n"
     )
 
 
 def test_after_the_last_line_without_an_end() -> None:
-    assert _change("x = 1", lambda s: s.rewrite.after(s.all(cst.Assign)[0], "y = 2")) == (
+    assert _change("x = 1", lambda s: s.edits.after(s.tree.all(cst.Assign)[0], "y = 2")) == (
         "x = 1\ny = 2"
     )
 
 
 def test_after_a_block_with_a_comment_at_its_end() -> None:
     text = "for x in y:\n    f()\n    # done\n# next\ng()\n"
-    assert _change(text, lambda s: s.rewrite.after(_only(s, cst.For), "h()")) == (
+    assert _change(text, lambda s: s.edits.after(_only(s, cst.For), "h()")) == (
         "for x in y:\n    f()\n    # done\nh()\n# next\ng()\n"
     )
 
 
 def test_first_in() -> None:
     def edit(script: Script) -> Edits | None:
-        return script.rewrite.first_in(_only(script, cst.FunctionDef).body, "a()")
+        return script.edits.first_in(_only(script, cst.FunctionDef).body, "a()")
 
     assert _change("def f():\n    return 1\n", edit) == "def f():\n    a()\n    return 1\n"
     assert _change('def f():\n    """Doc."""\n    return 1\n', edit) == (
@@ -405,10 +407,10 @@ def test_first_in() -> None:
 )
 def test_drop(before: str, after: str) -> None:
     def edit(script: Script) -> Edits:
-        call = next(each for each in script.all(cst.Call) if script.code(each.func) == "k")
-        line = script.statement(call)
+        call = next(each for each in script.tree.all(cst.Call) if script.code(each.func) == "k")
+        line = script.tree.statement(call)
         assert isinstance(line, cst.SimpleStatementLine)
-        return script.rewrite.drop(line)
+        return script.edits.drop(line)
 
     assert _change(before, edit) == after
 
@@ -433,15 +435,15 @@ def test_drop(before: str, after: str) -> None:
 )
 def test_wrap(before: str, after: str) -> None:
     def edit(script: Script) -> Edits:
-        lines = [script.statement(call) for call in script.all(cst.Call)]
-        return script.rewrite.wrap(lines, "with k():")
+        lines = [script.tree.statement(call) for call in script.tree.all(cst.Call)]
+        return script.edits.wrap(lines, "with k():")
 
     assert _change(before, edit) == after
 
 
 def test_wrap_takes_the_comments_at_the_end_of_a_block_along() -> None:
     text = "for x in y:\n    f()\n    # done\n"
-    assert _change(text, lambda s: s.rewrite.wrap([_only(s, cst.For)], "with k():")) == (
+    assert _change(text, lambda s: s.edits.wrap([_only(s, cst.For)], "with k():")) == (
         "with k():\n    for x in y:\n        f()\n        # done\n"
     )
 
@@ -470,13 +472,13 @@ def test_wrap_takes_the_comments_at_the_end_of_a_block_along() -> None:
     ],
 )
 def test_unwrap(before: str, after: str) -> None:
-    assert _change(before, lambda s: s.rewrite.unwrap(_only(s, cst.With))) == after
+    assert _change(before, lambda s: s.edits.unwrap(_only(s, cst.With))) == after
 
 
 @pytest.mark.parametrize("text", ["with k(): a()\n", "with k(  # why\n    1):\n    a()\n"])
 def test_unwrap_refuses_what_it_would_tear(text: str) -> None:
     script = _script(text)
-    assert script.rewrite.unwrap(_only(script, cst.With)) is None
+    assert script.edits.unwrap(_only(script, cst.With)) is None
 
 
 # -- any layout ---------------------------------------------------------------
@@ -525,7 +527,7 @@ def _texts(draw: st.DrawFn) -> tuple[str, str, str]:
 @given(_texts())
 def test_unwrap_gives_back_what_stood_there_without_the_with(texts: tuple[str, str, str]) -> None:
     body, wrapped, _ = texts
-    assert _change(wrapped, lambda s: s.rewrite.unwrap(_only(s, cst.With))) == body
+    assert _change(wrapped, lambda s: s.edits.unwrap(_only(s, cst.With))) == body
 
 
 @settings(max_examples=150, deadline=None)
@@ -539,10 +541,10 @@ def test_wrap_is_the_way_back(texts: tuple[str, str, str]) -> None:
         if isinstance(first, cst.If) and script.code(first.test) == "top":
             assert isinstance(first.body, cst.IndentedBlock)
             lines = first.body.body
-        return script.rewrite.wrap(lines, "with k():")
+        return script.edits.wrap(lines, "with k():")
 
     script = _script(body)
-    if script.rewrite.unit() == unit:
+    if script.edits.unit() == unit:
         assert _change(body, edit) == wrapped
     else:
         assert ast.dump(ast.parse(_change(body, edit))) == ast.dump(ast.parse(wrapped))
@@ -555,12 +557,12 @@ def test_drop_takes_one_statement_and_nothing_else(
 ) -> None:
     script = _script(texts[0])
     lines = [
-        line for line in script.all(cst.SimpleStatementLine) if script.rewrite.stands_alone(line)
+        line for line in script.tree.all(cst.SimpleStatementLine) if script.edits.stands_alone(line)
     ]
     if not lines:
         return
     line = data.draw(st.sampled_from(lines))
-    made = _made(script, script.rewrite.drop(line))
+    made = _made(script, script.edits.drop(line))
     compile(made, "train.py", "exec")
     comments = [part for part in script.source.text.split() if part == "#"]
     assert [part for part in made.split() if part == "#"] == comments

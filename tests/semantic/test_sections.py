@@ -62,7 +62,7 @@ def test_an_unused_import_belongs_to_what_runs() -> None:
 
 def test_another_training_is_not_around_a_step() -> None:
     script = Script.parse(Source("a.py", TWO))
-    first, second = sorted(script.steps.all, key=lambda each: script.span(each.backward))
-    assert not script.around(first).mentions("GradScaler", "pretrain")
-    assert script.around(first).mentions("two.cuda()")
-    assert script.around(second).mentions("GradScaler")
+    first, second = sorted(script.loops.steps.all, key=lambda each: script.span(each.backward))
+    assert not script.around(first).tree.mentions("GradScaler", "pretrain")
+    assert script.around(first).tree.mentions("two.cuda()")
+    assert script.around(second).tree.mentions("GradScaler")

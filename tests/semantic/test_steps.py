@@ -33,7 +33,7 @@ STEP = """
 
 def test_a_step_is_the_backward_pass_and_what_its_loss_is_made_of() -> None:
     script = _script(STEP.replace("head(", "head_net(").replace("head,", "head_net,"))
-    (step,) = script.steps.all
+    (step,) = script.loops.steps.all
     assert [script.code(call) for call in step.forwards] == ["model(x)", "head_net(features)"]
     assert [script.code(line) for line in step.lines] == [
         "features = model(x)",
@@ -41,24 +41,25 @@ def test_a_step_is_the_backward_pass_and_what_its_loss_is_made_of() -> None:
         "loss = F.cross_entropy(head_net(features), y)",
         "loss = loss / 2",
     ]
-    assert script.steps.is_alone(step)
-    assert script.steps.updates(step)
+    assert script.loops.steps.is_alone(step)
+    assert script.loops.steps.updates(step)
 
 
 def test_a_second_loss_in_the_loop_is_company() -> None:
     script = _script(STEP + "            model(y).sum().backward()\n")
-    assert [script.steps.is_alone(step) for step in script.steps.all] == [False, False]
+    assert [script.loops.steps.is_alone(step) for step in script.loops.steps.all] == [False, False]
 
 
 def test_nothing_is_updated_by_an_attack() -> None:
     script = _script(STEP.replace("optimizer.step()", "x = x + x.grad"))
-    (step,) = script.steps.all
-    assert not script.steps.updates(step)
+    (step,) = script.loops.steps.all
+    assert not script.loops.steps.updates(step)
 
 
 def test_outside_a_loop_there_is_no_step() -> None:
     assert (
-        _script("import torch\ndef f(model, x):\n    model(x).sum().backward()\n").steps.all == ()
+        _script("import torch\ndef f(model, x):\n    model(x).sum().backward()\n").loops.steps.all
+        == ()
     )
 
 
@@ -74,7 +75,7 @@ def test_outside_a_loop_there_is_no_step() -> None:
     ],
 )
 def test_low_precision_is_spoken_of_in_code(line: str, low: bool) -> None:
-    assert _script(f"import torch\n{line}\n").precision.mentions_low_precision is low
+    assert _script(f"import torch\n{line}\n").values.precision.mentions_low_precision is low
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_low_precision_is_spoken_of_in_code(line: str, low: bool) -> None:
     ],
 )
 def test_wide_arithmetic_is_told_from_a_wide_sum(line: str, wide: bool) -> None:
-    assert _script(f"import torch\n{line}\n").precision.is_wide is wide
+    assert _script(f"import torch\n{line}\n").values.precision.is_wide is wide
 
 
 def test_autocast_is_found_behind_names_and_choices() -> None:
@@ -108,14 +109,14 @@ def test_autocast_is_found_behind_names_and_choices() -> None:
             pass
         """
     )
-    calls = [script.precision.autocast(item.item) for item in script.all(cst.WithItem)]
+    calls = [script.values.precision.autocast(item.item) for item in script.tree.all(cst.WithItem)]
     assert [call and script.code(call.func) for call in calls] == [
         "torch.autocast",
         "torch.cuda.amp.autocast",
         None,
     ]
     assert calls[0] is not None
-    assert script.precision.dtype(calls[0]) == "torch.bfloat16"
+    assert script.values.precision.dtype(calls[0]) == "torch.bfloat16"
 
 
 SCALED = """
@@ -136,14 +137,14 @@ SCALED = """
 
 def test_calls_of_a_scaler_and_where_they_stand() -> None:
     script = _script(SCALED)
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     assert [each.method for each in scaling.all] == ["scale", "step", "update"]
     ((backward, scale),) = scaling.backwards
     assert script.code(scale.node) == "scaler.scale(model(x))"
     (step,) = scaling.of("step")
     assert scaling.boundary(step.node) is not None
     assert scaling.boundary(backward) is None
-    plain = next(call for call in script.method_calls("backward") if call is not backward)
+    plain = next(call for call in script.calls.of_methods("backward") if call is not backward)
     assert scaling.together(backward, step.node)
     assert not scaling.together(backward, plain)
     assert scaling.starts_by_default
@@ -162,10 +163,10 @@ def test_calls_of_a_scaler_and_where_they_stand() -> None:
     ],
 )
 def test_how_a_scaler_is_made(made: str, off: bool, default: bool) -> None:
-    scaling = _script(SCALED.replace('torch.amp.GradScaler("cuda")', made)).scaling
+    scaling = _script(SCALED.replace('torch.amp.GradScaler("cuda")', made)).optimizers.scaling
     assert scaling.is_off is off
     assert scaling.starts_by_default is default
 
 
 def test_a_scaler_that_is_handed_on_escapes() -> None:
-    assert _script(SCALED + "            finish(scaler)\n").scaling.escapes
+    assert _script(SCALED + "            finish(scaler)\n").optimizers.scaling.escapes

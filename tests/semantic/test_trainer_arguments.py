@@ -26,7 +26,7 @@ def _script(text: str) -> Script:
 
 
 def _only(script: Script) -> TrainerArguments:
-    (found,) = script.trainings.arguments("transformers", "trl", "lightning")
+    (found,) = script.program.trainings.arguments("transformers", "trl", "lightning")
     return found
 
 
@@ -100,8 +100,8 @@ def test_parsed_arguments_are_a_decision() -> None:
         "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
         "Trainer(model=m, args=args)"
     )
-    assert not list(script.trainings.arguments("transformers"))
-    (trainer,) = script.trainings.trainers("transformers")
+    assert not list(script.program.trainings.arguments("transformers"))
+    (trainer,) = script.program.trainings.trainers("transformers")
     assert trainer.arguments is None
 
 
@@ -118,5 +118,5 @@ def test_parsed_arguments_are_a_decision() -> None:
     ],
 )
 def test_a_trainer_knows_the_arguments_that_it_certainly_gets(text: str, known: bool) -> None:
-    (trainer,) = _script(text).trainings.trainers("transformers", "lightning")
+    (trainer,) = _script(text).program.trainings.trainers("transformers", "lightning")
     assert (trainer.arguments is not None) == known

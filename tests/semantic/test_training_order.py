@@ -52,15 +52,15 @@ def script() -> Script:
 
 
 def test_acts_are_found_through_functions_in_their_order(script: Script) -> None:
-    (loop,) = script.loops(Role.TRAIN_BATCH)
-    acts = script.updates.within(loop.node.body)
+    (loop,) = script.loops.of(Role.TRAIN_BATCH)
+    acts = script.optimizers.updates.within(loop.node.body)
     assert [each.act for each in acts] == [Act.CLEAR, Act.BACKWARD, Act.CLIP, Act.STEP]
     assert {script.code(each.at.func) for each in acts[1:]} == {"update"}
 
 
 def test_a_function_out_of_sight_that_trains_is_a_step(script: Script) -> None:
-    (epochs,) = script.loops(Role.EPOCH)
-    last = script.updates.within(epochs.node.body)[-1]
+    (epochs,) = script.loops.of(Role.EPOCH)
+    last = script.optimizers.updates.within(epochs.node.body)[-1]
     assert (last.act, last.in_sight, script.code(last.call.func)) == (
         Act.STEP,
         False,
@@ -69,15 +69,15 @@ def test_a_function_out_of_sight_that_trains_is_a_step(script: Script) -> None:
 
 
 def test_optimizers_are_told_apart_through_parameters(script: Script) -> None:
-    (loop,) = script.loops(Role.TRAIN_BATCH)
-    stepped = script.updates.within(loop.node.body)[-1].optimizer
-    first, second = (script.schedulers.steps[at].made[0].optimizer for at in (0, 1))
-    assert script.updates.same_optimizer(stepped, first) is True
-    assert script.updates.same_optimizer(stepped, second) is False
+    (loop,) = script.loops.of(Role.TRAIN_BATCH)
+    stepped = script.optimizers.updates.within(loop.node.body)[-1].optimizer
+    first, second = (script.optimizers.schedulers.steps[at].made[0].optimizer for at in (0, 1))
+    assert script.optimizers.updates.same_optimizer(stepped, first) is True
+    assert script.optimizers.updates.same_optimizer(stepped, second) is False
 
 
 def test_schedulers_know_how_they_were_made(script: Script) -> None:
-    shown, hidden = script.schedulers.steps
+    shown, hidden = script.optimizers.schedulers.steps
     assert shown.names == {"StepLR"}
     assert hidden.names == frozenset()
     assert [each.in_sight for each in hidden.made] == [False]
@@ -86,22 +86,22 @@ def test_schedulers_know_how_they_were_made(script: Script) -> None:
 def test_what_is_frozen_before_an_optimizer_and_not_after(script: Script) -> None:
     made = {
         script.code(line.targets[0].target): line.value
-        for line in script.all(cst.Assign)
+        for line in script.tree.all(cst.Assign)
         if isinstance(line.value, cst.Call)
     }
     network = next(
         call.func.value
-        for call in script.method_calls("parameters")
+        for call in script.calls.of_methods("parameters")
         if isinstance(call.func, cst.Attribute) and script.code(call.func.value) == "net"
     )
-    assert script.freezing.frozen(network, made["opt"]) is None
-    frozen = script.freezing.frozen(network, made["late"])
+    assert script.modules.freezing.frozen(network, made["opt"]) is None
+    frozen = script.modules.freezing.frozen(network, made["late"])
     assert frozen is not None
     assert (frozen.path, frozen.learns) == ("net.body", False)
 
 
 def test_a_mode_comes_round_to_training(script: Script) -> None:
-    (stuck,) = script.stuck_modes.all
+    (stuck,) = script.modules.stuck_modes.all
     assert script.code(stuck.switch) == "model.eval()"
     assert script.code(stuck.at) == "validate(net)"
     assert script.code(stuck.network) == "net"

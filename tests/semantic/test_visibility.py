@@ -57,8 +57,8 @@ def _unseen(body: str, parameters: str = "x, loader", behind: str = "") -> str |
     lines = textwrap.indent(body, "    ")
     text = f"{HEAD}\ndef asked({parameters}):\n{lines}\n{behind}\n"
     script = Script.parse(Source("asked.py", text))
-    (function,) = (each for each in script.all(cst.FunctionDef) if each.name.value == "asked")
-    call = script.visibility.unseen_call(function.body)
+    (function,) = (each for each in script.tree.all(cst.FunctionDef) if each.name.value == "asked")
+    call = script.values.visibility.unseen_call(function.body)
     return None if call is None else script.code(call.func)
 
 

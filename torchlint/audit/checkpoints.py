@@ -54,13 +54,13 @@ def _saved_now_and_then(survey: Survey) -> Answer | None:
     call = _saves(survey)
     if call is None:
         return None
-    if survey.script.each_step(call):
+    if survey.script.loops.each_step(call):
         return cannot_tell(f"how often line {survey.line(call)} saves")
     return in_use(survey.line(call), f"{survey.quoted(call)} is not run in every step")
 
 
 def _copied(survey: Survey) -> Answer | None:
-    for call in survey.script.calls("copy.deepcopy"):
+    for call in survey.script.calls.of("copy.deepcopy"):
         if "state_dict" in survey.script.code(call.node):
             return in_use(survey.line(call.node), survey.quoted(call.node))
     kept = survey.word(r"best\w*(?:state|weight|model|wts|param)\w*")

@@ -30,21 +30,21 @@ _FACTORY: Final = re.compile(
 
 
 def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
-    for reading in survey.script.readings(region):
-        if survey.script.frequency(reading.node) is Frequency.EVERY_PASS:
+    for reading in survey.script.readings.within(region):
+        if survey.script.loops.frequency(reading.node) is Frequency.EVERY_PASS:
             place = f"{survey.quoted(reading.node)} on line {survey.line(reading.node)}"
             return cannot_tell(f"whether each pass needs {place}")
-    for call in survey.script.method_calls("item", "tolist", "numpy", "cpu"):
+    for call in survey.script.calls.of_methods("item", "tolist", "numpy", "cpu"):
         if (
             survey.script.tree.inside(call, region)
-            and survey.script.frequency(call) is Frequency.EVERY_PASS
+            and survey.script.loops.frequency(call) is Frequency.EVERY_PASS
         ):
             return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} waits")
     return None
 
 
 def _read_in_training(survey: Survey) -> Answer | None:
-    for loop in survey.script.loops(Role.TRAIN_BATCH):
+    for loop in survey.script.loops.of(Role.TRAIN_BATCH):
         answer = _reads(survey, loop.node.body)
         if answer is not None:
             return answer
@@ -52,7 +52,7 @@ def _read_in_training(survey: Survey) -> Answer | None:
 
 
 def _read_in_evaluation(survey: Survey) -> Answer | None:
-    for place in survey.script.evaluations():
+    for place in survey.script.evaluations.all:
         answer = _reads(survey, place.body)
         if answer is not None:
             return answer
@@ -60,7 +60,7 @@ def _read_in_evaluation(survey: Survey) -> Answer | None:
 
 
 def _kept_in_evaluation(survey: Survey) -> Answer | None:
-    place = survey.script.evaluations()[0]
+    place = survey.script.evaluations.all[0]
     return in_use(
         survey.line(place.node), "no rule found a value that each batch reads from the device"
     )
@@ -78,7 +78,7 @@ def _made_there(survey: Survey) -> Answer | None:
 
 
 def _made_on_host(survey: Survey) -> Answer:
-    reading = [code.node for code in survey.script.items()]
+    reading = [code.node for code in survey.script.loaders.items.all()]
     for name, call in survey.named_calls:
         if _FACTORY.fullmatch(name):
             if not any(survey.script.tree.inside(call, each) for each in reading):
@@ -92,16 +92,16 @@ def _nothing_joined(survey: Survey) -> Answer:
 
 
 def _moves_nothing(survey: Survey) -> Answer | None:
-    for call in survey.script.method_calls("to", "cuda"):
-        if survey.script.moves.move(call) is not None:
+    for call in survey.script.calls.of_methods("to", "cuda"):
+        if survey.script.program.moves.move(call) is not None:
             return None
     return not_applicable("nothing is moved to a device here")
 
 
 def _batches_moved(survey: Survey) -> Answer | None:
-    for loop in survey.script.loops():
-        for call in survey.script.within(loop.node.body, cst.Call):
-            if loop.is_batch and survey.script.moves.move(call) is not None:
+    for loop in survey.script.loops.all():
+        for call in survey.script.tree.within(loop.node.body, cst.Call):
+            if loop.is_batch and survey.script.program.moves.move(call) is not None:
                 return None
     return not_applicable("no loop here copies a batch to a device")
 

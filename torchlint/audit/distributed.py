@@ -29,7 +29,7 @@ _WRAPS: Final = (
 
 
 def _one_process(survey: Survey) -> Answer | None:
-    if survey.script.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
+    if survey.script.program.processes.has_wraps or survey.called(r"torch\.distributed\.\w+"):
         return None
     return whole(survey) or _PERHAPS(survey) or not_applicable("this trains in one process")
 
@@ -46,7 +46,7 @@ def _sampler(survey: Survey) -> Answer | None:
 
 
 def _no_windows(survey: Survey) -> Answer | None:
-    if any(True for _ in survey.script.gradient_accumulations()):
+    if any(True for _ in survey.script.loops.gradient_accumulations.all()):
         return None
     return not_applicable("no gradients are accumulated here")
 
@@ -57,11 +57,11 @@ def _synchronized_last(survey: Survey) -> Answer | None:
 
 
 def _used_alone(survey: Survey) -> Answer | None:
-    calls_of = survey.script.processes.wraps()
+    calls_of = survey.script.program.processes.wraps()
     if not calls_of:
         return not_applicable("no DistributedDataParallel here")
     wrap = calls_of[0]
-    asked = survey.script.call(wrap).argument("find_unused_parameters")
+    asked = survey.script.calls.at(wrap).argument("find_unused_parameters")
     if asked.state is State.ABSENT or survey.is_off(asked):
         return in_use(
             survey.line(wrap), f"{survey.quoted(wrap)} does not search for unused parameters"
@@ -70,13 +70,13 @@ def _used_alone(survey: Survey) -> Answer | None:
 
 
 def _no_wrap(survey: Survey) -> Answer | None:
-    if survey.script.processes.wraps():
+    if survey.script.program.processes.wraps():
         return None
     return not_applicable("no DistributedDataParallel here")
 
 
 def _by_plain_python(survey: Survey) -> Answer | None:
-    if survey.script.framework != "transformers":
+    if survey.script.program.devices.framework != "transformers":
         return None
     return cannot_tell(
         "whether torchrun or `accelerate launch` starts it: with plain python the Trainer takes "
@@ -90,7 +90,7 @@ def _collectives(survey: Survey) -> Answer | None:
     )
     if call is None:
         return not_applicable("no collective is called here")
-    if survey.script.each_step(call):
+    if survey.script.loops.each_step(call):
         place = f"{survey.quoted(call)} on line {survey.line(call)}"
         return cannot_tell(f"whether each step needs {place}")
     return in_use(survey.line(call), f"{survey.quoted(call)} is not called in every step")

@@ -11,7 +11,7 @@ from torchlint.semantic.values.gradient import Grad
 
 
 def _unrecorded(survey: Survey) -> Answer | None:
-    for place in survey.script.evaluations():
+    for place in survey.script.evaluations.all:
         for forward in place.forwards:
             if forward.records is Grad.OFF:
                 return in_use(
@@ -30,8 +30,10 @@ def _in_modes(survey: Survey) -> Answer | None:
 
 
 def _same_in_both(survey: Survey) -> Answer | None:
-    networks = [each for place in survey.script.evaluations() for each in place.networks]
-    if networks and all(survey.script.modes.depends_on_mode(each) is False for each in networks):
+    networks = [each for place in survey.script.evaluations.all for each in place.networks]
+    if networks and all(
+        survey.script.modules.modes.depends_on_mode(each) is False for each in networks
+    ):
         return not_applicable("the networks have neither dropout nor batch norm")
     return None
 

@@ -27,7 +27,7 @@ _SEQUENCES: Final = r"\w*tokeniz\w*|pad_sequence|pack_padded_sequence|input_ids|
 def _graphed_by_compiler(survey: Survey) -> Answer | None:
     for name in ("mode", "torch_compile_mode"):
         arg = survey.keyword(name)
-        if arg is not None and survey.script.value_of(arg.value).literal in _GRAPHED:
+        if arg is not None and survey.script.values.value_of(arg.value).literal in _GRAPHED:
             return in_use(survey.line(arg.value), survey.quoted(arg))
     return None
 

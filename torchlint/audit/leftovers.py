@@ -12,7 +12,7 @@ _PROFILERS: Final = r"torch\.(?:profiler|autograd\.profiler)\.\w+|cProfile\.\w+|
 
 
 def _asked_for(survey: Survey) -> Answer | None:
-    setting = next(survey.script.determinism.settings(), None)
+    setting = next(survey.script.program.determinism.settings(), None)
     if setting is None:
         return None
     return not_applicable(

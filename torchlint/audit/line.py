@@ -31,10 +31,10 @@ class Line(int):
         """Return the line of an offset in the text of a file or of what is linked to it."""
         if offset < len(script.source.text):
             return cls.of(script.source, offset)
-        place = script.place_at(offset)
+        place = script.tree.place_at(offset)
         line = cls(place.row)
         line.cell, line.row = None, place.row
-        line.path = as_given(place.path, script.view.path, script.source.path)
+        line.path = as_given(place.path, script.tree.view.path, script.source.path)
         return line
 
     def __str__(self) -> str:

@@ -39,24 +39,24 @@ _TIMERS: Final = (
 
 
 def _patient(survey: Survey) -> Answer | None:
-    for name in survey.script.all(cst.Name):
+    for name in survey.script.tree.all(cst.Name):
         if name.value.lower().endswith("patience"):
             return in_use(survey.line(name), survey.quoted(name))
     return None
 
 
 def _leaves_early(survey: Survey) -> Answer | None:
-    for leave in survey.script.all(cst.Break):
-        loop = next(survey.script.loops_around(leave), None)
+    for leave in survey.script.tree.all(cst.Break):
+        loop = next(survey.script.loops.around(leave), None)
         if loop is not None and loop.role is Role.EPOCH:
-            tests = [survey.script.code(test) for test in survey.script.tests_around(leave)]
+            tests = [survey.script.code(test) for test in survey.script.tree.tests_around(leave)]
             if tests and not any(map(_OTHER_REASONS.search, tests)):
                 return in_use(survey.line(leave), "`break` leaves the loop over epochs")
     return None
 
 
 def _to_the_end(survey: Survey) -> Answer:
-    line = survey.line(survey.script.loops(Role.EPOCH)[0].node)
+    line = survey.line(survey.script.loops.of(Role.EPOCH)[0].node)
     return missing(line, "every epoch runs, whatever the validation loss")
 
 
@@ -68,7 +68,7 @@ def _own_logger(survey: Survey) -> Answer | None:
 
 
 def _no_epochs(survey: Survey) -> Answer | None:
-    if survey.script.loops(Role.EPOCH):
+    if survey.script.loops.of(Role.EPOCH):
         return None
     return not_applicable("no loop over epochs here")
 

@@ -63,7 +63,7 @@ def _bias_or_norm(survey: Survey) -> Answer | None:
         return not_applicable("no batch norm here")
     for name, call in survey.named_calls:
         if _CONVOLUTION.fullmatch(name) or name == "torch.nn.Linear":
-            if survey.script.call(call).argument("bias").equals(False):
+            if survey.script.calls.at(call).argument("bias").equals(False):
                 return in_use(survey.line(call), f"{survey.quoted(call)} has no bias")
     return cannot_tell("which layers feed the batch norms")
 
@@ -81,9 +81,9 @@ def _loss_on_logits(survey: Survey) -> Answer | None:
 
 
 def _called(survey: Survey) -> Answer | None:
-    forwards = [call for step in survey.script.steps.all for call in step.forwards]
-    for call in (*forwards, *survey.script.all(cst.Call)):
-        if survey.script.module_call(call) is not None:
+    forwards = [call for step in survey.script.loops.steps.all for call in step.forwards]
+    for call in (*forwards, *survey.script.tree.all(cst.Call)):
+        if survey.script.loops.module_call(call) is not None:
             return in_use(survey.line(call), survey.quoted(call))
     return None
 
@@ -128,7 +128,7 @@ def _deep_without(survey: Survey) -> Answer | None:
 
 def _depthwise(survey: Survey) -> Answer | None:
     for call in _convolutions(survey):
-        groups = survey.script.call(call).argument("groups", 6)
+        groups = survey.script.calls.at(call).argument("groups", 6)
         if groups.state is not State.ABSENT and not groups.equals(1):
             return in_use(survey.line(call), f"{survey.quoted(call)} in groups")
     return None
@@ -139,7 +139,7 @@ def _wide_convolution(survey: Survey) -> Answer | None:
     if not layers:
         return not_applicable("no convolution here")
     for call in layers:
-        channels = [survey.script.call(call).argument(*each) for each in _CHANNELS]
+        channels = [survey.script.calls.at(call).argument(*each) for each in _CHANNELS]
         sizes = [each.literal for each in channels if isinstance(each.literal, int)]
         if len(sizes) == len(_CHANNELS) and min(sizes) >= _WIDE and not _pointwise(survey, call):
             return missing(
@@ -153,11 +153,11 @@ _CHANNELS: Final = (("in_channels", 0), ("out_channels", 1))
 
 
 def _pointwise(survey: Survey, call: cst.Call) -> bool:
-    return survey.script.call(call).argument("kernel_size", 2).equals(1)
+    return survey.script.calls.at(call).argument("kernel_size", 2).equals(1)
 
 
 def _from_hub(survey: Survey) -> Answer | None:
-    for call in survey.script.method_calls("from_pretrained"):
+    for call in survey.script.calls.of_methods("from_pretrained"):
         if _NO_NETWORK.search(survey.script.code(call.func)) is None:
             return in_use(survey.line(call), survey.quoted(call))
     return None
@@ -165,9 +165,9 @@ def _from_hub(survey: Survey) -> Answer | None:
 
 def _pretrained(survey: Survey) -> Answer | None:
     arg = survey.keyword("pretrained|weights")
-    made = survey.script.parent(arg) if arg else None
+    made = survey.script.tree.parent(arg) if arg else None
     if arg and isinstance(made, cst.Call):
-        value = survey.script.value_of(arg.value)
+        value = survey.script.values.value_of(arg.value)
         if value.state is not State.KNOWN and not survey.default(arg.value):
             return cannot_tell(f"{survey.quoted(arg)} is known when the script runs")
         if _is_of_library(survey, made) or (arg.keyword and arg.keyword.value == "pretrained"):
@@ -187,7 +187,7 @@ def _has_new_head(survey: Survey) -> bool:
         and isinstance(line.value, cst.Call)
         and survey.script.name(line.value.func) in ("torch.nn.Linear", "torch.nn.Sequential")
         and survey.script.scopes.class_of(line) is None
-        for line in survey.script.all(cst.Assign)
+        for line in survey.script.tree.all(cst.Assign)
         for each in line.targets
     )
 

@@ -65,19 +65,23 @@ def _chosen(survey: Survey) -> Answer | None:
 
 
 def _accumulates(survey: Survey) -> Answer | None:
-    for window in survey.script.gradient_accumulations():
+    for window in survey.script.loops.gradient_accumulations.all():
         call = window.backwards[0]
         return in_use(survey.line(call), f"{survey.quoted(call)} accumulates over several batches")
     return None
 
 
 def _by_accelerate(survey: Survey) -> Answer | None:
-    call = survey.method("accumulate") if survey.script.framework == "accelerate" else None
+    call = (
+        survey.method("accumulate")
+        if survey.script.program.devices.framework == "accelerate"
+        else None
+    )
     return in_use(survey.line(call), survey.quoted(call)) if call else None
 
 
 def _by_hand(survey: Survey) -> Answer | None:
-    for each in survey.script.all(cst.AssignTarget):
+    for each in survey.script.tree.all(cst.AssignTarget):
         if isinstance(each.target, cst.Subscript):
             key = survey.script.code(each.target).rpartition("[")[2]
             if key.strip("]'\" ") == "lr":
@@ -86,7 +90,7 @@ def _by_hand(survey: Survey) -> Answer | None:
 
 
 def _scheduled(survey: Survey) -> Answer | None:
-    made = survey.script.schedulers.made
+    made = survey.script.optimizers.schedulers.made
     if not made:
         return None
     warm = "" if survey.word(r"\w*warm_?up\w*|OneCycleLR") else "; no warm-up found"
@@ -119,12 +123,12 @@ def _seldom_clipped(survey: Survey) -> Answer | None:
 
 
 def _freezes(survey: Survey) -> Answer | None:
-    places = [each for each in survey.script.freezing.all if each.learns is not True]
+    places = [each for each in survey.script.modules.freezing.all if each.learns is not True]
     if not places:
         return not_applicable("no parameter is frozen here")
     for site in survey.optimizers:
         given = site.given("params", 0)
-        if given is not None and "requires_grad" in survey.script.code_of(given.value):
+        if given is not None and "requires_grad" in survey.script.values.code_of(given.value):
             return in_use(
                 survey.line(site.node), f"{survey.quoted(site.node)} gets trainable parameters only"
             )

@@ -49,7 +49,7 @@ _NO_WORKERS: Final = {
 def _gains_nothing(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
-        traits = survey.script.datasets.traits(dataset.value) if dataset else {}
+        traits = survey.script.loaders.datasets.traits(dataset.value) if dataset else {}
         for trait, why in _NO_WORKERS.items():
             if trait in traits:
                 return not_applicable(f"what {_label(survey)} reads {why}")
@@ -74,7 +74,7 @@ def _one_pass(survey: Survey) -> Answer | None:
 
 
 def _apple(survey: Survey) -> Answer | None:
-    if survey.script.target.device == "mps":
+    if survey.script.program.target.device == "mps":
         return not_applicable("MPS has no pinned memory")
     return None
 
@@ -90,7 +90,7 @@ def _fetched_together(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         if site.argument("batch_size", 1).equals(None):
             return in_use(survey.line(site.node), "`batch_size=None`: the sampler yields batches")
-    for function in survey.script.all(cst.FunctionDef):
+    for function in survey.script.tree.all(cst.FunctionDef):
         if function.name.value == "__getitems__":
             return in_use(survey.line(function.name), "`__getitems__`")
     return None
@@ -99,19 +99,19 @@ def _fetched_together(survey: Survey) -> Answer | None:
 def _in_memory(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
-        if dataset and Trait.IN_MEMORY in survey.script.datasets.traits(dataset.value):
+        if dataset and Trait.IN_MEMORY in survey.script.loaders.datasets.traits(dataset.value):
             return cannot_tell("whether this dataset can be indexed with a whole batch")
     return not_applicable("no loader here reads tensors that are in memory")
 
 
 def _reads_items(survey: Survey) -> Answer | None:
-    if survey.script.items():
+    if survey.script.loaders.items.all():
         return None
     return elsewhere("no dataset is defined here")
 
 
 def _items_on_host(survey: Survey) -> Answer | None:
-    code = survey.script.items()[0]
+    code = survey.script.loaders.items.all()[0]
     return in_use(survey.line(code.node), f"`{code.label}` works on the host only")
 
 
@@ -120,20 +120,20 @@ def _keeps_items(survey: Survey) -> Answer | None:
         found = survey.named(name)
         if found is not None:
             return in_use(survey.line(found), survey.quoted(found))
-    for code in survey.script.items():
-        for node in survey.script.within(code.owner or code.node, cst.Attribute):
+    for code in survey.script.loaders.items.all():
+        for node in survey.script.tree.within(code.owner or code.node, cst.Attribute):
             if _CACHE.fullmatch(node.attr.value):
                 return in_use(survey.line(node), survey.quoted(node))
     return None
 
 
 def _nothing_repeated(survey: Survey) -> Answer | None:
-    code = survey.script.items()[0]
+    code = survey.script.loaders.items.all()[0]
     return cannot_tell(f"what `{code.label}` could keep from one epoch to the next")
 
 
 def _arrays(survey: Survey) -> Answer | None:
-    if survey.script.imports("numpy", "pandas", "cv2", "PIL"):
+    if survey.script.functions.imports("numpy", "pandas", "cv2", "PIL"):
         return None
     return not_applicable("there are no NumPy arrays here")
 
@@ -141,7 +141,7 @@ def _arrays(survey: Survey) -> Answer | None:
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
         return cannot_tell("whether the images are normalized where they are prepared")
-    if survey.script.items():
+    if survey.script.loaders.items.all():
         return not_applicable("no images are read here")
     if survey.called(r"torch\.nn\.Embedding"):
         return not_applicable("the network reads indices, not measurements")
@@ -164,7 +164,7 @@ def _listed(survey: Survey) -> Answer:
     for name, call in survey.named_calls:
         if _TENSOR.fullmatch(name) and call.args:
             given = call.args[0].value
-            value = survey.script.value_of(given).node or given
+            value = survey.script.values.value_of(given).node or given
             if isinstance(value, (cst.List, cst.ListComp)) or (
                 survey.script.kind(given) is Kind.SEQUENCE
             ):
@@ -180,7 +180,7 @@ def _no_texts(survey: Survey) -> Answer | None:
 
 
 def _without_opencv(survey: Survey) -> Answer | None:
-    if survey.script.imports("cv2", "albumentations"):
+    if survey.script.functions.imports("cv2", "albumentations"):
         return None
     return not_applicable("OpenCV is not used here")
 
@@ -194,7 +194,7 @@ def _as_they_come(survey: Survey) -> Answer | None:
 
 
 def _divided_by_deviation(survey: Survey) -> Answer | None:
-    for node in survey.script.all(cst.BinaryOperation):
+    for node in survey.script.tree.all(cst.BinaryOperation):
         if isinstance(node.operator, cst.Divide) and isinstance(node.left, cst.BinaryOperation):
             if isinstance(node.left.operator, cst.Subtract):
                 if "std" in survey.script.code(node.right).lower():

@@ -30,13 +30,13 @@ _ATTENTION: Final = r"(?:\w*_)?attn(?:_\w+)?|\w*Attention\w*|attention\w*|Transf
 
 
 def _wide(survey: Survey) -> Answer | None:
-    if survey.script.precision.is_wide:
+    if survey.script.values.precision.is_wide:
         return not_applicable("complex numbers, float64 or matrix inverses need full precision")
     return None
 
 
 def _other_low(survey: Survey) -> Answer | None:
-    if survey.script.precision.mentions_low_precision:
+    if survey.script.values.precision.mentions_low_precision:
         return cannot_tell("whether this trains in the low precision that it mentions")
     return None
 
@@ -54,7 +54,7 @@ def _autocast_in_order(survey: Survey) -> Answer | None:
 
 def _tuned(survey: Survey) -> Answer | None:
     for line in survey.assigned("torch.backends.cudnn.benchmark"):
-        value = survey.script.value_of(line.value)
+        value = survey.script.values.value_of(line.value)
         if value.equals(True):
             return in_use(survey.line(line), survey.quoted(line))
         if not value.is_literal:
@@ -63,7 +63,7 @@ def _tuned(survey: Survey) -> Answer | None:
 
 
 def _deterministic(survey: Survey) -> Answer | None:
-    setting = next(survey.script.determinism.settings(), None)
+    setting = next(survey.script.program.determinism.settings(), None)
     if setting is None:
         return None
     return not_applicable(f"line {survey.line(setting.node)} asks for deterministic kernels")
@@ -72,7 +72,7 @@ def _deterministic(survey: Survey) -> Answer | None:
 def _tf32(survey: Survey) -> Answer | None:
     call = survey.called(r"torch\.set_float32_matmul_precision")
     if call is not None:
-        full = survey.script.call(call).argument("precision", 0).equals("highest")
+        full = survey.script.calls.at(call).argument("precision", 0).equals("highest")
         if full:
             return not_applicable("full precision is set explicitly")
         return in_use(survey.line(call), survey.quoted(call))
@@ -81,7 +81,7 @@ def _tf32(survey: Survey) -> Answer | None:
         "torch.backends.cuda.matmul.fp32_precision",
     ):
         for line in survey.assigned(name):
-            value = survey.script.value_of(line.value)
+            value = survey.script.values.value_of(line.value)
             if value.equals(False) or value.equals("ieee"):
                 return not_applicable("full precision is set explicitly")
             return in_use(survey.line(line), survey.quoted(line))
@@ -103,7 +103,7 @@ def _compiled(survey: Survey) -> Answer | None:
     found = survey.named("torch.compile")
     if found is not None:
         return in_use(survey.line(found), survey.quoted(found))
-    for call in survey.script.method_calls("compile"):
+    for call in survey.script.calls.of_methods("compile"):
         assert isinstance(call.func, cst.Attribute)
         if survey.script.name(call.func) is None:
             return in_use(survey.line(call), survey.quoted(call))
@@ -119,7 +119,7 @@ def _not_compiled(survey: Survey) -> Answer | None:
 def _mode(survey: Survey) -> Answer | None:
     for name in ("mode", "torch_compile_mode"):
         arg = survey.keyword(name)
-        given = survey.script.value_of(arg.value).literal if arg is not None else None
+        given = survey.script.values.value_of(arg.value).literal if arg is not None else None
         if arg is not None and given in _MODES:
             return in_use(survey.line(arg.value), survey.quoted(arg))
     return None
@@ -129,9 +129,9 @@ def _block_by_block(survey: Survey) -> Answer | None:
     named = survey.word("compile_repeated_blocks|use_regional_compilation|compile_regions")
     if named is not None:
         return in_use(survey.line(named), survey.quoted(named))
-    compiles = [site.node for site in survey.script.calls("torch.compile")]
-    for call in (*compiles, *survey.script.method_calls("compile")):
-        if any(isinstance(each.node, cst.For) for each in survey.script.loops_around(call)):
+    compiles = [site.node for site in survey.script.calls.of("torch.compile")]
+    for call in (*compiles, *survey.script.calls.of_methods("compile")):
+        if any(isinstance(each.node, cst.For) for each in survey.script.loops.around(call)):
             return in_use(survey.line(call), f"{survey.quoted(call)} in a loop over the blocks")
     return None
 

@@ -85,11 +85,11 @@ def trainer_option(pattern: str) -> Ask:
     """Answer *in use* where a framework is given an option that is not off."""
 
     def ask(survey: Survey) -> Answer | None:
-        for call in survey.script.all(cst.Call):
+        for call in survey.script.tree.all(cst.Call):
             for arg in call.args:
                 if arg.keyword is None or re.fullmatch(pattern, arg.keyword.value) is None:
                     continue
-                value = survey.script.value_of(arg.value)
+                value = survey.script.values.value_of(arg.value)
                 if _TRAINERS.search(survey.script.code(call.func)) is None:
                     continue
                 alone = _LEFT_ALONE + _FULL * ("precision" in arg.keyword.value)
@@ -104,9 +104,9 @@ def argument(pattern: str, *names: str) -> Ask:
     """Answer *in use* where a keyword argument of one of these names has a matching text."""
 
     def ask(survey: Survey) -> Answer | None:
-        for arg in survey.script.all(cst.Arg):
+        for arg in survey.script.tree.all(cst.Arg):
             if arg.keyword is not None and arg.keyword.value in names:
-                given = survey.script.value_of(arg.value).literal
+                given = survey.script.values.value_of(arg.value).literal
                 if isinstance(given, str) and re.fullmatch(pattern, given):
                     return in_use(survey.line(arg.value), survey.quoted(arg))
         return None
@@ -138,14 +138,14 @@ def owned(survey: Survey) -> Answer | None:
     """Answer *not applicable* where a framework owns the training loop."""
     if survey.framework is None:
         return None
-    if survey.script.framework in _WITHOUT_LOOP:
+    if survey.script.program.devices.framework in _WITHOUT_LOOP:
         return not_applicable(f"{survey.framework} handles it")
     return not_applicable(f"{survey.framework} runs the training")
 
 
 def looped(survey: Survey) -> Answer | None:
     """Answer *not applicable* where a framework runs the whole training loop."""
-    return None if survey.script.framework in _WITHOUT_LOOP else owned(survey)
+    return None if survey.script.program.devices.framework in _WITHOUT_LOOP else owned(survey)
 
 
 def trained(survey: Survey) -> Answer | None:
@@ -154,7 +154,7 @@ def trained(survey: Survey) -> Answer | None:
         return None
     if survey.framework is not None:
         return owned(survey)
-    if survey.script.evaluations():
+    if survey.script.evaluations.all:
         return not_applicable("this evaluates and does not train")
     return elsewhere("there is no training loop here")
 
@@ -168,7 +168,7 @@ def whole(survey: Survey) -> Answer | None:
 
 def evaluated(survey: Survey) -> Answer | None:
     """Go on where the file evaluates; else answer why not."""
-    if survey.script.evaluations():
+    if survey.script.evaluations.all:
         return None
     call = survey.calling(r"(?:\w+_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?")
     if call is not None and call.args:
@@ -180,7 +180,7 @@ def accelerated(survey: Survey) -> Answer | None:
     """Answer *not applicable* where no run can use an accelerator."""
     if survey.can_use_accelerator:
         return None
-    if survey.script.target.device == "cpu":
+    if survey.script.program.target.device == "cpu":
         return not_applicable("the target device is the CPU")
     return not_applicable("nothing here runs on a GPU")
 
@@ -189,7 +189,7 @@ def loading(survey: Survey) -> Answer | None:
     """Go on where the file makes a loader; else answer why not."""
     if survey.loaders:
         return None
-    if survey.script.framework == "transformers":
+    if survey.script.program.devices.framework == "transformers":
         return not_applicable(f"{survey.framework} makes the loaders")
     if survey.word("get_batch|next_batch|make_batch"):
         return not_applicable("batches are made by a function, not by a DataLoader")

@@ -72,22 +72,22 @@ class Survey:
     @cached_property
     def loaders(self) -> list[CallSite]:
         """The calls that make `DataLoader` objects of torch."""
-        return list(self.script.calls(_LOADER))
+        return list(self.script.calls.of(_LOADER))
 
     @cached_property
     def training(self) -> cst.CSTNode | None:
         """The first training loop, else the first backward pass."""
-        loops = self.script.loops(Role.TRAIN_BATCH)
+        loops = self.script.loops.of(Role.TRAIN_BATCH)
         if loops:
             return loops[0].node
-        return next(self.script.method_calls("backward", "manual_backward"), None)
+        return next(self.script.calls.of_methods("backward", "manual_backward"), None)
 
     @cached_property
     def optimizers(self) -> list[CallSite]:
         """The calls that make optimizers."""
         return [
-            self.script.call(call)
-            for call in self.script.all(cst.Call)
+            self.script.calls.at(call)
+            for call in self.script.tree.all(cst.Call)
             if call.args and self.script.kind(call) is Kind.OPTIMIZER
         ]
 
@@ -96,7 +96,7 @@ class Survey:
         """The classes of networks."""
         return [
             each
-            for each in self.script.all(cst.ClassDef)
+            for each in self.script.tree.all(cst.ClassDef)
             if any((self.script.name(base.value) or "").endswith("Module") for base in each.bases)
         ]
 
@@ -108,15 +108,17 @@ class Survey:
     @cached_property
     def facts(self) -> ProgramFacts:
         """What is known of the whole program."""
-        return self._facts or ProgramFacts(self._is_program(), self.script.can_use_accelerator)
+        return self._facts or ProgramFacts(
+            self._is_program(), self.script.program.devices.can_use_accelerator
+        )
 
     @property
     def can_use_accelerator(self) -> bool:
         """Whether a run of the program can use an accelerator, as far as it is known."""
-        return self.script.can_use_accelerator or self.facts.can_use_accelerator
+        return self.script.program.devices.can_use_accelerator or self.facts.can_use_accelerator
 
     def _is_program(self) -> bool:
-        guard = self.script.guard
+        guard = self.script.loops.guard
         if guard.guards():
             return True
         return self.training is not None and guard.at_import(self.training)
@@ -124,7 +126,7 @@ class Survey:
     @property
     def framework(self) -> str | None:
         """The name of the framework that owns the training loop."""
-        found = self.script.framework
+        found = self.script.program.devices.framework
         return None if found == "none" else _FRAMEWORKS.get(found, found)
 
     # -- calls and words ------------------------------------------------------
@@ -134,7 +136,7 @@ class Survey:
         """Every call of something with a qualified name."""
         return [
             (name, call)
-            for call in self.script.all(cst.Call)
+            for call in self.script.tree.all(cst.Call)
             if (name := self.script.name(call.func)) is not None
         ]
 
@@ -145,27 +147,29 @@ class Survey:
 
     def method(self, *names: str) -> cst.Call | None:
         """Return the first call of a method of one of these names."""
-        return next(self.script.method_calls(*names), None)
+        return next(self.script.calls.of_methods(*names), None)
 
     def named(self, name: str) -> cst.CSTNode | None:
         """Return the first expression with a qualified name, called or not."""
         last = name.rpartition(".")[2]
-        for attribute in self.script.all(cst.Attribute):
+        for attribute in self.script.tree.all(cst.Attribute):
             if attribute.attr.value == last and self.script.name(attribute) == name:
                 return attribute
-        names = (each for each in self.script.all(cst.Name) if self.script.name(each) == name)
+        names = (each for each in self.script.tree.all(cst.Name) if self.script.name(each) == name)
         return next(names, None)
 
     @cached_property
     def _words(self) -> list[tuple[str, cst.CSTNode]]:
         """Every identifier of the code with its node, except those of imports."""
         found: list[tuple[str, cst.CSTNode]] = []
-        found += [(each.value, each) for each in self.script.all(cst.Name)]
-        found += [(each.attr.value, each) for each in self.script.all(cst.Attribute)]
-        found += [(each.keyword.value, each) for each in self.script.all(cst.Arg) if each.keyword]
-        found += [(each.name.value, each) for each in self.script.all(cst.FunctionDef)]
-        found += [(each.name.value, each) for each in self.script.all(cst.ClassDef)]
-        found += [(each.name.value, each) for each in self.script.all(cst.Param)]
+        found += [(each.value, each) for each in self.script.tree.all(cst.Name)]
+        found += [(each.attr.value, each) for each in self.script.tree.all(cst.Attribute)]
+        found += [
+            (each.keyword.value, each) for each in self.script.tree.all(cst.Arg) if each.keyword
+        ]
+        found += [(each.name.value, each) for each in self.script.tree.all(cst.FunctionDef)]
+        found += [(each.name.value, each) for each in self.script.tree.all(cst.ClassDef)]
+        found += [(each.name.value, each) for each in self.script.tree.all(cst.Param)]
         return sorted(found, key=lambda pair: self.script.tree.order(pair[1]))
 
     def word(self, pattern: str) -> cst.CSTNode | None:
@@ -176,7 +180,7 @@ class Survey:
     def calling(self, pattern: str) -> cst.Call | None:
         """Return the first call whose last name matches, wherever it comes from."""
         asked = re.compile(pattern)
-        for call in self.script.all(cst.Call):
+        for call in self.script.tree.all(cst.Call):
             func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
             if isinstance(func, cst.Name) and asked.fullmatch(func.value):
                 return call
@@ -185,9 +189,9 @@ class Survey:
     def keyword(self, pattern: str) -> cst.Arg | None:
         """Return the first keyword argument that matches a pattern and is not known to be off."""
         asked = re.compile(pattern)
-        for arg in self.script.all(cst.Arg):
+        for arg in self.script.tree.all(cst.Arg):
             if arg.keyword is not None and asked.fullmatch(arg.keyword.value):
-                if not self.is_off(self.script.value_of(arg.value)):
+                if not self.is_off(self.script.values.value_of(arg.value)):
                     return arg
         return None
 
@@ -196,7 +200,7 @@ class Survey:
         last = name.rpartition(".")[2]
         return [
             line
-            for line in self.script.all(cst.Assign)
+            for line in self.script.tree.all(cst.Assign)
             for each in line.targets
             if isinstance(each.target, cst.Attribute)
             and each.target.attr.value == last
@@ -206,13 +210,13 @@ class Survey:
     def assigned_attribute(self, name: str) -> bool:
         """Return whether an attribute of this name is assigned, on whatever object."""
         return any(
-            isinstance(self.script.parent(each), cst.AssignTarget)
+            isinstance(self.script.tree.parent(each), cst.AssignTarget)
             for each in self.script.functions.attributes(name)
         )
 
     def strings(self, text: str) -> Iterator[cst.SimpleString]:
         """Yield the string literals that equal a text."""
-        for node in self.script.all(cst.SimpleString):
+        for node in self.script.tree.all(cst.SimpleString):
             if node.evaluated_value == text:
                 yield node
 
@@ -226,10 +230,10 @@ class Survey:
         """Return the default of the command-line argument behind `args.name`, None for others."""
         if not isinstance(node, cst.Attribute):
             return None
-        for call in self.script.method_calls("add_argument"):
+        for call in self.script.calls.of_methods("add_argument"):
             if node.attr.value in self._destinations(call):
-                action = self.script.call(call).argument("action")
-                value = self.script.call(call).argument("default")
+                action = self.script.calls.at(call).argument("action")
+                value = self.script.calls.at(call).argument("default")
                 if value.state is State.ABSENT and action.equals("store_true"):
                     return False
                 return value.literal if value.is_literal else None

@@ -18,7 +18,7 @@ def _by_script(survey: Survey) -> Answer | None:
 
 
 def _unfiltered(survey: Survey) -> Answer | None:
-    for arguments in survey.script.trainings.arguments("transformers"):
+    for arguments in survey.script.program.trainings.arguments("transformers"):
         given = arguments.given("logging_nan_inf_filter")
         if given is not None and arguments.is_literal("logging_nan_inf_filter", False):
             return in_use(survey.line(given.value), survey.quoted(given))
@@ -33,7 +33,7 @@ def _no_metrics(survey: Survey) -> Answer:
 
 
 def _no_preparing(survey: Survey) -> Answer | None:
-    if survey.script.framework in _PREPARING:
+    if survey.script.program.devices.framework in _PREPARING:
         return None
     return not_applicable("no loader is prepared by Accelerate")
 

@@ -47,10 +47,10 @@ def _number(script: Script, node: cst.BaseExpression, args: Sequence[str]) -> in
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
         sides = [_number(script, side, args) for side in (node.left, node.right)]
         return None if None in sides else sum(side or 0 for side in sides)
-    value = script.value_of(node).literal
+    value = script.values.value_of(node).literal
     if type(value) is int:
         return value
-    option = script.options.of(node)
+    option = script.values.options.of(node)
     return None if option is None else _whole(_given(option.flag, args) or option.default)
 
 

@@ -46,7 +46,7 @@ class LoaderCall:
         self.line = source.position(script.span(call).start).row
         self._script = script
         self._call = call
-        self._ordinal = script.all(cst.Call).index(call)
+        self._ordinal = script.tree.all(cst.Call).index(call)
 
     @property
     def path(self) -> str:
@@ -62,7 +62,7 @@ class LoaderCall:
     def decided(self, name: str) -> Decision | None:
         """Return the place that decides a setting, None if the call itself does or can."""
         script, call = self._script, self._call
-        arg = script.call(call).given(name, _POSITIONS[name])
+        arg = script.calls.at(call).given(name, _POSITIONS[name])
         if arg is None:
             splat = next((each for each in call.args if each.star), None)
             return None if splat is None else self._at(splat)
@@ -109,7 +109,7 @@ class LoaderCall:
         """Add settings that must change as well: with 0 workers torch rejects worker settings."""
         settings = dict(values)
         if settings.get("num_workers") == 0:
-            call = self._script.call(self._call)
+            call = self._script.calls.at(self._call)
             if self.loader.persistent_workers:
                 settings["persistent_workers"] = False
             if call.has_splat or call.given("prefetch_factor") is not None:
@@ -124,7 +124,7 @@ class LoaderCall:
         source = self.source
         for name, value in values.items():
             script = _parsed(source)
-            call = script.all(cst.Call)[self._ordinal]
+            call = script.tree.all(cst.Call)[self._ordinal]
             source = source.edited(self._edits(script, call, name, repr(value)))
         if (problem := compile_problem(source)) is not None:
             raise ValueError(problem.reason)
@@ -134,20 +134,20 @@ class LoaderCall:
         """Return whether changing the literal in the source changes the setting."""
         changed = self.source.edited(self._edits(self._script, self._call, name, str(_UNLIKELY)))
         script = _parsed(changed)
-        call = script.all(cst.Call)[self._ordinal]
-        return script.call(call).argument(name, _POSITIONS[name]).equals(_UNLIKELY)
+        call = script.tree.all(cst.Call)[self._ordinal]
+        return script.calls.at(call).argument(name, _POSITIONS[name]).equals(_UNLIKELY)
 
     def _edits(self, script: Script, call: cst.Call, name: str, text: str) -> Edits:
-        arg = script.call(call).given(name, _POSITIONS[name])
+        arg = script.calls.at(call).given(name, _POSITIONS[name])
         if arg is not None:
-            return script.rewrite.replace(_literal(script, arg) or arg.value, text)
+            return script.edits.replace(_literal(script, arg) or arg.value, text)
         if any(each.star == "*" for each in call.args):
             raise ValueError("the call passes settings by `*args`")
         splat = next((each for each in call.args if each.star), None)
         if splat is None:
-            return script.rewrite.with_keyword(call, name, text)
+            return script.edits.with_keyword(call, name, text)
         code = script.code(splat.value)
-        return script.rewrite.replace(splat.value, f'{{**{code}, "{name}": {text}}}')
+        return script.edits.replace(splat.value, f'{{**{code}, "{name}": {text}}}')
 
     def _at(self, node: cst.CSTNode) -> Decision:
         row = self.source.position(self._script.span(node).start).row
@@ -168,7 +168,7 @@ def _call_at(loader: LoaderSeen, place: Place) -> LoaderCall | None:
         script = _parsed(source)
     except (OSError, SourceError, UnparsableError):
         return None
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if _ends_at(source, script, call, place) and _makes_a_loader(script, call):
             return LoaderCall(source, script, call, loader)
     return None
@@ -179,7 +179,7 @@ def _ends_at(source: Source, script: Script, call: cst.Call, place: Place) -> bo
         return source.position(script.span(call).start).row == place.line
     line = source.line(place.end_line)
     column = len(line.encode()[: place.end_column].decode(errors="ignore"))
-    return script.rewrite.closing(call) + 1 == source.line_starts[place.end_line - 1] + column
+    return script.edits.closing(call) + 1 == source.line_starts[place.end_line - 1] + column
 
 
 def _makes_a_loader(script: Script, call: cst.Call) -> bool:
@@ -195,7 +195,7 @@ def _parsed(source: Source) -> Script:
 
 
 def _literal(script: Script, arg: cst.Arg) -> cst.BaseExpression | None:
-    value = script.value_of(arg.value)
+    value = script.values.value_of(arg.value)
     return value.node if value.is_literal else None
 
 
@@ -215,9 +215,12 @@ def _option_of(script: Script, node: cst.BaseExpression, depth: int) -> tuple[st
 
 
 def _names_in(script: Script, node: cst.BaseExpression) -> list[cst.Name | cst.Attribute]:
-    attributes = list(script.within(node, cst.Attribute))
-    inner = {id(name) for each in attributes for name in script.within(each, cst.Name)}
-    return [*attributes, *(name for name in script.within(node, cst.Name) if id(name) not in inner)]
+    attributes = list(script.tree.within(node, cst.Attribute))
+    inner = {id(name) for each in attributes for name in script.tree.within(each, cst.Name)}
+    return [
+        *attributes,
+        *(name for name in script.tree.within(node, cst.Name) if id(name) not in inner),
+    ]
 
 
 def _sources(script: Script, name: cst.Name) -> Iterator[cst.BaseExpression]:
@@ -230,16 +233,17 @@ def _sources(script: Script, name: cst.Name) -> Iterator[cst.BaseExpression]:
 
 def _options(script: Script) -> Iterator[tuple[str, str, cst.Call]]:
     """Yield each command-line option: its name in the code, its flag, and its call."""
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if script.code(call.func).rpartition(".")[2] not in _OPTIONS:
             continue
         words = [
             value
             for arg in call.args
-            if arg.keyword is None and isinstance(value := script.value_of(arg.value).literal, str)
+            if arg.keyword is None
+            and isinstance(value := script.values.value_of(arg.value).literal, str)
         ]
         long = next((word for word in words if word.startswith("--")), words[0] if words else "")
-        given = script.call(call).argument("dest").literal
+        given = script.calls.at(call).argument("dest").literal
         dest = given if isinstance(given, str) else long.lstrip("-").replace("-", "_")
         if dest:
             yield dest, long, call

@@ -36,8 +36,8 @@ def _notes(finding: Finding, script: Script, end: int) -> Iterator[Note]:
         if note.span.end <= end:
             yield note
         else:
-            place = script.place_at(note.span.start)
-            path = as_given(place.path, script.view.path, script.source.path)
+            place = script.tree.place_at(note.span.start)
+            path = as_given(place.path, script.tree.view.path, script.source.path)
             yield Note.elsewhere(note.message, path, place.row)
 
 

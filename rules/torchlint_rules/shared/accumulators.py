@@ -31,9 +31,9 @@ class Divided(NamedTuple):
 
 def divided_twice(script: Script) -> Iterator[Divided]:
     """Yield the losses that a script divides by what its framework divides them by."""
-    for call in script.method_calls("backward"):
+    for call in script.calls.of_methods("backward"):
         assert isinstance(call.func, cst.Attribute)
-        if not call.args or script.owner(call) != "accelerate":
+        if not call.args or script.loops.owner(call) != "accelerate":
             continue
         made = _accelerator(script, call.func.value)
         given = made.given(_STEPS) if made is not None else None
@@ -41,21 +41,24 @@ def divided_twice(script: Script) -> Iterator[Divided]:
             yield from _divided(script, call.args[0].value, "Accelerate", given.value)
     sizes = [
         given.value
-        for trainer in script.calls(*_TRAINERS)
+        for trainer in script.calls.of(*_TRAINERS)
         if (given := trainer.given("accumulate_grad_batches")) is not None
     ]
-    for function in script.all(cst.FunctionDef) if len(sizes) == 1 else ():
-        if function.name.value == "training_step" and script.ownership.rate(function) is Rate.STEP:
+    for function in script.tree.all(cst.FunctionDef) if len(sizes) == 1 else ():
+        if (
+            function.name.value == "training_step"
+            and script.loops.ownership.rate(function) is Rate.STEP
+        ):
             for returned in script.functions.returns(function):
                 yield from _divided(script, returned, "Lightning", sizes[0])
 
 
 def _accelerator(script: Script, node: cst.BaseExpression) -> CallSite | None:
     """Return the call that made the `Accelerator` of an expression."""
-    value = script.value_of(node).node
+    value = script.values.value_of(node).node
     if not isinstance(value, cst.Call):
         return None
-    site = script.call(value)
+    site = script.calls.at(value)
     return site if site.name in _ACCELERATORS else None
 
 
@@ -82,7 +85,7 @@ def _divided(
 
 def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
     """Return whether two expressions are certainly the same number, and not 1."""
-    left, right = script.value_of(one), script.value_of(other)
+    left, right = script.values.value_of(one), script.values.value_of(other)
     if left.state is State.KNOWN and left.is_literal and right.is_literal:
         return bool(left.literal == right.literal) and not left.equals(1)
     return isinstance(one, (cst.Name, cst.Attribute)) and script.code(one) == script.code(other)
@@ -93,7 +96,7 @@ def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression)
 
 def clips_of_parts(script: Script) -> Iterator[cst.Call]:
     """Yield the clippings under `accumulate(…)` that no test of `sync_gradients` guards."""
-    for call in script.method_calls(*_CLIPS):
+    for call in script.calls.of_methods(*_CLIPS):
         assert isinstance(call.func, cst.Attribute)
         made = _accelerator(script, call.func.value)
         size = made.argument(_STEPS) if made is not None else None
@@ -119,4 +122,4 @@ def clips_of_parts(script: Script) -> Iterator[cst.Call]:
 def accumulates_under(script: Script, framework: str) -> bool:
     """Return whether a file leaves it to a framework when gradients are averaged."""
     words = _CONTEXTS[framework]
-    return next(script.method_calls(*words), None) is not None
+    return next(script.calls.of_methods(*words), None) is not None

@@ -31,13 +31,19 @@ def may_be_cuda(script: Script) -> bool:
 
 
 def _may_be_cuda(script: Script) -> bool:
-    if script.framework != "none" or script.target.device in ("cpu", "mps", "xpu"):
+    if script.program.devices.framework != "none" or script.program.target.device in (
+        "cpu",
+        "mps",
+        "xpu",
+    ):
         return False
-    if script.target.device == "cuda":
+    if script.program.target.device == "cuda":
         return True
-    if script.mentions("mps", "xpu") and not script.mentions("cuda", "accelerator", "gpu"):
+    if script.tree.mentions("mps", "xpu") and not script.tree.mentions(
+        "cuda", "accelerator", "gpu"
+    ):
         return False
-    return script.can_use_accelerator
+    return script.program.devices.can_use_accelerator
 
 
 def in_environment(script: Script) -> bool:
@@ -48,7 +54,7 @@ def in_environment(script: Script) -> bool:
 def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
-    for call in script.method_calls("step", "reset"):
+    for call in script.calls.of_methods("step", "reset"):
         assert isinstance(call.func, cst.Attribute)
         receiver = call.func.value
         word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
@@ -66,10 +72,10 @@ def _named_convolutional(script: Script) -> bool:
     # What `from module import *` brings has no qualified name.
     bare = {
         call.func.value
-        for call in script.all(cst.Call)
+        for call in script.tree.all(cst.Call)
         if type(call.func) is cst.Name and script.name(call.func) is None
     }
-    return any(map(_is_convolutional, (*script.called, *bare)))
+    return any(map(_is_convolutional, (*script.calls.called, *bare)))
 
 
 def _is_convolutional(name: str) -> bool:
@@ -84,26 +90,27 @@ def trains(script: Script) -> bool:
 
 
 def _trains(script: Script) -> bool:
-    steps = [step for step in script.steps.all if script.steps.updates(step)]
+    steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
     return bool(steps) and (
-        bool(script.guard.guards()) or any(script.guard.at_import(step.backward) for step in steps)
+        bool(script.loops.guard.guards())
+        or any(script.loops.guard.at_import(step.backward) for step in steps)
     )
 
 
 def moved_networks(script: Script) -> Iterator[Move]:
     """Yield the moves of networks to a device."""
-    for call in script.method_calls("cuda", "to"):
-        move = script.moves.move(call)
-        if move is not None and _is_network(script, move.moved, script.parent(call)):
+    for call in script.calls.of_methods("cuda", "to"):
+        move = script.program.moves.move(call)
+        if move is not None and _is_network(script, move.moved, script.tree.parent(call)):
             yield move
 
 
 def place(script: Script) -> cst.CSTNode | None:
     """Return the call that moves a network, else the iterable of the first training loop."""
-    moved = script.guard.first(move.call for move in moved_networks(script))
+    moved = script.loops.guard.first(move.call for move in moved_networks(script))
     if moved is not None:
         return moved
-    loop = script.guard.first(loop.node for loop in script.loops(Role.TRAIN_BATCH))
+    loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
     if loop is None:
         return None
     return loop.iter if isinstance(loop, cst.For) else loop.test
@@ -119,7 +126,7 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
     if isinstance(target, cst.Attribute):
         return any(
             script.kind(other) is Kind.MODULE
-            for other in script.all(cst.Attribute)
+            for other in script.tree.all(cst.Attribute)
             if other.attr.value == target.attr.value and script.code(other) == script.code(target)
         )
     return isinstance(target, cst.Name) and any(
@@ -131,7 +138,7 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
 
 def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
     """Return the calls that build a network, empty if some are unknown."""
-    origin = script.origins.of(node)
+    origin = script.values.origins.of(node)
     calls = [_unmoved(each) for each in origin.values if isinstance(each, cst.Call)]
     return tuple(calls) if origin.complete and len(calls) == len(origin.values) else ()
 
@@ -172,10 +179,10 @@ def setting(script: Script, line: str) -> Edits | None:
             last, below, settled = statement, None, False
         elif _SETTINGS.match(script.code(statement)):
             last, below, settled = statement, None, True
-    if last is None or below is None or not script.rewrite.stands_alone(last):
+    if last is None or below is None or not script.edits.stands_alone(last):
         return None
-    written = script.rewrite.importing("torch", at=below)
+    written = script.edits.importing("torch", at=below)
     if written is None or written[1]:
         return None
     text = line.format(torch=written[0])
-    return script.rewrite.after(last, text) if settled else script.rewrite.after(last, "", text)
+    return script.edits.after(last, text) if settled else script.edits.after(last, "", text)

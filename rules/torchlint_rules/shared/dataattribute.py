@@ -29,9 +29,9 @@ _DEPTH: Final = 8
 
 def wraps(script: Script, call: cst.Call) -> bool:
     """Return whether a `Variable` only wraps its argument."""
-    value = script.call(call).given("requires_grad", 1)
+    value = script.calls.at(call).given("requires_grad", 1)
     return call.args[0].keyword is None and (
-        value is None or script.value_of(value.value).equals(False)
+        value is None or script.values.value_of(value.value).equals(False)
     )
 
 
@@ -39,13 +39,13 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
     """Return whether a tensor is created in the call, comes from a loader or holds integers."""
     if not depth:
         return False
-    if script.is_integral(node) is True:
+    if script.values.dtypes.is_integral(node) is True:
         return True
     if isinstance(node, cst.UnaryOperation):
         return without_graph(script, node.expression, depth - 1)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        wants = script.mentions(f"{node.value}.requires_grad")
+        wants = script.tree.mentions(f"{node.value}.requires_grad")
         return (
             bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
         )
@@ -59,17 +59,17 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
     if name == VARIABLE:
         return wraps(script, node)
     if name is not None:
-        factory = script.factory(node)
+        factory = script.names.factory(node)
         built = name.startswith("torch.") and name.rpartition(".")[2] in _CONSTRUCTORS
         made = built or (factory is not None and not factory.like)
-        return made and script.call(node).given("requires_grad") is None
+        return made and script.calls.at(node).given("requires_grad") is None
     if isinstance(node.func, cst.Name):
         return _is_type(script, node.func)
     func = node.func
     if not isinstance(func, cst.Attribute):
         return False
     if _CUT.fullmatch(func.attr.value):
-        return script.call(node).given("requires_grad") is None
+        return script.calls.at(node).given("requires_grad") is None
     return func.attr.value in _SAME and without_graph(script, func.value, depth - 1)
 
 
@@ -80,20 +80,20 @@ def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
         return _loaded(script, value, binding.path)
     if value is None or binding.how not in (How.ASSIGN, How.UNPACKED):
         return False
-    unrecorded = isinstance(value, cst.Call) and script.grad(value) is Grad.OFF
+    unrecorded = isinstance(value, cst.Call) and script.values.gradients.grad(value) is Grad.OFF
     return unrecorded or without_graph(script, value, depth - 1)
 
 
 def _loaded(script: Script, value: cst.BaseExpression | None, path: tuple[int, ...]) -> bool:
     if value is None:
         return False
-    source, _ = script.iteration.source(value, path)
+    source, _ = script.values.iteration.source(value, path)
     return source is not None and script.kind(source) is Kind.LOADER
 
 
 def _is_type(script: Script, name: cst.Name) -> bool:
     """Return whether a name is a tensor type, of one device or another."""
-    made = script.value_of(name).node
+    made = script.values.value_of(name).node
     if not isinstance(made, cst.IfExp):
         return False
     return all(
@@ -114,11 +114,11 @@ class Misuse(NamedTuple):
 
 def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
     """Return what is wrong with a `.data`, None where nothing can be."""
-    tensor, holder = node.value, script.parent(node)
-    what = script.brief(tensor)
+    tensor, holder = node.value, script.tree.parent(node)
+    what = script.tree.brief(tensor)
     if isinstance(holder, cst.Subscript) and _is_loss_read_as_a_vector(script, tensor, holder):
         return Misuse(f"`{what}.data[0]` fails since torch 1.0: use `{what}.item()`", "high")
-    if script.grad(node) is Grad.OFF or not script.is_recorded(tensor):
+    if script.values.gradients.grad(node) is Grad.OFF or not script.evaluations.recorded.of(tensor):
         return None
     if _is_written(script, node):
         return Misuse(
@@ -145,14 +145,14 @@ def _is_loss_read_as_a_vector(
         script.kind(tensor) is Kind.LOSS
         and len(item.slice) == 1
         and isinstance(index, cst.Index)
-        and script.value_of(index.value).equals(0)
+        and script.values.value_of(index.value).equals(0)
         and script.scopes.stored(item) is None
     )
 
 
 def _written_name(script: Script, node: cst.Attribute) -> str | None:
     """Return the name that a `.data` is given, if a tensor of that name is written to later."""
-    assign = script.parent(node)
+    assign = script.tree.parent(node)
     if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
         return None
     name = assign.targets[0].target.value
@@ -166,11 +166,11 @@ def _written_name(script: Script, node: cst.Attribute) -> str | None:
 
 def _is_written(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a line writes into the memory of a tensor."""
-    written, holder = node, script.parent(node)
+    written, holder = node, script.tree.parent(node)
     while isinstance(holder, cst.Subscript) and holder.value is written:
-        written, holder = holder, script.parent(holder)
+        written, holder = holder, script.tree.parent(holder)
     if isinstance(holder, cst.Attribute):
-        called = isinstance(script.parent(holder), cst.Call)
+        called = isinstance(script.tree.parent(holder), cst.Call)
         return called and holder.attr.value.endswith("_") and not holder.attr.value.endswith("__")
     if isinstance(holder, cst.AugAssign):
         return holder.target is written

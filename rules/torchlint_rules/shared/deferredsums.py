@@ -41,10 +41,10 @@ class DeferredSum:
     def fix(self) -> Fix | None:
         """Return the fix, None if one of its conditions does not hold."""
         script = self.script
-        accumulator = script.accumulator(self.addition)
-        if accumulator is None or not script.rewrite.stands_alone(accumulator.loop):
+        accumulator = script.readings.accumulators.accumulator(self.addition)
+        if accumulator is None or not script.edits.stands_alone(accumulator.loop):
             return None
-        if script.moves.lead_apart(self.addition.node):
+        if script.program.moves.lead_apart(self.addition.node):
             if sum(len(self._readings(each)) for each in accumulator.additions) > 1:
                 return None
         if any(script.scopes.lookup(name, script.scopes.module) for name in ("float", "int")):
@@ -55,14 +55,14 @@ class DeferredSum:
 
     def _readings(self, addition: Accumulation) -> list[Reading]:
         values = (self._value(addition), *addition.values[1:])
-        return [each for value in values for each in self.script.readings(value)]
+        return [each for value in values for each in self.script.readings.within(value)]
 
     def _value(self, addition: Accumulation) -> cst.BaseExpression:
         """Return the added value, also if it has a name (`value = loss.item()`)."""
         value = addition.values[0]
         if not isinstance(value, cst.Name):
             return value
-        return self.script.only_read_at(value) or value
+        return self.script.scopes.only_read_at(value) or value
 
     # -- sums -----------------------------------------------------------------
 
@@ -85,20 +85,20 @@ class DeferredSum:
         if not accumulator.is_read_outside:
             return ()
         name = accumulator.name
-        return self.script.rewrite.after(accumulator.loop, f"{name} = {cast}({name})")
+        return self.script.edits.after(accumulator.loop, f"{name} = {cast}({name})")
 
     def _has_float64(self) -> bool:
-        return self.script.moves.only_cuda(self.addition.node)
+        return self.script.program.moves.only_cuda(self.addition.node)
 
     def _cast(self, addition: Accumulation, accumulator: Accumulator) -> str | None:
         """Return whether an addition gives an `int` or a `float`, None if unknown."""
         value, readings = self._value(addition), self._readings(addition)
-        integral = [self.script.is_integral(each.tensor) for each in readings]
+        integral = [self.script.values.dtypes.is_integral(each.tensor) for each in readings]
         truncated = [each for each in readings if each.cast == "int"]
         whole = all(isinstance(start, int) for start in accumulator.starts)
         if not readings or not self._computable(value, readings):
             return None
-        if any(not self.script.is_integral(each.tensor) for each in truncated):
+        if any(not self.script.values.dtypes.is_integral(each.tensor) for each in truncated):
             return None
         if whole and all(integral) and all(r.cast != "float" for r in readings):
             return "int" if self._is_whole(value, readings) else None
@@ -150,7 +150,7 @@ class DeferredSum:
         """Return whether a tensor certainly is zero-dimensional."""
         script = self.script
         if script.kind(tensor) is Kind.LOSS:
-            return not any(map(self._leaves_unreduced, script.all(cst.Arg)))
+            return not any(map(self._leaves_unreduced, script.tree.all(cst.Arg)))
         if not isinstance(tensor, cst.Call) or not isinstance(tensor.func, cst.Attribute):
             return False
         own = [] if script.name(tensor.func) is None else tensor.args[:1]
@@ -160,7 +160,7 @@ class DeferredSum:
         """Return whether an argument makes a criterion return one loss per sample."""
         word = arg.keyword.value if arg.keyword is not None else ""
         return (word == "reduction" and "none" in self.script.code(arg.value)) or (
-            word == "reduce" and self.script.value_of(arg.value).equals(False)
+            word == "reduce" and self.script.values.value_of(arg.value).equals(False)
         )
 
     def _added(self, addition: Accumulation, cast: str) -> Edits | None:
@@ -172,10 +172,10 @@ class DeferredSum:
         """Convert the occasional reads inside the loop to numbers."""
         edits: list[Edits | None] = []
         for name in accumulator.reads:
-            holder = self.script.parent(name)
+            holder = self.script.tree.parent(name)
             if isinstance(holder, cst.FormattedStringExpression) and holder.equal is not None:
                 return None
-            edits.append(self.script.rewrite.replace(name, f"{cast}({accumulator.name})"))
+            edits.append(self.script.edits.replace(name, f"{cast}({accumulator.name})"))
         return _joined(edits)
 
     # -- lists ----------------------------------------------------------------
@@ -192,12 +192,12 @@ class DeferredSum:
             return self._fix(f"Keep tensors in {name} and read them where they are joined", edits)
         found: tuple[str, Edits] | None = ("", ())
         if "stack(" in line:
-            found = self.script.rewrite.importing("torch", at=accumulator.loop)
+            found = self.script.edits.importing("torch", at=accumulator.loop)
         if found is None:
             return None
         edits = [
             *(self._kept(each) for each in accumulator.additions),
-            self.script.rewrite.after(accumulator.loop, line.replace("torch.", f"{found[0]}.")),
+            self.script.edits.after(accumulator.loop, line.replace("torch.", f"{found[0]}.")),
             found[1],
         ]
         return self._fix(f"Keep tensors in {name} and read them after the loop", edits)
@@ -205,23 +205,23 @@ class DeferredSum:
     def _read_where_joined(self, accumulator: Accumulator, line: str) -> Edits | None:
         """Read the joined tensor once if the only use of the list is `torch.cat(list)`."""
         script, name = self.script, accumulator.name
-        home = script.function(accumulator.loop)
+        home = script.scopes.function(accumulator.loop)
         if line != f"{name} = [each.cpu() for each in {name}]":
             return None
         uses = [
             use
             for use in script.tree.spelled(name)
             if script.scopes.reads(use)
-            and script.function(use) is home
+            and script.scopes.function(use) is home
             and not script.tree.inside(use, accumulator.loop)
         ]
-        holder = script.parent(uses[0]) if len(uses) == 1 else None
-        call = script.parent(holder) if isinstance(holder, cst.Arg) else None
+        holder = script.tree.parent(uses[0]) if len(uses) == 1 else None
+        call = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
         if not isinstance(call, cst.Call) or script.name(call.func) not in _JOINS:
             return None
         if script.tree.order(call) < script.tree.end(accumulator.loop):
             return None
-        return script.rewrite.insert(script.span(call).end, ".cpu()")
+        return script.edits.insert(script.span(call).end, ".cpu()")
 
     def _converted(self, addition: Accumulation, name: str) -> str | None:
         """Return the line that converts a list of tensors to its original items."""
@@ -232,7 +232,10 @@ class DeferredSum:
         if addition.adding is Adding.APPEND and reading.form is Form.NUMBER:
             if not self._keeps_its_type(reading) or not self._computable(value, readings):
                 return None
-            if reading.node is not value and self.script.is_integral(reading.tensor) is not False:
+            if (
+                reading.node is not value
+                and self.script.values.dtypes.is_integral(reading.tensor) is not False
+            ):
                 return None
             flat = "" if self._is_scalar(reading.tensor) else ".flatten()"
             return f"{name} = torch.stack({name}){flat}.tolist() if {name} else []"
@@ -249,12 +252,14 @@ class DeferredSum:
     def _keeps_its_type(self, reading: Reading) -> bool:
         if not reading.cast:
             return True
-        return self.script.is_integral(reading.tensor) is (reading.cast == "int")
+        return self.script.values.dtypes.is_integral(reading.tensor) is (reading.cast == "int")
 
     def _tail(self, reading: Reading) -> str | None:
         """Return the part of a read that has to run after the loop, such as `.cpu().numpy()`."""
         end = self.script.span(reading.tensor).end
-        text = "".join(self.script.text[end : self.script.tree.bare(reading.node).end].split())
+        text = "".join(
+            self.script.tree.source.text[end : self.script.tree.bare(reading.node).end].split()
+        )
         if reading.cast or _LINKS.fullmatch(text) is None:
             return None
         return text.replace(".detach()", "").replace(".data", "")
@@ -271,11 +276,11 @@ class DeferredSum:
             span = self.script.span(value)
             if isinstance(node, cst.Call):
                 assert isinstance(node.func, cst.Attribute)
-                edits.append(self.script.rewrite.replace(node.func.attr, "append"))
+                edits.append(self.script.edits.replace(node.func.attr, "append"))
             elif isinstance(node, cst.AugAssign):
                 start = self.script.span(addition.target).end
                 edits.append((Edit(Span(start, span.start), ".append("),))
-                edits.append(self.script.rewrite.insert(span.end, ")"))
+                edits.append(self.script.edits.insert(span.end, ")"))
             else:
                 return None
         return _joined(edits)
@@ -286,11 +291,13 @@ class DeferredSum:
         """Keep a tensor on its device, detached, and in float64 if required."""
         script = self.script
         whole, inner = script.tree.bare(reading.node), script.span(reading.tensor)
-        text = script.text
+        text = script.tree.source.text
         if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
             return None
         suffix = ""
-        if script.grad(reading.node) is not Grad.OFF and not without_graph(script, reading.tensor):
+        if script.values.gradients.grad(reading.node) is not Grad.OFF and not without_graph(
+            script, reading.tensor
+        ):
             suffix += ".detach()"
         suffix += ".double()" if double else ""
         if clone and self._may_change(reading.tensor):
@@ -308,7 +315,7 @@ class DeferredSum:
             loop = self.addition.loop.node
             return any(
                 isinstance(each.target, cst.Name) and each.target.value == tensor.value
-                for each in self.script.within(loop, cst.AugAssign)
+                for each in self.script.tree.within(loop, cst.AugAssign)
             )
         if isinstance(tensor, cst.Attribute) and isinstance(tensor.value, cst.Name):
             return not self._is_result(tensor.value)
@@ -337,9 +344,11 @@ class DeferredSum:
     def _unseen(self, reading: Reading) -> str:
         """Return why a read value may not be a tensor, empty if it certainly is one."""
         tensor = reading.tensor
-        if isinstance(tensor, cst.Name) and self.script.sent_backward(tensor):
+        if isinstance(tensor, cst.Name) and self.script.values.losses.sent_backward(
+            self.script.scopes.reaching(tensor)
+        ):
             return ""
-        unseen = self.script.provenance.unseen_tensor(tensor)
+        unseen = self.script.loaders.provenance.unseen_tensor(tensor)
         said = f"{unseen} was not looked at: it may give something else than a tensor"
         return said if unseen else ""
 
@@ -361,9 +370,9 @@ def _needs_parentheses(node: cst.BaseExpression) -> bool:
 
 def _has_own_line(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a small statement is the only one on its line."""
-    line = script.parent(node)
+    line = script.tree.parent(node)
     while isinstance(line, cst.BaseSmallStatement):
-        line = script.parent(line)
+        line = script.tree.parent(line)
     return (
         isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
         and len(line.body) == 1

@@ -10,11 +10,11 @@ from torchlint.api import Finding, Fix, Script
 def direct_forward(script: Script, code: str, call: cst.Call, what: str, because: str) -> Finding:
     """Return the finding, with its fix, for a call of `forward` that skips something."""
     func = cst.ensure_type(call.func, cst.Attribute)
-    network = script.brief(func.value)
+    network = script.tree.brief(func.value)
     message = f"`{network}.forward` skips {what}: call `{network}` itself"
     start, end = script.span(func.value).end, script.span(func.attr).end
     fix = None
-    if "#" not in script.text[start:end]:
-        edits = script.rewrite.delete(start, end)
+    if "#" not in script.tree.source.text[start:end]:
+        edits = script.edits.delete(start, end)
         fix = Fix.unsafe("Call the network itself", edits, because=because)
     return Finding(code, script.span(call), message, fix)

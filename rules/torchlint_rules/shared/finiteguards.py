@@ -30,35 +30,37 @@ class FiniteGuard(NamedTuple):
 
 def finite_guards(script: Script) -> Iterator[FiniteGuard]:
     """Yield the checks for finite values in each pass of a training loop."""
-    holders: list[cst.If | cst.Assert] = [*script.all(cst.If), *script.all(cst.Assert)]
+    holders: list[cst.If | cst.Assert] = [*script.tree.all(cst.If), *script.tree.all(cst.Assert)]
     for holder in holders:
         asked = _asked(script, holder.test)
-        loop = script.batch_loop(holder) if asked is not None else None
-        if asked is None or script.frequency(holder) is not Frequency.EVERY_PASS:
+        loop = script.loops.batch_loop(holder) if asked is not None else None
+        if asked is None or script.loops.frequency(holder) is not Frequency.EVERY_PASS:
             continue
         if not (_is_in_step(script, holder, _DEPTH) if loop is None else _trains(script, loop)):
             continue
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
             continue
-        if any(True for each in script.within(holder.test, cst.BinaryOperation) if _counts(each)):
+        if any(
+            True for each in script.tree.within(holder.test, cst.BinaryOperation) if _counts(each)
+        ):
             continue
         if loop is None or not _is_scaled(script, loop):
             yield FiniteGuard(holder, *asked, loop)
 
 
 def _trains(script: Script, loop: Loop) -> bool:
-    return loop.role is Role.TRAIN_BATCH and not script.is_round(loop)
+    return loop.role is Role.TRAIN_BATCH and not script.loops.is_round(loop)
 
 
 def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     """Return whether a function around a node, or one that calls it, is a step of training."""
-    function = script.function(node)
-    if function is None or not depth or script.scaling.of("step"):
+    function = script.scopes.function(node)
+    if function is None or not depth or script.optimizers.scaling.of("step"):
         return False
-    if script.ownership.rate(function) is Rate.STEP:
+    if script.loops.ownership.rate(function) is Rate.STEP:
         return True
     for call in script.functions.callers(function):
-        loop = script.batch_loop(call)
+        loop = script.loops.batch_loop(call)
         if _is_in_step(script, call, depth - 1) if loop is None else _trains(script, loop):
             return True
     return False
@@ -70,7 +72,7 @@ def _counts(node: cst.BinaryOperation) -> bool:
 
 def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.BaseExpression] | None:
     """Return the call of a test that reads a tensor on the device, and the tensor."""
-    for call in script.within(test, cst.Call):
+    for call in script.tree.within(test, cst.Call):
         module, _, last = (script.name(call.func) or "").rpartition(".")
         given: cst.BaseExpression | None = None
         if not module and isinstance(call.func, cst.Attribute):
@@ -79,9 +81,9 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
             given = call.args[0].value
         if last not in _ASKS or given is None:
             continue
-        if script.kind(given) in _TENSORS and not script.on_host(given):
+        if script.kind(given) in _TENSORS and not script.values.placement.on_host(given):
             return call, given
-        read = next(script.readings(given), None) or _read_before(script, given)
+        read = next(script.readings.within(given), None) or _read_before(script, given)
         if read is not None and script.kind(read.tensor) in _TENSORS:
             return read.node, read.tensor
     return None
@@ -93,7 +95,7 @@ def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
     value = bindings[0].value if len(bindings) == 1 else None
     if value is None or bindings[0].how is not How.ASSIGN:
         return None
-    found = next(script.readings(value), None)
+    found = next(script.readings.within(value), None)
     return found if found is not None and found.node is value else None
 
 
@@ -122,4 +124,6 @@ def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
 
 def _is_scaled(script: Script, loop: Loop) -> bool:
     """Return whether a loop scales its gradients, whose scaler waits in each step anyway."""
-    return any(script.tree.inside(each.node, loop.node) for each in script.scaling.of("step"))
+    return any(
+        script.tree.inside(each.node, loop.node) for each in script.optimizers.scaling.of("step")
+    )

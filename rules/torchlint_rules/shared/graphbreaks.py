@@ -136,8 +136,8 @@ class GraphBreak(NamedTuple):
 def graph_breaks(script: Script) -> Iterator[tuple[GraphBreak, Frame]]:
     """Yield what ends graphs in compiled code, with the frame that it costs most."""
     for found in _all(script):
-        for frame in script.compiled.frames_of(found.node):
-            if not script.compiled.option(frame.compilation, "fullgraph").equals(True):
+        for frame in script.modules.compiled.frames_of(found.node):
+            if not script.modules.compiled.option(frame.compilation, "fullgraph").equals(True):
                 yield found, frame
                 break
 
@@ -160,7 +160,7 @@ def _is_within(inner: Span, outer: Span) -> bool:
 
 def _all(script: Script) -> Iterator[GraphBreak]:
     """Yield what ends graphs in the functions that compiled code runs, in source order."""
-    functions = dict.fromkeys(frame.function for frame in script.compiled.frames)
+    functions = dict.fromkeys(frame.function for frame in script.modules.compiled.frames)
     for function in functions:
         found_here = (
             *_branches(script, function),
@@ -171,7 +171,9 @@ def _all(script: Script) -> Iterator[GraphBreak]:
         for found in sorted(found_here, key=lambda each: script.tree.order(each.node)):
             if last is not None and script.tree.inside(found.node, last):
                 continue
-            if not _is_captured(script, found.construct) and script.compiled.is_taken(found.node):
+            if not _is_captured(script, found.construct) and script.modules.compiled.is_taken(
+                found.node
+            ):
                 last = found.node
                 yield found
 
@@ -187,7 +189,7 @@ def _is_captured(script: Script, construct: str) -> bool:
         settings = ("allow_rnn",)
     elif construct in ("logger", "builtins.print") or construct.startswith("logging."):
         settings = ("ignore_logging_functions", "reorderable_logging_functions")
-    return any(setting in script.whole.text for setting in settings)
+    return any(setting in script.whole.tree.source.text for setting in settings)
 
 
 # -- branches -----------------------------------------------------------------
@@ -278,14 +280,14 @@ def _construct(script: Script, call: cst.Call) -> str | None:
     if name is not None:
         return _named(script, call, name)
     func = call.func
-    made = script.value_of(func).node
+    made = script.values.value_of(func).node
     if isinstance(made, cst.Call) and script.name(made.func) in _RECURRENT:
         return "recurrent"
     if not isinstance(func, cst.Attribute):
         return None
     method = func.attr.value
     if method in _LOGGING:
-        maker = script.value_of(func.value).node
+        maker = script.values.value_of(func.value).node
         if isinstance(maker, cst.Call) and script.name(maker.func) == "logging.getLogger":
             return "logger"
     if script.kind(func.value) in _TENSORS or _is_computed(script, func.value, frozenset()):
@@ -321,7 +323,7 @@ def _selections(script: Script, function: cst.FunctionDef) -> Iterator[GraphBrea
 
 def _selects(script: Script, item: cst.Subscript) -> bool:
     """Return whether a subscript reads the elements that a mask chooses."""
-    if isinstance(script.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+    if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
         return False
     if script.kind(item.value) not in _TENSORS and not _is_given(script, item.value):
         return False

@@ -18,24 +18,27 @@ _KEEPS: Final = frozenset({"append", "extend"})
 
 def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
     """Yield a finding for each read that a method only logs, shows or keeps for later."""
-    if not script.can_use_accelerator:
+    if not script.program.devices.can_use_accelerator:
         return
-    for function in script.all(cst.FunctionDef):
-        if script.ownership.rate(function) is not rate:
+    for function in script.tree.all(cst.FunctionDef):
+        if script.loops.ownership.rate(function) is not rate:
             continue
-        for read in script.readings(function.body):
+        for read in script.readings.within(function.body):
             if not _is_idle(script, function, read):
                 continue
             name = function.name.value
             call = _logged_by(script, read)
             fix = _passed_on(script, call, read) if call is not None else None
             cure = (
-                f"pass `{script.brief(read.tensor)}` itself, Lightning reads it when it shows it"
+                f"pass `{script.tree.brief(read.tensor)}` itself, Lightning reads it when it "
+                "shows it"
                 if call is not None
-                else f"keep `{script.brief(read.tensor)}.detach()` and read it every so many steps"
+                else f"keep `{script.tree.brief(read.tensor)}.detach()` and read it every so "
+                "many steps"
             )
             message = (
-                f"`{script.brief(read.node)}` in `{name}` waits for the device in every batch: "
+                f"`{script.tree.brief(read.node)}` in `{name}` waits for the device in every "
+                "batch: "
                 f"{cure}"
             )
             yield Finding(code, script.span(read.node), message, fix)
@@ -43,13 +46,17 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
 
 def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
-    if script.function(read.node) is not function or script.on_host(read.tensor):
+    if script.scopes.function(read.node) is not function or script.values.placement.on_host(
+        read.tensor
+    ):
         return False
     if read.form is not Form.NUMBER or not _is_loss(script, read.tensor):
         return False
-    if script.frequency(read.node) is not Frequency.EVERY_PASS:
+    if script.loops.frequency(read.node) is not Frequency.EVERY_PASS:
         return False
-    return script.is_logged(read.node) or _is_kept(script, read) or _is_output(script, read)
+    return (
+        script.readings.is_logged(read.node) or _is_kept(script, read) or _is_output(script, read)
+    )
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -68,8 +75,8 @@ def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
 
 def _is_kept(script: Script, read: Reading) -> bool:
     """Return whether a list gets the number that is read."""
-    arg = script.parent(read.node)
-    call = script.parent(arg) if isinstance(arg, cst.Arg) else None
+    arg = script.tree.parent(read.node)
+    call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
     return (
         isinstance(call, cst.Call)
         and isinstance(call.func, cst.Attribute)
@@ -79,21 +86,23 @@ def _is_kept(script: Script, read: Reading) -> bool:
 
 def _is_output(script: Script, read: Reading) -> bool:
     """Return whether an engine of Ignite gets a number that no handler reads each time."""
-    if script.owner(read.node) != "ignite" or not isinstance(script.parent(read.node), cst.Return):
+    if script.loops.owner(read.node) != "ignite" or not isinstance(
+        script.tree.parent(read.node), cst.Return
+    ):
         return False
-    if any(True for _ in script.calls(*_AVERAGES)):
+    if any(True for _ in script.calls.of(*_AVERAGES)):
         return False
     return not any(
-        isinstance(script.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
+        isinstance(script.tree.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
         for each in script.functions.attributes("ITERATION_COMPLETED")
     )
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:
     """Return the call of Lightning's `self.log` whose value is what is read."""
-    arg = script.parent(read.node)
-    call = script.parent(arg) if isinstance(arg, cst.Arg) else None
-    if not isinstance(call, cst.Call) or script.owner(call) != "lightning":
+    arg = script.tree.parent(read.node)
+    call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or script.loops.owner(call) != "lightning":
         return None
     func = call.func
     logs = (
@@ -102,15 +111,15 @@ def _logged_by(script: Script, read: Reading) -> cst.Call | None:
         and isinstance(func.value, cst.Name)
         and func.value.value == "self"
     )
-    given = script.call(call).given("value", 1) if logs else None
+    given = script.calls.at(call).given("value", 1) if logs else None
     return call if given is arg else None
 
 
 def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:
     """Return the fix that logs the tensor, None where Lightning would read it at once."""
-    site = script.call(call)
+    site = script.calls.at(call)
     if site.has_splat or site.given(_DRAWS) is not None:
         return None
-    edits = script.rewrite.replace(read.node, script.code(read.tensor))
+    edits = script.edits.replace(read.node, script.code(read.tensor))
     because = "a loss in float64 is averaged with all its digits, its number in float32"
     return Fix.close("Log the tensor itself", edits, because=because)

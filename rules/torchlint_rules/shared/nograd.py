@@ -45,12 +45,12 @@ def without_graph(script: Script, title: str, edits: Edits, region: cst.CSTNode)
 
     It is exact if all code in the region is known and the layers use the same kernels.
     """
-    unseen = script.visibility.unseen_call(region)
+    unseen = script.values.visibility.unseen_call(region)
     if unseen is not None:
-        word = script.brief(unseen.func)
+        word = script.tree.brief(unseen.func)
         because = f"`{word}` is not in sight and might need gradients itself"
         return Fix.unsafe(title, edits, because=because)
-    layer = next(script.calls(*_OTHER_KERNELS), None)
+    layer = next(script.calls.of(*_OTHER_KERNELS), None)
     if layer is None:
         return Fix.exact(title, edits)
     word = script.code(layer.node.func).rpartition(".")[2]
@@ -62,11 +62,11 @@ def _passes_network_on(script: Script, evaluation: Evaluation) -> bool:
     """Return whether a function of another module, which may need gradients, gets a network."""
     networks = {script.code(network) for network in evaluation.networks}
     return any(
-        script.definition(call.func) is None
-        and script.module_call(call) is None
+        script.functions.definition(call.func) is None
+        and script.loops.module_call(call) is None
         and script.name(call.func) not in ("builtins.print", "builtins.isinstance")
         and any(script.code(arg.value) in networks for arg in call.args)
-        for call in script.within(evaluation.body, cst.Call)
+        for call in script.tree.within(evaluation.body, cst.Call)
     )
 
 
@@ -78,36 +78,38 @@ def _only_evaluates(script: Script, evaluation: Evaluation, function: cst.Functi
         return False
     if not evaluation.by_function and not _switches_to_eval(script, function):
         return False
-    return script.only_measures(function.body) and not script.needs_gradients(function.body)
+    return script.evaluations.only_measures(
+        function.body
+    ) and not script.evaluations.needs_gradients(function.body)
 
 
 def _switches_to_eval(script: Script, function: cst.FunctionDef) -> bool:
-    return any(each.mode is Mode.EVAL for each in script.modes.switches(function))
+    return any(each.mode is Mode.EVAL for each in script.modules.modes.switches(function))
 
 
 def _context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:
     """Return the code for `torch.no_grad()` at a place of this file."""
-    imported = script.rewrite.importing("torch", "no_grad", at=at)
+    imported = script.edits.importing("torch", "no_grad", at=at)
     if imported is not None and not imported[1]:
         return f"{imported[0]}()", ()
-    found = script.rewrite.importing("torch", at=at)
+    found = script.edits.importing("torch", at=at)
     return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
 
 
 def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
     context = _context(script, function)
-    if context is None or not script.rewrite.stands_alone(function):
+    if context is None or not script.edits.stands_alone(function):
         return None
-    return (*script.rewrite.decorate(function, context[0]), *context[1])
+    return (*script.edits.decorate(function, context[0]), *context[1])
 
 
 def wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
     """Return the edits that put a statement under `torch.no_grad()`, None if it shares a line."""
     context = _context(script, statement)
-    if context is None or not script.rewrite.stands_alone(statement):
+    if context is None or not script.edits.stands_alone(statement):
         return None
     if isinstance(statement, cst.For) and statement.asynchronous is not None:
         return None
-    if any(True for _ in script.within(statement, cst.Await)):
+    if any(True for _ in script.tree.within(statement, cst.Await)):
         return None
-    return (*script.rewrite.wrap([statement], f"with {context[0]}:"), *context[1])
+    return (*script.edits.wrap([statement], f"with {context[0]}:"), *context[1])

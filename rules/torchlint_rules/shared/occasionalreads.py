@@ -11,18 +11,18 @@ from torchlint.api import Finding, Frequency, How, Loop, Reading, Role, Script
 
 def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every read that only code behind `if step % n == 0:` uses."""
-    for loop in script.loops(role):
-        if script.is_round(loop):
+    for loop in script.loops.of(role):
+        if script.loops.is_round(loop):
             continue
-        for line in script.within(loop.node.body, cst.Assign):
-            found = next(script.readings(line.value), None)
+        for line in script.tree.within(loop.node.body, cst.Assign):
+            found = next(script.readings.within(line.value), None)
             if (
                 found is None
                 or len(line.targets) != 1
-                or script.frequency(line) is not Frequency.EVERY_PASS
+                or script.loops.frequency(line) is not Frequency.EVERY_PASS
             ):
                 continue
-            if script.batch_loop(line) is loop and _waits_in_vain(script, line, found, loop):
+            if script.loops.batch_loop(line) is loop and _waits_in_vain(script, line, found, loop):
                 named = script.code(line.targets[0].target)
                 message = (
                     f"`{script.code(found.node)}` waits for the device in every step, but only an "
@@ -33,13 +33,15 @@ def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]
 
 def _waits_in_vain(script: Script, line: cst.Assign, found: Reading, loop: Loop) -> bool:
     """Return whether all uses of a value in its loop are behind a test for every n-th step."""
-    if not script.is_arithmetic(line.value) or script.needed_in(loop.node, found, [line]):
+    if not script.readings.is_arithmetic(line.value) or script.readings.needed_in(
+        loop.node, found, [line]
+    ):
         return False
     uses = _uses(script, line, loop)
     if not uses:
         return False
     return all(
-        _is_periodic(script, use) and script.frequency(use) is Frequency.RARE for use in uses
+        _is_periodic(script, use) and script.loops.frequency(use) is Frequency.RARE for use in uses
     )
 
 
@@ -76,21 +78,23 @@ def _uses_of_mapping(
         return None
     return [
         name
-        for name in script.within(loop.node.body, cst.Name)
+        for name in script.tree.within(loop.node.body, cst.Name)
         if name.value == mapping.value and script.scopes.reads(name) and not _stores(script, name)
     ]
 
 
 def _stores(script: Script, name: cst.Name) -> bool:
     """Return whether a name is the container into which an entry is stored."""
-    holder = script.parent(name)
-    return isinstance(holder, cst.Subscript) and isinstance(script.parent(holder), cst.AssignTarget)
+    holder = script.tree.parent(name)
+    return isinstance(holder, cst.Subscript) and isinstance(
+        script.tree.parent(holder), cst.AssignTarget
+    )
 
 
 def _is_periodic(script: Script, use: cst.Name) -> bool:
     """Return whether a use is behind a test for every n-th step."""
     return any(
         isinstance(each.operator, cst.Modulo)
-        for test in script.tests_around(use)
-        for each in (*script.within(test, cst.BinaryOperation),)
+        for test in script.tree.tests_around(use)
+        for each in (*script.tree.within(test, cst.BinaryOperation),)
     )

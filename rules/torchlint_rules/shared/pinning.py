@@ -42,11 +42,11 @@ def unpinned(script: Script) -> list[CallSite]:
 
 
 def _unpinned(script: Script) -> list[CallSite]:
-    if available(script) is None or any(True for _ in script.calls(*_DEFAULT_DEVICE)):
+    if available(script) is None or any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
         return []
     return [
         site
-        for site in script.calls("torch.utils.data.DataLoader")
+        for site in script.calls.of("torch.utils.data.DataLoader")
         if site.argument(*_PIN).state is State.ABSENT
         and _can_pin(script, site)
         and _moves(script, site)
@@ -58,13 +58,13 @@ def _moves(script: Script, site: CallSite) -> bool:
 
     Tensors in memory are rows too small to count, unless a loop in view moves them.
     """
-    if script.framework == "none":
-        return script.batches.are_moved(site.node)
+    if script.program.devices.framework == "none":
+        return script.loaders.batches.are_moved(site.node)
     dataset = site.given("dataset", 0)
-    values = script.origins.of(dataset.value).values if dataset is not None else ()
+    values = script.values.origins.of(dataset.value).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
-    return bool(script.loaders.passes(site.node)) and script.batches.are_moved(site.node)
+    return bool(script.loaders.passes(site.node)) and script.loaders.batches.are_moved(site.node)
 
 
 def available(script: Script) -> str | None:
@@ -73,44 +73,45 @@ def available(script: Script) -> str | None:
 
 
 def _available(script: Script) -> str | None:
-    if not script.can_use_accelerator or script.target.device == "mps":
+    if not script.program.devices.can_use_accelerator or script.program.target.device == "mps":
         return None
-    if not script.mentions("xpu", "mps"):
+    if not script.tree.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"
-    words = {script.value_of(text).literal for text in _strings(script)}
+    words = {script.values.value_of(text).literal for text in _strings(script)}
     if "xpu" in words and "cuda" not in words:
-        return "torch.accelerator.is_available()" if script.target.has((2, 6)) else None
+        return "torch.accelerator.is_available()" if script.program.target.has((2, 6)) else None
     if "mps" in words and not _names_cuda(script):
         return None
     return "torch.cuda.is_available()"
 
 
 def _strings(script: Script) -> list[cst.SimpleString]:
-    return script.all(cst.SimpleString)
+    return script.tree.all(cst.SimpleString)
 
 
 def _names_cuda(script: Script) -> bool:
     return any("cuda" in script.code(text) for text in _strings(script)) or any(
-        node.attr.value in ("cuda", "accelerator") for node in script.all(cst.Attribute)
+        node.attr.value in ("cuda", "accelerator") for node in script.tree.all(cst.Attribute)
     )
 
 
 def _can_pin(script: Script, site: CallSite) -> bool:
     """Return whether torch can pin the loader's batches: host tensors in plain containers."""
     dataset = site.given("dataset", 0)
-    traits = script.datasets.traits(dataset.value) if dataset is not None else None
+    traits = script.loaders.datasets.traits(dataset.value) if dataset is not None else None
     if traits is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
         return False
     makers = _collate(script, site)
     if makers is None:
         return site.argument(*_COLLATE).state is State.ABSENT
-    if any(Trait.ON_DEVICE in script.datasets.callable_traits(one) for one in makers):
+    if any(Trait.ON_DEVICE in script.loaders.datasets.callable_traits(one) for one in makers):
         return False
     if makers and all(_gives_plain(script, one) for one in makers):
         return True
     opaque = not any(_function(script, one) for one in makers)
     return any(
-        script.batches.are_mappings(place) or (opaque and script.batches.hold_tensors(place))
+        script.loaders.batches.are_mappings(place)
+        or (opaque and script.loaders.batches.hold_tensors(place))
         for place in script.loaders.passes(site.node)
     )
 
@@ -119,8 +120,8 @@ def unseen(script: Script, site: CallSite) -> str:
     """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
     dataset, collate = site.given("dataset", 0), site.given(*_COLLATE)
     makers = [collate.value] if collate is not None else _collate(script, site) or ()
-    found = [script.provenance.unseen_tensors(dataset.value)] if dataset is not None else []
-    found += [script.provenance.unseen_batches(maker) for maker in makers]
+    found = [script.loaders.provenance.unseen_tensors(dataset.value)] if dataset is not None else []
+    found += [script.loaders.provenance.unseen_batches(maker) for maker in makers]
     named = next(filter(None, found), "")
     if not named:
         return ""
@@ -131,12 +132,12 @@ def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] |
     """Return the collate function, from the call or from a dictionary behind `**`."""
     given = site.given(*_COLLATE)
     if given is not None:
-        return script.origins.of(given.value).values
+        return script.values.origins.of(given.value).values
     if site.argument(*_COLLATE).state in (State.ABSENT, State.UNKNOWN):
         return None
     for arg in site.node.args:
         if arg.star == "**":
-            found = script.origins.of(arg.value, (_COLLATE[0],)).values
+            found = script.values.origins.of(arg.value, (_COLLATE[0],)).values
             if found:
                 return found
     return None
@@ -164,9 +165,9 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
 
 def _function(script: Script, collate: cst.BaseExpression) -> cst.FunctionDef | None:
     """Return the function of this file that collates the batches."""
-    function = script.definition(collate)
+    function = script.functions.definition(collate)
     if isinstance(collate, cst.Call):
-        owner = script.definition(collate.func)
+        owner = script.functions.definition(collate.func)
         function = (
             script.functions.method(owner, "__call__") if isinstance(owner, cst.ClassDef) else None
         )
@@ -189,13 +190,13 @@ def may_pin(loader: CallSite) -> bool:
 
 def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     """Return what a part of a batch is on which `to` or `cuda` is called here."""
-    loader = script.call(part.loader)
+    loader = script.calls.at(part.loader)
     makers = _collate(script, loader)
     if makers is None:
         if loader.argument(*_COLLATE).state is not State.ABSENT:
             return Held.UNSHOWN if part.steps else Held.OTHER
         collated = not loader.argument("batch_size", 1).equals(None)
-        if not part.steps and (not collated or script.imports("transformers")):
+        if not part.steps and (not collated or script.functions.imports("transformers")):
             return Held.OTHER
         return Held.TENSOR if _is_shown(script, loader, part, moved) else Held.UNSHOWN
     found = {_held_by(script, one, part, moved) for one in makers}
@@ -206,9 +207,11 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
 def _is_shown(script: Script, loader: CallSite, part: Part, moved: cst.BaseExpression) -> bool:
     """Return whether this file shows that the default collate function makes a part a tensor."""
     dataset = loader.given("dataset", 0)
-    if dataset is not None and not script.provenance.unseen_items(dataset.value):
+    if dataset is not None and not script.loaders.provenance.unseen_items(dataset.value):
         return True
-    return isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
+    return isinstance(moved, cst.Name) and script.loaders.batches.shows_tensor(
+        part.place, moved.value
+    )
 
 
 def _held_by(
@@ -226,12 +229,14 @@ def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     """Return what a part of a batch is that a function of another module collates."""
     if not part.steps:
         return Held.OTHER
-    shown = isinstance(moved, cst.Name) and script.batches.shows_tensor(part.place, moved.value)
+    shown = isinstance(moved, cst.Name) and script.loaders.batches.shows_tensor(
+        part.place, moved.value
+    )
     return Held.TENSOR if shown else Held.UNSHOWN
 
 
 def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:
-    return isinstance(script.definition(collate), cst.ClassDef)
+    return isinstance(script.functions.definition(collate), cst.ClassDef)
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
@@ -245,7 +250,7 @@ def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Hel
         returned = [collate.body]
     elif function is not None:
         returned = script.functions.returns(function)
-    origins = [script.origins.of(one, part.steps) for one in returned]
+    origins = [script.values.origins.of(one, part.steps) for one in returned]
     made = [value for origin in origins for value in origin.values]
     if made and all(script.kind(value) in _TENSORS for value in made):
         return Held.TENSOR

@@ -19,10 +19,10 @@ class Leftover(NamedTuple):
     @classmethod
     def of(cls, script: Script, gone: cst.WithItem | cst.SimpleStatementLine) -> Leftover | None:
         """Return the edits for a line of its own, or for one context manager of a `with`."""
-        rewrite = script.rewrite
+        rewrite = script.edits
         if isinstance(gone, cst.SimpleStatementLine):
             return cls(gone, rewrite.drop(gone)) if rewrite.stands_alone(gone) else None
-        statement = script.parent(gone)
+        statement = script.tree.parent(gone)
         if not isinstance(statement, cst.With):
             return None
         alone = len(statement.items) == 1
@@ -36,7 +36,7 @@ def removal_of(script: Script, place: Leftover, together: Sequence[Leftover]) ->
     One fix removes all leftovers that are the only users of an import. None if an unused import
     could not be removed.
     """
-    rewrite = script.rewrite
+    rewrite = script.edits
     alone = rewrite.without_imports(place.gone)
     if alone is None:
         return None
@@ -50,7 +50,7 @@ def removal_of(script: Script, place: Leftover, together: Sequence[Leftover]) ->
 
 def _nested(script: Script, places: Sequence[Leftover]) -> bool:
     """Return whether one of some leftovers is nested in another, or in the same `with`."""
-    statements = [script.statement(place.gone) for place in places]
+    statements = [script.tree.statement(place.gone) for place in places]
     return any(
         at != other and script.tree.inside(one, statements[other])
         for at, one in enumerate(statements)

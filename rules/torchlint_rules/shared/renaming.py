@@ -33,15 +33,15 @@ def renamed(
     if script.code(line.module) != module:
         if len(line.names) > 1:
             return None
-        edits = script.rewrite.replace(line.module, module)
+        edits = script.edits.replace(line.module, module)
     if last != old:
-        edits = (*edits, *script.rewrite.replace(alias.name, last))
+        edits = (*edits, *script.edits.replace(alias.name, last))
     for use in script.scopes.uses(bindings[0]):
-        caller = script.parent(use)
+        caller = script.tree.parent(use)
         if added and not (isinstance(caller, cst.Call) and caller.func is use):
             return None
         if alias.asname is None and last != old:
-            edits = (*edits, *script.rewrite.replace(use, last))
+            edits = (*edits, *script.edits.replace(use, last))
         if isinstance(caller, cst.Call):
             edits = (*edits, *_with_keyword(script, caller, added))
     return edits
@@ -51,19 +51,19 @@ def _spelling(script: Script, func: cst.Attribute, new: str) -> Edits | None:
     """Write a new qualified name in place of a dotted one, from a module that is imported."""
     module, _, last = new.rpartition(".")
     if script.name(func.value) == module:
-        return script.rewrite.replace(func.attr, last)
+        return script.edits.replace(func.attr, last)
     root: cst.BaseExpression = func
     while isinstance(root, cst.Attribute):
         root = root.value
     known = script.name(root)
     if known is not None and new.startswith(f"{known}."):
-        return script.rewrite.replace(func, script.code(root) + new[len(known) :])
-    imported = script.rewrite.importing("torch", at=func)
+        return script.edits.replace(func, script.code(root) + new[len(known) :])
+    imported = script.edits.importing("torch", at=func)
     if imported is None:
         return None
     word, edits = imported
-    return (*edits, *script.rewrite.replace(func, word + new[len("torch") :]))
+    return (*edits, *script.edits.replace(func, word + new[len("torch") :]))
 
 
 def _with_keyword(script: Script, call: cst.Call, added: tuple[str, str] | None) -> Edits:
-    return script.rewrite.with_keyword(call, *added) if added is not None else ()
+    return script.edits.with_keyword(call, *added) if added is not None else ()

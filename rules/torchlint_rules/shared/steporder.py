@@ -48,7 +48,7 @@ def _shared(
     for outer in script.tree.ancestors(call):
         if outer is region:
             break
-        if isinstance(outer, cst.IndentedBlock) and isinstance(script.parent(outer), cst.If):
+        if isinstance(outer, cst.IndentedBlock) and isinstance(script.tree.parent(outer), cst.If):
             if all(script.tree.inside(each.at, outer) for each in updates):
                 return outer
     return region
@@ -56,10 +56,10 @@ def _shared(
 
 def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, str]]:
     """Yield the repeated code around a call: loops, then its function if loops call it."""
-    for loop in script.loops_around(call):
+    for loop in script.loops.around(call):
         yield loop.node.body, "step" if _counts_steps(script, loop) else "epoch"
-    function = script.function(call)
-    if function is not None and script.is_repeated(function):
+    function = script.scopes.function(call)
+    if function is not None and script.loops.is_repeated(function):
         yield function.body, "epoch"
 
 
@@ -73,7 +73,7 @@ def sure_steps(
     script: Script, step: SchedulerStep, region: cst.CSTNode
 ) -> tuple[Update, ...] | None:
     """Return the steps of a scheduler's optimizer in a region, None if one may be another's."""
-    found = [each for each in script.updates.within(region) if each.act is Act.STEP]
+    found = [each for each in script.optimizers.updates.within(region) if each.act is Act.STEP]
     if any(each.call is step.call for each in found):
         return None
     known = [(each, _is_own(script, step, each)) for each in found]
@@ -87,7 +87,8 @@ def sure_steps(
 
 def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
     answers = {
-        script.updates.same_optimizer(each.optimizer, update.optimizer) for each in step.made
+        script.optimizers.updates.same_optimizer(each.optimizer, update.optimizer)
+        for each in step.made
     }
     if True in answers:
         return True
@@ -96,27 +97,27 @@ def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
 
 def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> bool:
     """Return whether a node is behind a test whose result may change with the iteration."""
-    at = script.parent(node)
+    at = script.tree.parent(node)
     child = node
     while at is not None and at is not region:
         if isinstance(at, cst.If) and child is not at.test and _changes(script, at.test, region):
             return True
         if isinstance(at, (cst.ExceptHandler, cst.While, cst.IfExp)):
             return True
-        child, at = at, script.parent(at)
+        child, at = at, script.tree.parent(at)
     return False
 
 
 def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> bool:
-    if any(True for _ in script.within(test, cst.SimpleString)):
+    if any(True for _ in script.tree.within(test, cst.SimpleString)):
         # `if phase == "train":` goes by what a pass is for, not by how many there were.
         return False
-    if any(True for _ in script.within(test, cst.BinaryOperation)):
+    if any(True for _ in script.tree.within(test, cst.BinaryOperation)):
         return True
-    if any(script.name(call.func) not in _STABLE for call in script.within(test, cst.Call)):
+    if any(script.name(call.func) not in _STABLE for call in script.tree.within(test, cst.Call)):
         return True
-    loop = script.parent(region)
-    for name in script.within(test, cst.Name):
+    loop = script.tree.parent(region)
+    for name in script.tree.within(test, cst.Name):
         for binding in script.scopes.reaching(name):
             if binding.node is loop or script.tree.inside(binding.node, region):
                 return True
@@ -127,16 +128,16 @@ def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> b
 
 def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
     """Return whether the optimizer has stepped before the loop, as torch requires."""
-    home = script.function(step.call)
+    home = script.scopes.function(step.call)
     if home is not None and home.body is region:
         return False
     start = script.tree.order(region)
-    whole = script.region(step.call)
+    whole = script.scopes.region(step.call)
     return any(
         each.act is Act.STEP
         and script.tree.order(each.at) < start
         and _is_own(script, step, each) is not False
-        for each in script.updates.within(whole)
+        for each in script.optimizers.updates.within(whole)
     )
 
 
@@ -145,8 +146,8 @@ def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) 
 
 def line_of(script: Script, call: cst.Call) -> cst.SimpleStatementLine | None:
     """Return the line that consists of a call, None if it shares the line."""
-    line = script.statement(call)
-    if not isinstance(line, cst.SimpleStatementLine) or not script.rewrite.stands_alone(line):
+    line = script.tree.statement(call)
+    if not isinstance(line, cst.SimpleStatementLine) or not script.edits.stands_alone(line):
         return None
     small = line.body[0]
     return line if isinstance(small, cst.Expr) and small.value is call else None
@@ -169,9 +170,9 @@ def put_behind(
     place = block.body[last]
     if rest and _speaks(script, rest, _RATES) and not _saves(script, rest):
         place = rest[-1]
-    if not script.rewrite.stands_alone(place) or _leaves(place):
+    if not script.edits.stands_alone(place) or _leaves(place):
         return None
-    return script.rewrite.moved(statement, place, behind=True, text=text)
+    return script.edits.moved(statement, place, behind=True, text=text)
 
 
 def whole(
@@ -179,13 +180,13 @@ def whole(
 ) -> cst.SimpleStatementLine | cst.If | None:
     """Return the statement of a block that consists of a call: its line, or an `if`."""
     line = line_of(script, call)
-    if line is None or script.parent(line) is block:
+    if line is None or script.tree.parent(line) is block:
         return line
-    suite = script.parent(line)
-    outer = script.parent(suite) if suite is not None else None
+    suite = script.tree.parent(line)
+    outer = script.tree.parent(suite) if suite is not None else None
     alone = isinstance(suite, cst.IndentedBlock) and len(suite.body) == 1
     if isinstance(outer, cst.If) and outer.orelse is None and alone:
-        return outer if script.parent(outer) is block else None
+        return outer if script.tree.parent(outer) is block else None
     return None
 
 
@@ -196,12 +197,14 @@ def _index(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> int:
 def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> bool:
     """Return whether an iteration may end before the rest of the block runs."""
     start = script.tree.order(statement)
-    if isinstance(script.parent(block), cst.FunctionDef):
-        return any(script.tree.order(each) > start for each in script.within(block, cst.Return))
-    for each in script.within(block, cst.Continue):
-        loop = script.parent(each)
+    if isinstance(script.tree.parent(block), cst.FunctionDef):
+        return any(
+            script.tree.order(each) > start for each in script.tree.within(block, cst.Return)
+        )
+    for each in script.tree.within(block, cst.Continue):
+        loop = script.tree.parent(each)
         while loop is not None and not isinstance(loop, (cst.For, cst.While)):
-            loop = script.parent(loop)
+            loop = script.tree.parent(loop)
         if loop is not None and loop.body is block:
             return True
     return False
@@ -210,7 +213,7 @@ def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> 
 def _updates_scaler(script: Script, line: cst.BaseStatement) -> bool:
     return any(
         isinstance(call.func, cst.Attribute) and call.func.attr.value == "update" and not call.args
-        for call in script.within(line, cst.Call)
+        for call in script.tree.within(line, cst.Call)
     )
 
 
@@ -222,8 +225,8 @@ def _leaves(line: cst.BaseStatement) -> bool:
 
 def _words(script: Script, lines: Sequence[cst.BaseStatement]) -> Iterator[str]:
     for line in lines:
-        yield from (name.value for name in script.within(line, cst.Name))
-        yield from (each.attr.value for each in script.within(line, cst.Attribute))
+        yield from (name.value for name in script.tree.within(line, cst.Name))
+        yield from (each.attr.value for each in script.tree.within(line, cst.Attribute))
 
 
 def _speaks(script: Script, lines: Sequence[cst.BaseStatement], words: frozenset[str]) -> bool:

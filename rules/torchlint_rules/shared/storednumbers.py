@@ -15,16 +15,16 @@ _HOST: Final = ("cpu", None)
 
 def stored_numbers(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for each read of a batch loop whose number goes back to the device."""
-    if not script.can_use_accelerator:
+    if not script.program.devices.can_use_accelerator:
         return
-    for loop in script.loops(role):
-        for read in script.readings(loop.node.body):
+    for loop in script.loops.of(role):
+        for read in script.readings.within(loop.node.body):
             held = _holder(script, read)
-            if held is None or script.frequency(read.node) is not Frequency.EVERY_PASS:
+            if held is None or script.loops.frequency(read.node) is not Frequency.EVERY_PASS:
                 continue
-            kept = f"{script.brief(read.tensor)}.detach()"
+            kept = f"{script.tree.brief(read.tensor)}.detach()"
             message = (
-                f"`{script.brief(read.node)}` waits for the device in every batch, and "
+                f"`{script.tree.brief(read.node)}` waits for the device in every batch, and "
                 f"`{held}` takes the number back there: store `{kept}`"
             )
             yield Finding(code, script.span(read.node), message, _detached(script, read))
@@ -34,13 +34,13 @@ def _detached(script: Script, read: Reading) -> Fix | None:
     """Return the fix that stores the tensor itself, None where a comment would be lost."""
     if "#" in script.code(read.node):
         return None
-    edits = script.rewrite.replace(read.node, f"{script.code(read.tensor)}.detach()")
+    edits = script.edits.replace(read.node, f"{script.code(read.tensor)}.detach()")
     return Fix.exact("Store the tensor", edits)
 
 
 def _holder(script: Script, read: Reading) -> str | None:
     """Return the tensor on the device of which an item is set to what is read."""
-    line = script.parent(read.node)
+    line = script.tree.parent(read.node)
     if read.form is not Form.NUMBER or not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
     target = line.targets[0].target
@@ -50,9 +50,11 @@ def _holder(script: Script, read: Reading) -> str | None:
     made = bindings[0].value if len(bindings) == 1 else None
     if not isinstance(made, cst.Call) or script.name(made.func) not in _MADE:
         return None
-    device = script.call(made).argument("device")
+    device = script.calls.at(made).argument("device")
     if device.state is State.ABSENT or any(device.equals(host) for host in _HOST):
         return None
-    if script.on_host(read.tensor) or not isinstance(read.tensor, (cst.Name, cst.Call)):
+    if script.values.placement.on_host(read.tensor) or not isinstance(
+        read.tensor, (cst.Name, cst.Call)
+    ):
         return None
     return target.value.value

@@ -48,7 +48,7 @@ _WRITERS: Final = frozenset(
 
 def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every avoidable sync in the batch loops with a role."""
-    if not script.loops(role) or not script.can_use_accelerator:
+    if not script.loops.of(role) or not script.program.devices.can_use_accelerator:
         return
     said: dict[int, Reading] = {}
     sums = list(_deferrable(script, role, said))
@@ -68,7 +68,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         for each in sums
     ]
     for wait in indirect:
-        notes = script.repetition.notes_on(wait.loop.node)
+        notes = script.loops.repetition.notes_on(wait.loop.node)
         span = script.span(wait.reading.node)
         told = Finding(code, span, _told(script, wait), None, notes)
         found.append(_Found(wait.loop, wait.reading.node, told))
@@ -88,7 +88,7 @@ def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
     """Yield findings, those that share a wait as one with notes and one fix."""
     open_: dict[tuple[int, int], list[_Found]] = {}
     for each in sorted(found, key=lambda one: one.finding.span.start):
-        key = id(each.loop.node), id(script.home(each.read))
+        key = id(each.loop.node), id(script.scopes.home(each.read))
         together = open_.setdefault(key, [])
         if together and not _goes_with(script, together, each):
             yield _one(together)
@@ -99,7 +99,7 @@ def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
 
 def _goes_with(script: Script, together: list[_Found], one: _Found) -> bool:
     """Return whether a read shares a wait and the kind of fix with earlier ones."""
-    if script.works_between(together[0].read, one.read, _body(script, one)):
+    if script.readings.works_between(together[0].read, one.read, _body(script, one)):
         return False
     return len({(fix.safety, fix.because) for fix in _fixes((*together, one))}) < 2
 
@@ -124,7 +124,7 @@ def _one(together: list[_Found]) -> Finding:
 
 def _body(script: Script, found: _Found) -> cst.For | cst.While | cst.FunctionDef:
     """Return the loop that waits, or the function that it calls for it."""
-    function = script.function(found.read)
+    function = script.scopes.function(found.read)
     inside = script.tree.inside(found.read, found.loop.node)
     return found.loop.node if inside or function is None else function
 
@@ -139,7 +139,11 @@ class _Sum(NamedTuple):
 
 def _deferrable(script: Script, role: Role, said: dict[int, Reading]) -> Iterator[_Sum]:
     """Yield the additions whose reads no pass needs, and add these reads to `said`."""
-    waiting = [each for each in script.accumulations(role) if not script.used_each_pass(each)]
+    waiting = [
+        each
+        for each in script.readings.accumulations(role)
+        if not script.readings.accumulators.used_each_pass(each)
+    ]
     besides: list[cst.CSTNode] = [each.node for each in waiting]
     for accumulation in waiting:
         direct = _readings(script, accumulation)
@@ -174,19 +178,23 @@ def _staying(
     loop = accumulation.loop
     for other in script.once(_method_reads):
         node = other.node
-        if id(node) in said or script.batch_loop(node) is not loop or script.on_host(other.tensor):
+        if (
+            id(node) in said
+            or script.loops.batch_loop(node) is not loop
+            or script.values.placement.on_host(other.tensor)
+        ):
             continue
-        if not _is_shown(script, other) or script.is_logged(node):
+        if not _is_shown(script, other) or script.readings.is_logged(node):
             continue
-        if script.frequency(node) is not Frequency.EVERY_PASS:
+        if script.loops.frequency(node) is not Frequency.EVERY_PASS:
             continue
-        if not script.works_between(node, read.node, loop.node):
+        if not script.readings.works_between(node, read.node, loop.node):
             return node
     return None
 
 
 def _method_reads(script: Script) -> list[Reading]:
-    return list(script.readings(script.tree.module))
+    return list(script.readings.within(script.tree.module))
 
 
 def _indirect(script: Script, role: Role) -> Iterator[Wait]:
@@ -196,9 +204,9 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
     if role is Role.EVAL_BATCH:
         # A function that training calls as well is the training loop's.
         elsewhere = {id(wait.reading.node) for wait in waits}
-        waits = [wait for loop in script.loops(role) for wait in script.waits(loop)]
+        waits = [wait for loop in script.loops.of(role) for wait in script.readings.waits.of(loop)]
     for wait in waits:
-        if id(wait.reading.node) in elsewhere or script.is_round(wait.loop):
+        if id(wait.reading.node) in elsewhere or script.loops.is_round(wait.loop):
             continue
         if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
             continue
@@ -208,17 +216,24 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
 
 
 def _in_training(script: Script) -> list[Wait]:
-    return [wait for loop in script.loops(Role.TRAIN_BATCH) for wait in script.waits(loop)]
+    return [
+        wait
+        for loop in script.loops.of(Role.TRAIN_BATCH)
+        for wait in script.readings.waits.of(loop)
+    ]
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:
     """Return whether values of a batch may be too large for the device, or must be on the host."""
     if isinstance(wait.target, cst.Subscript) and End.KEPT in wait.ends:
         # a slot of an array may take a whole batch
-        if isinstance(script.parent(wait.target), cst.AssignTarget):
+        if isinstance(script.tree.parent(wait.target), cst.AssignTarget):
             return True
     named = [wait.reading.tensor] + ([wait.target] if wait.target is not None else [])
-    if script.is_integral(wait.reading.tensor) or script.kind(wait.reading.tensor) is Kind.LOSS:
+    if (
+        script.values.dtypes.is_integral(wait.reading.tensor)
+        or script.kind(wait.reading.tensor) is Kind.LOSS
+    ):
         return False
     return any(_LARGE.fullmatch(_root(node)) for node in named)
 
@@ -236,7 +251,7 @@ def _told(script: Script, wait: Wait) -> str:
 
 
 def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
-    return [each for value in accumulation.values for each in script.readings(value)]
+    return [each for value in accumulation.values for each in script.readings.within(value)]
 
 
 def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
@@ -245,7 +260,7 @@ def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode
     return [
         reading
         for value in accumulation.values
-        for reading in script.named_readings(value, loop, besides)
+        for reading in script.readings.named(value, loop, besides)
     ]
 
 
@@ -253,7 +268,9 @@ def _is_shown(script: Script, reading: Reading) -> bool:
     """Return whether the file shows that a read value is a tensor."""
     if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
         return True
-    return any(_last(call.func) in _TENSORS_ONLY for call in script.within(reading.node, cst.Call))
+    return any(
+        _last(call.func) in _TENSORS_ONLY for call in script.tree.within(reading.node, cst.Call)
+    )
 
 
 def _needed(
@@ -261,7 +278,7 @@ def _needed(
 ) -> bool:
     """Return whether the host needs the value in the same iteration."""
     loop = accumulation.loop.node
-    if script.needed_in(loop, reading, besides):
+    if script.readings.needed_in(loop, reading, besides):
         return True
     if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
         if _is_large(script, accumulation, reading):
@@ -281,8 +298,8 @@ def _hot_writes(script: Script) -> list[cst.Call]:
     """Return the calls in every batch that write results to disk or plot them."""
     return [
         call
-        for call in script.all(cst.Call)
-        if _last(call.func) in _WRITERS and script.frequency(call) is Frequency.EVERY_PASS
+        for call in script.tree.all(cst.Call)
+        if _last(call.func) in _WRITERS and script.loops.frequency(call) is Frequency.EVERY_PASS
     ]
 
 
@@ -294,7 +311,7 @@ def _last(func: cst.BaseExpression) -> str:
 
 def _is_large(script: Script, accumulation: Accumulation, reading: Reading) -> bool:
     """Return whether names suggest that values of a batch are too large for the device."""
-    if script.is_integral(reading.tensor) or script.kind(reading.tensor) is Kind.LOSS:
+    if script.values.dtypes.is_integral(reading.tensor) or script.kind(reading.tensor) is Kind.LOSS:
         return False
     return any(_LARGE.fullmatch(_root(node)) for node in (reading.tensor, accumulation.target))
 
@@ -315,13 +332,13 @@ def _actions(script: Script) -> list[cst.Call]:
     """Return the calls that step an environment."""
     return [
         call
-        for call in script.method_calls("step")
+        for call in script.calls.of_methods("step")
         if isinstance(call.func, cst.Attribute) and "env" in script.code(call.func.value).lower()
     ]
 
 
 def _message(script: Script, accumulation: Accumulation, readings: list[Reading]) -> str:
-    nearest = next(script.loops_around(accumulation.node), accumulation.loop)
+    nearest = next(script.loops.around(accumulation.node), accumulation.loop)
     often = "once" if nearest.node is accumulation.loop.node else "several times"
     if often == "once" and len(readings) > 1:
         often = "twice" if len(readings) == 2 else f"{len(readings)} times"
@@ -330,7 +347,11 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
     wait = "wait" if len(readings) > 1 else "waits"
     target = _quoted(script, accumulation.target)
-    when = "where the loop empties it" if script.is_emptied(accumulation) else _when(script)
+    when = (
+        "where the loop empties it"
+        if script.readings.accumulators.is_emptied(accumulation)
+        else _when(script)
+    )
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it {when}"
     elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
@@ -346,10 +367,10 @@ def _when(script: Script) -> str:
 
 def _trains(script: Script) -> bool:
     """Return whether something in sight trains, so that an evaluation comes again and again."""
-    return next(script.method_calls("backward"), None) is not None or bool(
-        script.optimizers.steps or script.loops(Role.EPOCH)
+    return next(script.calls.of_methods("backward"), None) is not None or bool(
+        script.optimizers.steps or script.loops.of(Role.EPOCH)
     )
 
 
 def _quoted(script: Script, node: cst.CSTNode) -> str:
-    return f"`{script.brief(node)}`"
+    return f"`{script.tree.brief(node)}`"

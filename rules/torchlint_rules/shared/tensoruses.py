@@ -48,7 +48,7 @@ class TensorUse(IntEnum):
 
 def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> TensorUse:
     """Return what becomes of a tensor: copied, returned, passed on or written to."""
-    holder = script.parent(node)
+    holder = script.tree.parent(node)
     if not depth or holder is None:
         return TensorUse.UNSEEN
     if isinstance(holder, (cst.BinaryOperation, cst.Comparison, cst.UnaryOperation)):
@@ -58,10 +58,10 @@ def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> Tens
     if isinstance(holder, cst.Attribute):
         return _use_of_attribute(script, holder, depth)
     if isinstance(holder, cst.Subscript):
-        stored = isinstance(script.parent(holder), (cst.AssignTarget, cst.AugAssign))
+        stored = isinstance(script.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
         return TensorUse.WRITTEN if stored else tensor_use(script, holder, depth - 1)
     if isinstance(holder, cst.Arg):
-        outer = script.parent(holder)
+        outer = script.tree.parent(holder)
         name = script.name(outer.func) if isinstance(outer, cst.Call) else None
         if name in _STACKING:
             return TensorUse.COPIED
@@ -70,7 +70,7 @@ def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> Tens
             return TensorUse.WRITTEN if written else TensorUse.UNSEEN
         return TensorUse.UNSEEN
     if isinstance(holder, (cst.Element, cst.DictElement)):
-        outer = script.parent(holder)
+        outer = script.tree.parent(holder)
         inside = isinstance(outer, (cst.Tuple, cst.List, cst.Dict))
         return tensor_use(script, outer, depth - 1) if inside else TensorUse.UNSEEN  # type: ignore[arg-type]
     if isinstance(holder, (cst.ListComp, cst.GeneratorExp, cst.IfExp)):
@@ -86,7 +86,7 @@ def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> Tens
 
 def _use_of_attribute(script: Script, holder: cst.Attribute, depth: int) -> TensorUse:
     word = holder.attr.value
-    call = script.parent(holder)
+    call = script.tree.parent(holder)
     if word in _FACTS:
         return TensorUse.COPIED
     if not isinstance(call, cst.Call) or call.func is not holder:
@@ -108,15 +108,15 @@ def _use_of_target(
     if isinstance(target, cst.Subscript) and script.kind(root) is not Kind.MAPPING:
         return TensorUse.UNSEEN
     found = TensorUse.COPIED
-    for use in script.within(script.home(line), cst.Name):
+    for use in script.tree.within(script.scopes.home(line), cst.Name):
         later = script.tree.order(use) > script.tree.order(line)
         if use.value != root.value or script.tree.inside(use, line) or not later:
             continue
-        holder = script.parent(use)
+        holder = script.tree.parent(use)
         if isinstance(holder, cst.AssignTarget):
             continue
         item = isinstance(target, cst.Subscript) and isinstance(holder, cst.Subscript)
-        if item and isinstance(script.parent(holder) if holder else None, cst.AssignTarget):
+        if item and isinstance(script.tree.parent(holder) if holder else None, cst.AssignTarget):
             continue
         found = max(found, tensor_use(script, use, depth - 1))
     return found

@@ -31,9 +31,13 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     if isinstance(func, cst.Attribute) and func.attr.value in _METHODS:
         node = func.value
     last = node.attr if isinstance(node, cst.Attribute) else node
-    if not isinstance(last, cst.Name) or not call.args or script.definition(func) is not None:
+    if (
+        not isinstance(last, cst.Name)
+        or not call.args
+        or script.functions.definition(func) is not None
+    ):
         return None
-    words = script.words(last.value)
+    words = script.names.words(last.value)
     if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
         return None
     return node
@@ -41,8 +45,8 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
 
 def text_maps(script: Script) -> Iterator[TextMap]:
     """Yield the calls of `map` that tokenise a column of a dataset."""
-    for call in script.method_calls("map"):
-        site = script.call(call)
+    for call in script.calls.of_methods("map"):
+        site = script.calls.at(call)
         given = site.given("function", 0)
         function = _function(script, given.value) if given is not None else None
         if function is None:
@@ -53,7 +57,7 @@ def text_maps(script: Script) -> Iterator[TextMap]:
         row = named[0].name.value
         calls = tuple(
             inner
-            for inner in script.within(function.body, cst.Call)
+            for inner in script.tree.within(function.body, cst.Call)
             if tokenizer_of(script, inner) is not None and is_column(inner.args[0].value, row)
         )
         if calls:
@@ -64,7 +68,7 @@ def _function(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst
     """Return the function of this file that an argument is."""
     if isinstance(node, cst.Lambda):
         return node
-    found = script.definition(node)
+    found = script.functions.definition(node)
     return found if isinstance(found, cst.FunctionDef) else None
 
 

@@ -39,15 +39,15 @@ _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_
 class LoaderWithoutWorkers(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader without workers whose dataset would gain from them."""
-        if any(True for _ in script.calls("IPython.get_ipython")) or in_shell(script):
+        if any(True for _ in script.calls.of("IPython.get_ipython")) or in_shell(script):
             return
-        if any(True for _ in script.calls(*_DEFAULT_DEVICE)):
+        if any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
             return
-        for site in script.calls("torch.utils.data.DataLoader"):
+        for site in script.calls.of("torch.utils.data.DataLoader"):
             traits = self._traits(script, site)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            if script.guard.in_daemon(site.node) or script.loaders.takes_one_batch_a_pass(
+            if script.loops.guard.in_daemon(site.node) or script.loaders.takes_one_batch_a_pass(
                 site.node
             ):
                 continue
@@ -80,11 +80,11 @@ class LoaderWithoutWorkers(Rule):
         dataset = site.given("dataset", 0)
         if dataset is None:
             return None
-        found = dict(script.datasets.traits(dataset.value))
+        found = dict(script.loaders.datasets.traits(dataset.value))
         for name, position in (("collate_fn", 6), ("worker_init_fn", 10)):
             function = site.given(name, position)
             if function is not None:
-                for trait, word in script.datasets.callable_traits(function.value).items():
+                for trait, word in script.loaders.datasets.callable_traits(function.value).items():
                     found.setdefault(trait, word)
         return found
 
@@ -93,18 +93,18 @@ class LoaderWithoutWorkers(Rule):
             f"{script.loaders.label(site.node)} has no workers: the loop waits while each batch "
             "is loaded; pass num_workers"
         )
-        if not script.is_notebook and runs_unguarded(script, site.node):
+        if not script.source.is_notebook and runs_unguarded(script, site.node):
             return f"{message} and put the training behind {GUARD}, which workers need", None
         given = site.given(*_WORKERS)
         absent = site.argument(*_WORKERS).state is State.ABSENT
         literal = absent if given is None else isinstance(given.value, cst.Integer)
-        imported = script.rewrite.importing("os", at=site.node)
+        imported = script.edits.importing("os", at=site.node)
         if imported is None or not literal:
             return message, None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
         title = f"Load with num_workers={count}"
-        change: Edits = script.rewrite.set_argument(
+        change: Edits = script.edits.set_argument(
             site.node, site.given(*_WORKERS), "num_workers", count
         )
         dataset = site.given("dataset", 0)
@@ -116,18 +116,19 @@ class LoaderWithoutWorkers(Rule):
     def _advice_to_trainer(self, script: Script, data: TrainerData) -> tuple[str, Fix | None]:
         call, given = data.arguments.call, data.arguments.given(_OPTION)
         message = (
-            f"the trainer reads `{script.brief(data.dataset)}` without workers: it waits while "
+            f"the trainer reads `{script.tree.brief(data.dataset)}` without workers: it waits "
+            "while "
             f"each batch is loaded; pass {_OPTION}"
         )
-        if script.guard.at_import(data.trainer.call):
+        if script.loops.guard.at_import(data.trainer.call):
             return f"{message} and put the training behind {GUARD}, which workers need", None
-        imported = script.rewrite.importing("os", at=call)
+        imported = script.edits.importing("os", at=call)
         if imported is None or (given is not None and not isinstance(given.value, cst.Integer)):
             return message, None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
         title = f"Load with {_OPTION}={count}"
-        change = script.rewrite.set_argument(call, given, _OPTION, count)
+        change = script.edits.set_argument(call, given, _OPTION, count)
         because = doubt(script, data.trainer.call, data.dataset, data.traits)
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
@@ -137,5 +138,5 @@ class LoaderWithoutWorkers(Rule):
 def _zero_by_default(script: Script, site: CallSite) -> Option | None:
     """Return the option of the command line that sets the number of workers, 0 by default."""
     given = site.given(*_WORKERS)
-    option = script.options.of(given.value) if given is not None else None
+    option = script.values.options.of(given.value) if given is not None else None
     return option if option is not None and option.default == 0 else None

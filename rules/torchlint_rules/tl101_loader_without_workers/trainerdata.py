@@ -32,11 +32,11 @@ class TrainerData(NamedTuple):
 
 def trained_data(script: Script) -> Iterator[TrainerData]:
     """Yield the trainers whose dataset the file shows to work for each item."""
-    if script.is_notebook:
+    if script.source.is_notebook:
         return
-    for trainer in script.trainings.trainers("transformers"):
+    for trainer in script.program.trainings.trainers("transformers"):
         dataset = trainer.given("train_dataset")
-        owner = script.definition(trainer.call.func)
+        owner = script.functions.definition(trainer.call.func)
         if trainer.arguments is None or dataset is None:
             continue
         if isinstance(owner, cst.ClassDef):
@@ -53,14 +53,14 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
     collate = trainer.given("data_collator")
     found: dict[Trait, str] = {}
     for one in transforms:
-        found.update(script.datasets.callable_traits(one))
+        found.update(script.loaders.datasets.callable_traits(one))
     if not transforms:
         if _is_own(script, dataset):
-            found.update(script.datasets.traits(dataset))
+            found.update(script.loaders.datasets.traits(dataset))
         elif collate is None or not _processes(script, collate):
             return None
     if collate is not None:
-        for trait, word in script.datasets.callable_traits(collate).items():
+        for trait, word in script.loaders.datasets.callable_traits(collate).items():
             found.setdefault(trait, word)
         if _masks(script, collate):
             found[Trait.RANDOM] = script.code(collate)
@@ -69,10 +69,10 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
 
 def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
-    made = script.origins.of(dataset).values
-    for call in script.method_calls(*_TRANSFORMS):
+    made = script.values.origins.of(dataset).values
+    for call in script.calls.of_methods(*_TRANSFORMS):
         assert isinstance(call.func, cst.Attribute)
-        given = script.call(call).given("transform", 0)
+        given = script.calls.at(call).given("transform", 0)
         same = script.code(call.func.value) == script.code(dataset)
         if given is not None and (same or any(call is value for value in made)):
             yield given.value
@@ -80,9 +80,9 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
 
 def _processes(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
-    for value in script.origins.of(collate).values:
+    for value in script.values.origins.of(collate).values:
         made = value.func if isinstance(value, cst.Call) else value
-        owner = script.definition(made)
+        owner = script.functions.definition(made)
         if isinstance(owner, cst.ClassDef):
             owner = script.functions.method(owner, "__call__")
         if isinstance(owner, cst.FunctionDef) and any(
@@ -98,16 +98,16 @@ def _prepares(script: Script, call: cst.Call) -> bool:
     """Return whether a call tokenises, or runs a processor of images, sounds or both."""
     func = call.func
     named = func.attr if isinstance(func, cst.Attribute) else func
-    called = not isinstance(named, cst.Name) or script.definition(func) is None
-    words = script.words(named.value) if isinstance(named, cst.Name) else []
+    called = not isinstance(named, cst.Name) or script.functions.definition(func) is None
+    words = script.names.words(named.value) if isinstance(named, cst.Name) else []
     return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None
 
 
 def _is_own(script: Script, dataset: cst.BaseExpression) -> bool:
     """Return whether a dataset can only be an instance of classes in view that read by index."""
-    origin = script.origins.of(dataset)
+    origin = script.values.origins.of(dataset)
     classes = [
-        script.definition(value.func) if isinstance(value, cst.Call) else None
+        script.functions.definition(value.func) if isinstance(value, cst.Call) else None
         for value in origin.values
     ]
     return (
@@ -123,9 +123,9 @@ def _is_own(script: Script, dataset: cst.BaseExpression) -> bool:
 
 def _masks(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether a collator of Transformers masks words at random."""
-    for value in script.origins.of(collate).values:
+    for value in script.values.origins.of(collate).values:
         name = script.name(value.func) or "" if isinstance(value, cst.Call) else ""
         if isinstance(value, cst.Call) and name.endswith(_MASKING):
-            if not script.call(value).argument("mlm").equals(False):
+            if not script.calls.at(value).argument("mlm").equals(False):
                 return True
     return False

@@ -18,8 +18,8 @@ def keeps_on_device(script: Script, site: CallSite) -> bool:
     dataset = site.given("dataset", 0)
     return (
         dataset is not None
-        and script.datasets.is_told_device(dataset.value)
-        and not script.batches.are_moved(site.node)
+        and script.loaders.datasets.is_told_device(dataset.value)
+        and not script.loaders.batches.are_moved(site.node)
     )
 
 
@@ -41,16 +41,16 @@ def doubt(
             f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
             "workers do not share"
         )
-    if script.is_notebook:
+    if script.source.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"
-    if not script.guard.protects(made):
+    if not script.loops.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
 
 
 def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
     """Return the name of an unknown part of a loader's dataset."""
-    found = script.provenance.unseen_source(dataset) if dataset is not None else ""
+    found = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
     if not found and Trait.UNSEEN in traits:
         found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     return found
@@ -65,5 +65,5 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
     """Return whether importing the file would start a loop over a loader."""
     places = [*script.loaders.passes(made), *script.loaders.receivers(made)]
     if not places:
-        return script.guard.at_import(made) and not script.guard.guards()
-    return any(script.guard.at_import(place) for place in places)
+        return script.loops.guard.at_import(made) and not script.loops.guard.guards()
+    return any(script.loops.guard.at_import(place) for place in places)

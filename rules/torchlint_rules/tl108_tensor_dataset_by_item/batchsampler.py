@@ -21,7 +21,11 @@ _OF_WORKERS: Final = (
 def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -> Edits | None:
     """Return the edits that make a loader index whole batches, None if they are not possible."""
     size = site.given("batch_size", 1)
-    if size is None or site.has_splat or any(True for _ in script.calls("torch.nn.DataParallel")):
+    if (
+        size is None
+        or site.has_splat
+        or any(True for _ in script.calls.of("torch.nn.DataParallel"))
+    ):
         return None
     plain = [arg for arg in site.node.args if arg.keyword is None]
     if len(plain) > 3 or (len(plain) == 3 and site.node.args[2] is not plain[2]):
@@ -50,12 +54,12 @@ def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple
     """Return a name for a dataset, and the edits that define it if it has none."""
     if isinstance(dataset, (cst.Name, cst.Attribute)):
         return script.code(dataset), ()
-    statement = script.statement(site.node)
-    holder = script.parent(site.node)
+    statement = script.tree.statement(site.node)
+    holder = script.tree.parent(site.node)
     first = isinstance(holder, (cst.Assign, cst.Return)) or (
         isinstance(holder, cst.For) and holder.iter is site.node
     )
-    if not first or not script.rewrite.stands_alone(statement):
+    if not first or not script.edits.stands_alone(statement):
         return None
     label = script.loaders.label(site.node).strip("`")
     stem = label.removesuffix("loader").removesuffix("data").removesuffix("_")
@@ -64,8 +68,8 @@ def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple
     if script.tree.spelled(name):
         return None
     return name, (
-        *script.rewrite.before(statement, f"{name} = {script.code(dataset)}"),
-        *script.rewrite.replace(dataset, name),
+        *script.edits.before(statement, f"{name} = {script.code(dataset)}"),
+        *script.edits.replace(dataset, name),
     )
 
 
@@ -88,7 +92,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
             (),
         )
     else:
-        found = script.rewrite.importing_names(_MODULE, *names, at=site.node)
+        found = script.edits.importing_names(_MODULE, *names, at=site.node)
     if found is None:
         return None
     word = dict(zip(names, found[0], strict=True))
@@ -119,14 +123,14 @@ def _arguments(
     for arg in gone:
         edits = (*edits, *_without(script, site.node, arg))
     start = script.span(size).start
-    rewrite = script.rewrite
+    rewrite = script.edits
     column = _column(script, site, place or size, sampler, [*gone, *([place] if place else [])])
     sampler = _folded(column, sampler)
     arguments = [arg for arg in site.node.args if arg not in gone]
     if column:
         edits = (*edits, *_next_line(script, arguments, place or size, column))
     if place is None:
-        alone = not script.text[rewrite.line_start(start) : start].strip()
+        alone = not script.tree.source.text[rewrite.line_start(start) : start].strip()
         line = f"{rewrite.newline}{rewrite.indent_of(size)}" if alone else " "
         gap = column or line
         return (*edits, *rewrite.replace(size.value, f"None,{gap}{sampler}"))
@@ -147,27 +151,27 @@ def _next_line(script: Script, arguments: list[cst.Arg], place: cst.Arg, column:
     if at == len(arguments):
         return ()
     end, start = script.span(place.value).end, script.span(arguments[at]).start
-    between = script.text[end:start]
+    between = script.tree.source.text[end:start]
     if between.strip() != "," or "\n" in between:
         return ()
     comma = end + between.index(",") + 1
-    return (*script.rewrite.delete(comma, start), *script.rewrite.insert(start, column))
+    return (*script.edits.delete(comma, start), *script.edits.insert(start, column))
 
 
 def _without(script: Script, call: cst.Call, arg: cst.Arg) -> Edits:
     at = list(call.args).index(arg)
     if at:
         before = script.span(call.args[at - 1].value).end
-        if "#" not in script.text[before : script.span(arg).start]:
-            return script.rewrite.delete(before, script.span(arg.value).end)
-    return script.rewrite.without_argument(call, arg)
+        if "#" not in script.tree.source.text[before : script.span(arg).start]:
+            return script.edits.delete(before, script.span(arg.value).end)
+    return script.edits.without_argument(call, arg)
 
 
 def _column(
     script: Script, site: CallSite, place: cst.Arg, sampler: str, gone: list[cst.Arg]
 ) -> str:
     """Return a line break before the sampler if the line of `place` would become too long."""
-    rewrite = script.rewrite
+    rewrite = script.edits
     starts = [script.span(arg).start for arg in site.node.args]
     line = rewrite.line_start(script.span(place).start)
     first = next(start for start in starts if rewrite.line_start(start) == line)
@@ -180,7 +184,7 @@ def _column(
                 width -= len(script.code(arg.value)) - len("train_dataset")
     if width <= _WIDTH or (first == script.span(place).start and place in gone):
         return ""
-    head = script.text[line:first]
+    head = script.tree.source.text[line:first]
     white = head[: len(head) - len(head.lstrip())]
     return rewrite.newline + (white if "\t" in head else " " * len(head))
 

@@ -17,11 +17,15 @@ _MODULE: Final = "torch.utils.data"
 class TensorDatasetByItem(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that collates items which one indexing operation could return."""
-        if script.framework != "none" or any(True for _ in script.calls("opacus.PrivacyEngine")):
+        if script.program.devices.framework != "none" or any(
+            True for _ in script.calls.of("opacus.PrivacyEngine")
+        ):
             return
-        for site in script.calls(f"{_MODULE}.DataLoader"):
+        for site in script.calls.of(f"{_MODULE}.DataLoader"):
             dataset = site.given("dataset", 0)
-            tensors = script.batching.tensors(dataset.value) if dataset is not None else None
+            tensors = (
+                script.loaders.batching.tensors(dataset.value) if dataset is not None else None
+            )
             if dataset is None or tensors is None or not _makes_batches(site):
                 continue
             if script.loaders.takes_one_batch(site.node):
@@ -56,7 +60,7 @@ def _is_asked(script: Script, made: cst.Call) -> bool:
     """Return whether the file reads an attribute of a loader that the fix would change."""
     return any(
         attribute.attr.value in _LOST and made in script.loaders.made_by(attribute.value)
-        for attribute in script.all(cst.Attribute)
+        for attribute in script.tree.all(cst.Attribute)
     )
 
 
@@ -70,7 +74,7 @@ def _short(script: Script, dataset: cst.BaseExpression) -> str:
 
 def _fix(script: Script, site: CallSite, tensors: list[cst.BaseExpression], change: Edits) -> Fix:
     title = "Take whole batches by their indices"
-    layout = script.batching.layout(tensors)
+    layout = script.loaders.batching.layout(tensors)
     because = ""
     if layout is Layout.PERMUTED:
         because = "batches of permuted tensors lie permuted in memory: `view` may fail on them"
@@ -91,7 +95,7 @@ def _has_known_sampler(script: Script, site: CallSite) -> bool:
     sampler = site.given("sampler", 3)
     if sampler is None:
         return True
-    origin = script.origins.of(sampler.value)
+    origin = script.values.origins.of(sampler.value)
     return origin.complete and all(
         (isinstance(value, cst.Name) and value.value == "None")
         or (

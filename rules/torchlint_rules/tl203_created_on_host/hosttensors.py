@@ -58,18 +58,18 @@ def made(
     if name is None:
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
         if method in _DRAWN and _is_of_numbers(script, node):
-            return Made(script.call(node), method, True, rounds)
+            return Made(script.calls.at(node), method, True, rounds)
         if method not in _KEEPING and method not in _DRAWING:
             return None
         assert isinstance(node.func, cst.Attribute)
         return made(script, node.func.value, random or method in _DRAWING, rounds)
     if name in _INNER and node.args and not _is_leaf(script, node):
         return made(script, node.args[0].value, random, rounds)
-    site = script.call(node)
+    site = script.calls.at(node)
     module, _, last = name.rpartition(".")
     if module == "torch" and last in _LEGACY and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
-    factory = script.factory(node)
+    factory = script.names.factory(node)
     if factory is None or _hides_options(site, last) or not _could_be_made(script, site, factory):
         return None
     words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
@@ -96,22 +96,23 @@ def _hides_options(site: CallSite, last: str) -> bool:
 def _is_of_numbers(script: Script, call: cst.Call) -> bool:
     """Return whether a distribution whose parameters are numbers draws, so on the host."""
     assert isinstance(call.func, cst.Attribute)
-    value = script.value_of(call.func.value).node
+    value = script.values.value_of(call.func.value).node
     if not isinstance(value, cst.Call) or not value.args:
         return False
     name = script.name(value.func) or ""
     return name.startswith("torch.distributions.") and all(
-        script.is_number(arg.value) or made(script, arg.value) is not None for arg in value.args
+        script.values.numbers.is_number(arg.value) or made(script, arg.value) is not None
+        for arg in value.args
     )
 
 
 def _is_filled(script: Script, call: cst.Call) -> bool:
     """Return whether the memory of an old constructor is filled at once (`.fill_(1.0)`)."""
-    func = script.parent(call)
+    func = script.tree.parent(call)
     return (
         isinstance(func, cst.Attribute)
         and func.attr.value in _FILLING
-        and isinstance(script.parent(func), cst.Call)
+        and isinstance(script.tree.parent(func), cst.Call)
     )
 
 
@@ -121,7 +122,7 @@ def _scaled(script: Script, node: cst.BinaryOperation, random: bool, rounds: boo
         return None
     rounds = rounds or isinstance(node.operator, cst.Divide)
     for inner, other in ((node.left, node.right), (node.right, node.left)):
-        if script.is_number(other):
+        if script.values.numbers.is_number(other):
             return made(script, inner, random, rounds)
     return None
 
@@ -130,12 +131,12 @@ def _rounds(script: Script, site: CallSite, last: str) -> bool:
     """Return whether the values depend on the device's rounding."""
     return last in _ROUNDED or (
         last == "arange"
-        and any(isinstance(script.value_of(a.value).node, cst.Float) for a in site.node.args)
+        and any(isinstance(script.values.value_of(a.value).node, cst.Float) for a in site.node.args)
     )
 
 
 def _is_leaf(script: Script, node: cst.Call) -> bool:
-    return script.call(node).argument("requires_grad", 1).state is not State.ABSENT
+    return script.calls.at(node).argument("requires_grad", 1).state is not State.ABSENT
 
 
 def _could_be_made(script: Script, site: CallSite, factory: Factory) -> bool:
@@ -143,4 +144,4 @@ def _could_be_made(script: Script, site: CallSite, factory: Factory) -> bool:
     args = site.node.args
     if factory.word == "normal":
         return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
-    return not factory.like or (bool(args) and bool(script.parts.of(args[0].value)))
+    return not factory.like or (bool(args) and bool(script.loaders.parts.of(args[0].value)))

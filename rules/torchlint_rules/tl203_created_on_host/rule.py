@@ -31,7 +31,7 @@ _IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `de
 class CreatedOnHost(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that each step creates on the host and moves."""
-        for call in script.method_calls("to", "cuda"):
+        for call in script.calls.of_methods("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
             found, named, apart = made(script, call.func.value), None, None
             if found is None:
@@ -39,19 +39,19 @@ class CreatedOnHost(Rule):
                 apart = _moved_under_guard(script, call) if named is None else None
                 line = named or apart
                 found = made(script, line.value) if line is not None else None
-            move = script.moves.move(call) if found is not None else None
-            if found is None or move is None or not script.can_use_accelerator:
+            move = script.program.moves.move(call) if found is not None else None
+            if found is None or move is None or not script.program.devices.can_use_accelerator:
                 continue
-            if not script.each_step(call):
+            if not script.loops.each_step(call):
                 continue
-            away = script.home(found.site.node) is not script.home(call)
+            away = script.scopes.home(found.site.node) is not script.scopes.home(call)
             where = _device(script, move) if apart is None and not away else None
             message = (
                 f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
                 f"device in every step; {_cure(found, where)}"
             )
             fix = _fix(script, move, found, where, named)
-            notes = script.repetition.notes_on_callers(call)
+            notes = script.loops.repetition.notes_on_callers(call)
             yield Finding(self.code, script.span(call), message, fix, notes)
 
 
@@ -63,19 +63,19 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
         return None
     if not isinstance(line.targets[0].target, cst.Name):
         return None
-    first, last = script.statement(line), script.statement(moved)
-    block = script.parent(first)
-    home = script.home(line)
-    if block is not script.parent(last) or not isinstance(last, cst.SimpleStatementLine):
+    first, last = script.tree.statement(line), script.tree.statement(moved)
+    block = script.tree.parent(first)
+    home = script.scopes.home(line)
+    if block is not script.tree.parent(last) or not isinstance(last, cst.SimpleStatementLine):
         return None
     return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
 
 
 def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
-    func, small = cst.ensure_type(call.func, cst.Attribute), script.parent(call)
-    moved, suite = func.value, script.parent(script.statement(call))
-    branch = script.parent(suite) if suite is not None else None
+    func, small = cst.ensure_type(call.func, cst.Attribute), script.tree.parent(call)
+    moved, suite = func.value, script.tree.parent(script.tree.statement(call))
+    branch = script.tree.parent(suite) if suite is not None else None
     bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
     line = bindings[0].node if len(bindings) == 1 else None
     if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):
@@ -84,9 +84,9 @@ def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
         return None
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return None
-    if script.parent(branch) is not script.parent(script.statement(line)):
+    if script.tree.parent(branch) is not script.tree.parent(script.tree.statement(line)):
         return None
-    uses = script.scopes.uses(bindings[0], script.home(line))
+    uses = script.scopes.uses(bindings[0], script.scopes.home(line))
     at = script.tree.order(moved)
     return line if all(script.tree.order(use) >= at for use in uses) else None
 
@@ -104,20 +104,26 @@ def _device(script: Script, move: Move) -> str | None:
     if move.device is None:
         return '"cuda"'
     text = script.code(move.device)
-    if move.method == "to" or script.moves.has_type(move.device):
+    if move.method == "to" or script.program.moves.has_type(move.device):
         return text
-    return text if script.value_of(move.device).is_literal else None
+    return text if script.values.value_of(move.device).is_literal else None
 
 
 def _fix(
     script: Script, move: Move, made: Made, where: str | None, named: cst.Assign | None
 ) -> Fix | None:
     start, tail = script.span(move.moved).end, script.tree.bare(move.call).end
-    dtype = script.call(move.call).given("dtype", 1) if move.method == "to" else None
+    dtype = script.calls.at(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
     drawn = made.last in ("sample", "rsample")
-    if where is None or made.legacy or drawn or others or "#" in script.text[start:tail]:
+    if (
+        where is None
+        or made.legacy
+        or drawn
+        or others
+        or "#" in script.tree.source.text[start:tail]
+    ):
         return None
     if named is not None and not _is_known_at(script, move, named):
         return None
@@ -133,14 +139,14 @@ def _fix(
             kept = f".to({written})"
     saved = tail - start - len(kept) if named is None else 0
     edits = _with_device(script, made.site.node, added, saved)
-    cut = script.rewrite.unlinked(move.call, kept)
+    cut = script.edits.unlinked(move.call, kept)
     if not kept and _stands_in_parentheses(script, move):
         outer, inner = script.span(move.moved), script.tree.bare(move.moved)
         cut = (Edit(Span(outer.start, inner.start), ""), Edit(Span(inner.end, tail), ""))
     if named is not None and not kept and _only_renames(script, move, named):
-        if not script.rewrite.stands_alone(script.statement(move.call)):
+        if not script.edits.stands_alone(script.tree.statement(move.call)):
             return None
-        cut = script.rewrite.drop(script.statement(move.call))
+        cut = script.edits.drop(script.tree.statement(move.call))
     title = f"Make it on the device: device={where}"
     if made.random:
         return Fix.unsafe(title, edits, cut, because=_GENERATOR)
@@ -154,7 +160,7 @@ def _fix(
 
 def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
     """Return whether a device comes from a module that is not in sight."""
-    if script.kind(device) is Kind.DEVICE or script.visibility.is_of_library(device):
+    if script.kind(device) is Kind.DEVICE or script.values.visibility.is_of_library(device):
         return False
     return script.name(device) is not None
 
@@ -165,14 +171,14 @@ def _stands_in_parentheses(script: Script, move: Move) -> bool:
         isinstance(move.moved, cst.BinaryOperation)
         and len(move.moved.lpar) == 1
         and not move.call.func.lpar
-        and isinstance(script.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
+        and isinstance(script.tree.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
         and "\n" not in script.code(move.moved)
     )
 
 
 def _only_renames(script: Script, move: Move, named: cst.Assign) -> bool:
     """Return whether a line would be `x = x` without its move."""
-    line = script.parent(move.call)
+    line = script.tree.parent(move.call)
     return (
         isinstance(line, cst.Assign)
         and len(line.targets) == 1
@@ -187,7 +193,7 @@ def _is_known_at(script: Script, move: Move, named: cst.Assign) -> bool:
     at = script.tree.order(named)
     return all(
         binding.at < at
-        for name in script.within(move.device, cst.Name)
+        for name in script.tree.within(move.device, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -195,12 +201,12 @@ def _is_known_at(script: Script, move: Move, named: cst.Assign) -> bool:
 def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edits:
     """Add `device` to a call whose line becomes `saved` characters shorter after it."""
     end = script.span(call.args[-1].value).end
-    line, last = script.rewrite.line_start(end), script.rewrite.line_end(end)
-    code = script.text[line:last].partition("#")[0].rstrip()
+    line, last = script.edits.line_start(end), script.edits.line_end(end)
+    code = script.tree.source.text[line:last].partition("#")[0].rstrip()
     if script.span(call).start >= line and len(code) - saved + len(added) + 2 <= _WIDTH:
-        return script.rewrite.insert(end, f", {added}")
+        return script.edits.insert(end, f", {added}")
     name, _, value = added.partition("=")
-    return script.rewrite.with_keyword(call, name, value)
+    return script.edits.with_keyword(call, name, value)
 
 
 def _only_waits(arg: cst.Arg) -> bool:

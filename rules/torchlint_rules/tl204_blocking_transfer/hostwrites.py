@@ -16,7 +16,7 @@ def is_written_after(script: Script, move: Move) -> bool:
         root = root.func if isinstance(root, cst.Call) else root.value
     if not isinstance(root, cst.Name):
         return True
-    home = script.home(move.call)
+    home = script.scopes.home(move.call)
     copied = script.scopes.reaching(root)
     deep = _depth(script, root, move.moved)
     word = root.value
@@ -31,10 +31,10 @@ def is_written_after(script: Script, move: Move) -> bool:
 
 def _changed(script: Script) -> dict[str, list[cst.Name]]:
     """Return the names whose value is modified in place at any depth, by name."""
-    changed: list[cst.CSTNode] = [each.target for each in script.all(cst.AugAssign)]
-    targets = (each.target for each in script.all(cst.AssignTarget))
+    changed: list[cst.CSTNode] = [each.target for each in script.tree.all(cst.AugAssign)]
+    targets = (each.target for each in script.tree.all(cst.AssignTarget))
     changed += [target for target in targets if type(target) is cst.Subscript]
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if type(call.func) is cst.Attribute and call.func.attr.value.endswith("_"):
             changed.append(call.func.value)
     found: dict[str, list[cst.Name]] = {}
@@ -52,17 +52,17 @@ def _changed_name(node: cst.CSTNode) -> cst.Name | None:
 
 def _depth(script: Script, root: cst.Name, moved: cst.BaseExpression) -> int:
     """Return the number of keys between a container and the moved tensor."""
-    outer, inner = script.parts.of(root), script.parts.of(moved)
+    outer, inner = script.loaders.parts.of(root), script.loaders.parts.of(moved)
     return len(inner[0].steps) - len(outer[0].steps) if outer and inner else 0
 
 
 def _is_written(script: Script, use: cst.Name, deep: int) -> bool:
     """Return whether a tensor at a given depth is modified in place at a use of the name."""
     at: cst.CSTNode = use
-    holder = script.parent(at)
+    holder = script.tree.parent(at)
     keys = 0
     while isinstance(holder, cst.Subscript) and holder.value is at:
-        at, holder, keys = holder, script.parent(holder), keys + 1
+        at, holder, keys = holder, script.tree.parent(holder), keys + 1
     if isinstance(holder, cst.AugAssign):
         return holder.target is at and keys >= deep
     if isinstance(holder, cst.AssignTarget):
@@ -72,5 +72,5 @@ def _is_written(script: Script, use: cst.Name, deep: int) -> bool:
         and isinstance(holder, cst.Attribute)
         and holder.attr.value.endswith("_")
         and holder.attr.value != "requires_grad_"
-        and isinstance(script.parent(holder), cst.Call)
+        and isinstance(script.tree.parent(holder), cst.Call)
     )

@@ -25,30 +25,32 @@ _OWN_CLASS: Final = (
 class BlockingTransfer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the blocking copies of a batch, those of one block together."""
-        if available(script) is None or script.framework in _MOVERS:
+        if available(script) is None or script.program.devices.framework in _MOVERS:
             return
         waits: list[_Wait] = []
         due: set[int] | None = None
-        for call in script.method_calls("to", "cuda"):
-            move = script.moves.move(call)
+        for call in script.calls.of_methods("to", "cuda"):
+            move = script.program.moves.move(call)
             if move is None or _is_decided(script, call):
                 continue
-            parts = script.parts.of(move.moved)
+            parts = script.loaders.parts.of(move.moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
-            if script.moves.is_never_cuda(move) and not script.moves.is_never_mps(move):
+            if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(
+                move
+            ):
                 continue
             holds = {held(script, part, move.moved) for part in parts}
             if Held.OTHER in holds:
                 continue
             if due is None:
                 due = {id(site.node) for site in unpinned(script)}
-            pinned = any(may_pin(script.call(part.loader)) for part in parts)
+            pinned = any(may_pin(script.calls.at(part.loader)) for part in parts)
             if not pinned and not any(id(part.loader) in due for part in parts):
                 continue
             if not is_written_after(script, move):
                 value, sure = _value(script, move), Held.UNSHOWN not in holds
-                doubt = script.provenance.called_elsewhere(move.moved)
+                doubt = script.loaders.provenance.called_elsewhere(move.moved)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
                 waits.append(_Wait(move, value, pinned, sure, doubt))
@@ -87,7 +89,7 @@ def _blocks(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
     """Return the copies of each block whose fix has the same class, whole lines of them."""
     blocks: dict[tuple[int, bool], list[_Wait]] = {}
     for line in _lines(script, waits):
-        block = script.parent(script.statement(line[0].move.call))
+        block = script.tree.parent(script.tree.statement(line[0].move.call))
         exact = all(wait.is_tensor and not wait.doubt for wait in line)
         blocks.setdefault((id(block), exact), []).extend(line)
     return list(blocks.values())
@@ -97,13 +99,13 @@ def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
     """Return the copies of each statement, in source order."""
     lines: dict[int, list[_Wait]] = {}
     for wait in waits:
-        lines.setdefault(id(script.smallest_statement(wait.move.call)), []).append(wait)
+        lines.setdefault(id(script.tree.smallest_statement(wait.move.call)), []).append(wait)
     return list(lines.values())
 
 
 def _doubt(script: Script, parts: Sequence[Part]) -> str:
     """Return why a loader may be unable to pin its batches, empty if it certainly can."""
-    return next(filter(None, (unseen(script, script.call(part.loader)) for part in parts)), "")
+    return next(filter(None, (unseen(script, script.calls.at(part.loader)) for part in parts)), "")
 
 
 def _listed(names: list[str]) -> str:
@@ -113,7 +115,7 @@ def _listed(names: list[str]) -> str:
 
 def _is_decided(script: Script, call: cst.Call) -> bool:
     """Return whether a call passes, or may pass, `non_blocking`."""
-    site = script.call(call)
+    site = script.calls.at(call)
     assert isinstance(call.func, cst.Attribute)
     given = site.given("non_blocking", _POSITION[call.func.attr.value])
     return site.has_splat or given is not None
@@ -122,29 +124,29 @@ def _is_decided(script: Script, call: cst.Call) -> bool:
 def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
     """Return whether a part is read from its loader, or moved, only now and then."""
     place = part.place
-    if isinstance(place, cst.Call) and not any(True for _ in script.loops_around(place)):
+    if isinstance(place, cst.Call) and not any(True for _ in script.loops.around(place)):
         return True
-    if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops_around(call)):
-        return script.frequency(call, within=place) is Frequency.RARE
-    return script.frequency(call) is Frequency.RARE
+    if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops.around(call)):
+        return script.loops.frequency(call, within=place) is Frequency.RARE
+    return script.loops.frequency(call) is Frequency.RARE
 
 
 def _value(script: Script, move: Move) -> str | None:
     """Return the value to pass: True, unless the device may be Apple's."""
-    if script.moves.is_never_mps(move):
+    if script.program.moves.is_never_mps(move):
         return "True"
     device = move.device
-    if isinstance(device, (cst.Name, cst.Attribute)) and script.moves.has_type(device):
+    if isinstance(device, (cst.Name, cst.Attribute)) and script.program.moves.has_type(device):
         return f'{script.code(device)}.type == "cuda"'
-    imported = script.rewrite.importing("torch", at=move.call)
+    imported = script.edits.importing("torch", at=move.call)
     return f"{imported[0]}.cuda.is_available()" if imported is not None else None
 
 
 def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     values = {wait.value for wait in waits}
     first = min((wait.move.call for wait in waits), key=script.tree.order)
-    imported = script.rewrite.importing("torch", at=first)
-    if None in values or imported is None or script.framework != "none":
+    imported = script.edits.importing("torch", at=first)
+    if None in values or imported is None or script.program.devices.framework != "none":
         return None
     edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
@@ -163,5 +165,5 @@ def _passing(script: Script, line: Sequence[_Wait]) -> Edits:
     return split_lines(script, given) or tuple(
         edit
         for wait in line
-        for edit in script.rewrite.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+        for edit in script.edits.with_keyword(wait.move.call, "non_blocking", str(wait.value))
     )

@@ -18,18 +18,18 @@ def split_lines(script: Script, given: dict[cst.Call, str]) -> Edits | None:
 
     `given` holds the argument of each call.
     """
-    assign = script.smallest_statement(next(iter(given)))
+    assign = script.tree.smallest_statement(next(iter(given)))
     if len(given) == 1 or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return None
     names, values = assign.targets[0].target, assign.value
     if not isinstance(names, cst.Tuple) or not isinstance(values, cst.Tuple):
         return None
-    indent = script.rewrite.indent_of(assign)
+    indent = script.edits.indent_of(assign)
     text = script.tree.text(assign)
     longer = sum(len(f", {argument}") for argument in given.values())
     if len(indent) + len(text) + longer <= _WIDTH or "\n" in text or "\r" in text:
         return None
-    if not script.rewrite.stands_alone(script.statement(assign)) or not _are_apart(
+    if not script.edits.stands_alone(script.tree.statement(assign)) or not _are_apart(
         script, names, values
     ):
         return None
@@ -39,10 +39,10 @@ def split_lines(script: Script, given: dict[cst.Call, str]) -> Edits | None:
         code = script.tree.text(value.value)
         for call, argument in reversed(given.items()):
             if script.span(call) in span:
-                at = script.rewrite.closing(call) - span.start
+                at = script.edits.closing(call) - span.start
                 code = f"{code[:at]}{', ' if call.args else ''}{argument}{code[at:]}"
         lines.append(f"{script.code(name.value)} = {code}")
-    return script.rewrite.replace(assign, f"{script.rewrite.newline}{indent}".join(lines))
+    return script.edits.replace(assign, f"{script.edits.newline}{indent}".join(lines))
 
 
 def _are_apart(script: Script, names: cst.Tuple, values: cst.Tuple) -> bool:
@@ -54,6 +54,6 @@ def _are_apart(script: Script, names: cst.Tuple, values: cst.Tuple) -> bool:
         used.value == target.value
         for place, target in enumerate(targets)
         for other, value in enumerate(values.elements)
-        for used in script.within(value.value, cst.Name)
+        for used in script.tree.within(value.value, cst.Name)
         if place != other and isinstance(target, cst.Name)
     )

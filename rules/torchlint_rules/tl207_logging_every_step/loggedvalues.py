@@ -40,17 +40,17 @@ def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
 
 
 def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
-    reading = next(script.readings(region), None)
+    reading = next(script.readings.within(region), None)
     if reading is not None:
         return Shown(script.code(reading.node), reading.node)
     if depth and (returned := _returned(script, region, loop, depth - 1)) is not None:
         return returned
-    for name in script.within(region, cst.Name):
+    for name in script.tree.within(region, cst.Name):
         if not script.scopes.reads(name):
             continue
         if _is_value(script, name):
             if script.kind(name) in _TENSORS:
-                if not script.on_host(name):
+                if not script.values.placement.on_host(name):
                     return Shown(name.value, name)
             elif depth and (read := _was_read(script, name, loop, depth - 1)) is not None:
                 return Shown(_text(script, name), read)
@@ -61,18 +61,18 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
 
 def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
     """Return what a function reads in each pass for the value that it returns to a region."""
-    for call in script.within(region, cst.Call):
+    for call in script.tree.within(region, cst.Call):
         callee = script.functions.callee(call)
         for value in script.functions.returns(callee) if callee is not None else ():
             found = _waited_for(script, value, loop, depth)
-            if found is not None and script.frequency(found.place) is Frequency.EVERY_PASS:
+            if found is not None and script.loops.frequency(found.place) is Frequency.EVERY_PASS:
                 return Shown(script.code(call), found.place)
     return None
 
 
 def _is_value(script: Script, name: cst.Name) -> bool:
     """Return whether a name is used for its value, not for a part that the host knows anyway."""
-    holder = script.parent(name)
+    holder = script.tree.parent(name)
     if isinstance(holder, cst.CompFor):
         return False
     if isinstance(holder, cst.Attribute):
@@ -82,7 +82,7 @@ def _is_value(script: Script, name: cst.Name) -> bool:
     if isinstance(holder, cst.Call):
         return False
     if isinstance(holder, cst.Arg):
-        outer = script.parent(holder)
+        outer = script.tree.parent(holder)
         if holder.keyword is name:
             return False
         return not isinstance(outer, cst.Call) or script.name(outer.func) not in _LOOKS
@@ -91,7 +91,7 @@ def _is_value(script: Script, name: cst.Name) -> bool:
 
 def _stays(script: Script, attribute: cst.Attribute) -> bool:
     """Return whether a tensor method returns a tensor."""
-    call = script.parent(attribute)
+    call = script.tree.parent(attribute)
     whole = call if isinstance(call, cst.Call) and call.func is attribute else attribute
     return script.kind(whole) in _TENSORS
 
@@ -121,7 +121,7 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
             and binding.value is not None
             and not _is_key(binding)
             and _is_below(script, binding.node, loop)
-            and script.frequency(binding.node) is Frequency.EVERY_PASS
+            and script.loops.frequency(binding.node) is Frequency.EVERY_PASS
         ):
             found = _waited_for(script, binding.value, loop, depth)
             if found is not None:
@@ -131,14 +131,14 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
 
 def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node is in a loop, or in a function that it calls."""
-    away = script.function(node) is not script.function(loop.node)
+    away = script.scopes.function(node) is not script.scopes.function(loop.node)
     return away or script.tree.inside(node, loop.node.body)
 
 
 def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | None:
     """Return what a name shows if the loop adds read values to it."""
     whole = _whole(script, name)
-    outer = script.parent(script.parent(whole) or whole)
+    outer = script.tree.parent(script.tree.parent(whole) or whole)
     if isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.len":
         return None
     if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:
@@ -160,9 +160,9 @@ def _whole(script: Script, name: cst.Name) -> cst.BaseExpression:
     """Return the attribute or the entry of a name in an expression."""
     whole: cst.BaseExpression = name
     while True:
-        outer = script.parent(whole)
+        outer = script.tree.parent(whole)
         if isinstance(outer, cst.Attribute) and outer.value is whole:
-            call = script.parent(outer)
+            call = script.tree.parent(outer)
             if isinstance(call, cst.Call) and call.func is outer:
                 return whole
         elif not isinstance(outer, cst.Subscript) or outer.value is not whole:
@@ -174,11 +174,11 @@ def _additions(
     script: Script, loop: Loop
 ) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
     """Yield the containers that a loop adds to, and the added values."""
-    for each in script.accumulations(loop.role):
+    for each in script.readings.accumulations(loop.role):
         if each.loop.node is loop.node:
             yield each.target, each.values
-    for line in script.within(loop.node.body, cst.Assign):
+    for line in script.tree.within(loop.node.body, cst.Assign):
         target = line.targets[0].target
-        if isinstance(target, cst.Subscript) and script.batch_loop(line) is loop:
-            if script.frequency(line) is Frequency.EVERY_PASS:
+        if isinstance(target, cst.Subscript) and script.loops.batch_loop(line) is loop:
+            if script.loops.frequency(line) is Frequency.EVERY_PASS:
                 yield target, (line.value,)

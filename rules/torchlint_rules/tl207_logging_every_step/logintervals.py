@@ -11,7 +11,7 @@ __all__ = ["intervals"]
 
 def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
     """Yield a finding for each trainer whose arguments ask for a log of every step."""
-    for arguments in script.trainings.arguments("transformers", "lightning"):
+    for arguments in script.program.trainings.arguments("transformers", "lightning"):
         lightning = arguments.framework == "lightning"
         option = "log_every_n_steps" if lightning else "logging_steps"
         if arguments.is_trial or not arguments.is_literal(option, 1) or _is_on_cpu(arguments):
@@ -29,7 +29,7 @@ def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
         if given is not None and script.code(given.value) == "1":
             fix = Fix.unsafe(
                 f"Log every {every}th step",
-                script.rewrite.set_argument(arguments.call, given, option, str(every)),
+                script.edits.set_argument(arguments.call, given, option, str(every)),
                 because=_loss(arguments),
             )
         yield Finding(code, script.span(given or arguments.call), message, fix)

@@ -47,7 +47,7 @@ _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 class LoggingEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the lines of every batch loop that log a tensor's value in each iteration."""
-        if not script.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
             return
         yield from intervals(script, self.code, self.settings["every"])
         lines = {id(each.line): each for each in _lines(script)}
@@ -88,11 +88,11 @@ class _Line(NamedTuple):
 
 def _lines(script: Script) -> Iterator[_Line]:
     """Yield the lines of batch loops that log a tensor's value in each iteration."""
-    for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
-        if script.is_round(loop):
+    for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+        if script.loops.is_round(loop):
             continue
         for region in script.code_of_pass(loop):
-            for line in script.within(region.body, cst.Expr):
+            for line in script.tree.within(region.body, cst.Expr):
                 if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
                     continue
                 if _logs_inside(script, line.value, loop) or not _runs_each_pass(
@@ -107,14 +107,14 @@ def _lines(script: Script) -> Iterator[_Line]:
 
 def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line of a loop, or of a function that it calls, runs in every pass."""
-    nearest = script.batch_loop(line)
-    function = script.function(line)
+    nearest = script.loops.batch_loop(line)
+    function = script.scopes.function(line)
     if function is not None and not script.tree.inside(line, loop.node):
-        return nearest is None and script.frequency(line, function) is Frequency.EVERY_PASS
+        return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS
     if nearest is not loop:
         return False
-    every = script.frequency(line) is Frequency.EVERY_PASS
-    return every or script.runs_each_pass_in_one_process(line, loop.node)
+    every = script.loops.frequency(line) is Frequency.EVERY_PASS
+    return every or script.loops.frequencies.of_one_process(line, loop.node)
 
 
 def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
@@ -131,9 +131,11 @@ def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _shares_wait(script: Script, first: _Line, second: _Line) -> bool:
     """Return whether a line of the same loop finds the device idle after another."""
-    if second.loop is not first.loop or script.home(first.line) is not script.home(second.line):
+    if second.loop is not first.loop or script.scopes.home(first.line) is not script.scopes.home(
+        second.line
+    ):
         return False
-    return not script.works_between(first.line, second.line, first.loop.node)
+    return not script.readings.works_between(first.line, second.line, first.loop.node)
 
 
 def _place(script: Script, wait: Sequence[_Line]) -> tuple[cst.CSTNode, tuple[Note, ...]]:
@@ -165,22 +167,22 @@ def _together(fixes: Sequence[Fix | None]) -> Fix | None:
 def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTNode | None:
     """Return what forces a sync in each iteration of a loop, apart from logging."""
     shows: list[cst.CSTNode] = [each.line for each in found.values()]
-    added = [each.node for each in script.accumulations(loop.role, loop.node)]
-    for reading in script.readings(loop.node.body):
-        if script.frequency(reading.node) is not Frequency.EVERY_PASS or script.on_host(
-            reading.tensor
-        ):
+    added = [each.node for each in script.readings.accumulations(loop.role, loop.node)]
+    for reading in script.readings.within(loop.node.body):
+        if script.loops.frequency(
+            reading.node
+        ) is not Frequency.EVERY_PASS or script.values.placement.on_host(reading.tensor):
             continue
         if any(script.tree.inside(reading.node, line) for line in (*shows, *added)):
             continue
-        if script.needed_in(loop.node, reading, shows):
+        if script.readings.needed_in(loop.node, reading, shows):
             return reading.node
     return next(
         (
             site.node
-            for site in script.calls("torch.cuda.synchronize")
+            for site in script.calls.of("torch.cuda.synchronize")
             if script.tree.inside(site.node, loop.node)
-            and script.frequency(site.node) is Frequency.EVERY_PASS
+            and script.loops.frequency(site.node) is Frequency.EVERY_PASS
         ),
         None,
     )
@@ -189,16 +191,16 @@ def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTN
 def _logs_inside(script: Script, call: cst.Call, loop: Loop) -> bool:
     """Return whether a call lets a function of the file read and log its arguments."""
     callee = script.functions.callee(call)
-    if callee is None or next(script.readings(call), None) is not None:
+    if callee is None or next(script.readings.within(call), None) is not None:
         return False
-    return any(_logs(script, inner, loop) for inner in script.within(callee.body, cst.Call))
+    return any(_logs(script, inner, loop) for inner in script.tree.within(callee.body, cst.Call))
 
 
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line reports a finished episode instead of every step."""
-    return any(True for _ in script.tests_around(line)) and any(
+    return any(True for _ in script.tree.tests_around(line)) and any(
         "env" in script.code(call.func).lower()
-        for call in script.within(loop.node, cst.Call)
+        for call in script.tree.within(loop.node, cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
     )
 
@@ -229,9 +231,9 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
     """Return whether a function that is called after logging gets a value that was read."""
-    if script.words(called.value)[:1] != ["log"] or called.value == "log":
+    if script.names.words(called.value)[:1] != ["log"] or called.value == "log":
         return False
-    return any(True for _ in script.readings(call))
+    return any(True for _ in script.readings.within(call))
 
 
 # -- the fix ----------------------------------------------------------------------
@@ -239,8 +241,8 @@ def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool
 
 def _fixes(script: Script, found: Mapping[int, _Line], every: int) -> dict[int, Fix]:
     """Return the fix of each line by its identity; consecutive lines share theirs."""
-    holders = [script.parent(each.line) for each in found.values()]
-    blocks = {id(block): block for block in map(script.parent, filter(None, holders))}
+    holders = [script.tree.parent(each.line) for each in found.values()]
+    blocks = {id(block): block for block in map(script.tree.parent, filter(None, holders))}
     fixes: dict[int, Fix] = {}
     for block in blocks.values():
         for run in _runs(block, found) if isinstance(block, cst.IndentedBlock) else ():
@@ -271,17 +273,17 @@ def _is_one_of(line: cst.SimpleStatementLine, found: Mapping[int, object]) -> bo
 
 
 def _fix(script: Script, lines: Sequence[cst.CSTNode], loop: Loop, every: int) -> Fix | None:
-    counter = script.counter(loop.node)
+    counter = script.loops.frequencies.counter(loop.node)
     moved = _with_readings(script, lines, loop)
     if counter is None or moved is None or any(_draws(script, line) for line in lines):
         return None
     if _is_periodic(script, lines[0]):
         return None
-    last = script.last_pass(loop)
+    last = script.loaders.last_pass.test(loop)
     gate = f"{counter} % {every} == 0" + (f" or {last}" if last else "")
     return Fix.unsafe(
         f"Log every {every}th step",
-        script.rewrite.wrap(moved, f"if {gate}:"),
+        script.edits.wrap(moved, f"if {gate}:"),
         because="fewer records are written",
     )
 
@@ -290,8 +292,10 @@ def _is_periodic(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a line already runs in every k-th pass only: two periods may never meet."""
     return any(
         isinstance(each.operator, cst.Modulo)
-        for test in script.tests_around(line)
-        for each in script.within(script.value_of(test).node or test, cst.BinaryOperation)
+        for test in script.tree.tests_around(line)
+        for each in script.tree.within(
+            script.values.value_of(test).node or test, cst.BinaryOperation
+        )
     )
 
 
@@ -299,13 +303,13 @@ def _draws(script: Script, line: cst.CSTNode) -> bool:
     """Return whether each step overwrites the line of the previous one."""
     return any(
         arg.keyword is not None and arg.keyword.value == "end"
-        for arg in script.within(line, cst.Arg)
+        for arg in script.tree.within(line, cst.Arg)
     ) or any("\\r" in text for text in _texts(script, line))
 
 
 def _texts(script: Script, line: cst.CSTNode) -> Iterator[str]:
-    yield from (each.value for each in script.within(line, cst.SimpleString))
-    yield from (each.value for each in script.within(line, cst.FormattedStringText))
+    yield from (each.value for each in script.tree.within(line, cst.SimpleString))
+    yield from (each.value for each in script.tree.within(line, cst.FormattedStringText))
 
 
 def _with_readings(
@@ -313,7 +317,7 @@ def _with_readings(
 ) -> Sequence[cst.CSTNode] | None:
     """Add the lines above that read the shown values, None if other lines need them."""
     readings = _readings(script, lines, loop)
-    block = script.parent(lines[0])
+    block = script.tree.parent(lines[0])
     if not isinstance(block, cst.IndentedBlock):
         return None
     order = script.tree.order
@@ -336,11 +340,11 @@ def _readings(script: Script, lines: Sequence[cst.CSTNode], loop: Loop) -> dict[
     return {
         id(script.tree.statement(binding.node)): binding
         for line in lines
-        for name in script.within(line, cst.Name)
+        for name in script.tree.within(line, cst.Name)
         if script.scopes.reads(name)
         for binding in script.scopes.reaching(name)
         if binding.how is How.ASSIGN
         and binding.value is not None
         and script.tree.inside(binding.node, loop.node.body)
-        and next(script.readings(binding.value), None) is not None
+        and next(script.readings.within(binding.value), None) is not None
     }

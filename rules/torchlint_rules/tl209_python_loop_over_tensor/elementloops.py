@@ -35,7 +35,7 @@ def element_tests(
 ) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
     """Yield the loops that branch on elements of a tensor, with the comparison and the tensor."""
     said: set[int] = set()
-    for branch in script.all(cst.If):
+    for branch in script.tree.all(cst.If):
         test = branch.test
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
             continue
@@ -46,20 +46,24 @@ def element_tests(
             loop, tensor = found
             if not _is_range(script, loop) or script.kind(side) not in _TENSORS:
                 continue
-            if not script.on_host(tensor) and script.each_step(test) and _counts(script, branch):
+            if (
+                not script.values.placement.on_host(tensor)
+                and script.loops.each_step(test)
+                and _counts(script, branch)
+            ):
                 said.add(id(loop))
                 yield loop, test, tensor
 
 
 def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
     """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
-    for node in (*script.all(cst.ListComp), *script.all(cst.GeneratorExp)):
+    for node in (*script.tree.all(cst.ListComp), *script.tree.all(cst.GeneratorExp)):
         part = node.for_in
         entries = _entries(script, part.target, part.iter)
-        if not entries or part.inner_for_in is not None or not script.each_step(node):
+        if not entries or part.inner_for_in is not None or not script.loops.each_step(node):
             continue
-        waits = [*script.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
-        waits += [each.test for each in script.within(node.elt, cst.IfExp)]
+        waits = [*script.tree.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
+        waits += [each.test for each in script.tree.within(node.elt, cst.IfExp)]
         for wait in waits:
             name = _waited_for(wait, entries)
             if name is not None and _may_wait(script, entries[name]):
@@ -125,18 +129,18 @@ def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseE
     """
     said: set[int] = set()
     added: list[cst.CSTNode] | None = None
-    for call in script.method_calls("item"):
+    for call in script.calls.of_methods("item"):
         if call.args or not isinstance(call.func, cst.Attribute):
             continue
         found = _element_of(script, call.func.value)
         if found is None or id(found[0]) in said:
             continue
         loop, tensor = found
-        if not _may_wait(script, tensor) or not script.each_step(call):
+        if not _may_wait(script, tensor) or not script.loops.each_step(call):
             continue
         if added is None:
             roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-            added = [each.node for role in roles for each in script.accumulations(role)]
+            added = [each.node for role in roles for each in script.readings.accumulations(role)]
         if not any(script.tree.inside(call, each) for each in added):
             said.add(id(loop))
             yield loop, call, tensor
@@ -149,15 +153,15 @@ def _element_of(
     words: set[str] = set()
     root = node
     while isinstance(root, cst.Subscript):
-        words |= {name.value for part in root.slice for name in script.within(part, cst.Name)}
+        words |= {name.value for part in root.slice for name in script.tree.within(part, cst.Name)}
         root = root.value
     if not isinstance(root, (cst.Name, cst.Attribute)):
         return None
-    for found in script.loops_around(node):
+    for found in script.loops.around(node):
         loop = found.node
         if found.role is not Role.OTHER or not isinstance(loop, cst.For) or _is_short(script, loop):
             continue
-        targets = {name.value for name in script.within(loop.target, cst.Name)}
+        targets = {name.value for name in script.tree.within(loop.target, cst.Name)}
         if words & targets and isinstance(loop.iter, cst.Call):
             return (loop, root) if _is_fixed(script, root, loop) else None
         if isinstance(root, cst.Name) and root.value in targets:
@@ -171,7 +175,7 @@ def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
     bindings = script.scopes.reaching(target)
     if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
         return None
-    source, path = script.iteration.source(bindings[0].value, bindings[0].path)
+    source, path = script.values.iteration.source(bindings[0].value, bindings[0].path)
     return source if not path else None
 
 
@@ -181,7 +185,7 @@ def _is_short(script: Script, loop: cst.For) -> bool:
     if isinstance(drawn, (cst.List, cst.Tuple)):
         return True
     if isinstance(drawn, cst.Call) and script.name(drawn.func) == "builtins.range":
-        last = script.value_of(drawn.args[-1].value).literal if drawn.args else None
+        last = script.values.value_of(drawn.args[-1].value).literal if drawn.args else None
         return isinstance(last, int) and last <= _FEW
     return False
 
@@ -199,11 +203,13 @@ def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor may be on a device: one of the script, or a network's argument."""
     if script.kind(tensor) in _TENSORS:
-        made = script.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
-        return not (made and all(map(script.on_host, made))) and not script.on_host(tensor)
+        made = script.values.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
+        return not (
+            made and all(map(script.values.placement.on_host, made))
+        ) and not script.values.placement.on_host(tensor)
     if not isinstance(tensor, cst.Name) or script.kind(tensor) is not Kind.UNKNOWN:
         return False
-    function = script.function(tensor)
+    function = script.scopes.function(tensor)
     owner = script.scopes.class_of(tensor)
     bindings = script.scopes.reaching(tensor)
     return (
@@ -235,7 +241,7 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
     counter = _counter(script, loop)
     if counter is None:
         return None
-    for line in script.within(loop.body, cst.Assign):
+    for line in script.tree.within(loop.body, cst.Assign):
         target = line.targets[0].target
         if not isinstance(target, cst.Subscript) or len(line.targets) != 1:
             continue
@@ -244,7 +250,7 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
             continue
         inner = [
             name
-            for found in script.loops_around(line)
+            for found in script.loops.around(line)
             if found.node is not loop and script.tree.inside(found.node, loop)
             if (name := _counter(script, found.node)) is not None
         ]
@@ -253,13 +259,15 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
         if not is_surely_tensor(script, root) or _feeds(script, root, loop):
             continue
         if _takes_of_tensor(script, line.value):
-            return target if script.frequency(loop) is not Frequency.RARE else None
+            return target if script.loops.frequency(loop) is not Frequency.RARE else None
     return None
 
 
 def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a value depends on tensors, not only on indices as a constant table does."""
-    if any(script.kind(item.value) in _TENSORS for item in script.within(value, cst.Subscript)):
+    if any(
+        script.kind(item.value) in _TENSORS for item in script.tree.within(value, cst.Subscript)
+    ):
         return True
     return script.kind(value) in _TENSORS
 
@@ -294,13 +302,13 @@ def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
 def _feeds(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
     """Return whether iterations read what others wrote, as in dynamic programming."""
     code = script.code(root)
-    for node in script.within(loop, type(root)):
+    for node in script.tree.within(loop, type(root)):
         if script.code(node) != code:
             continue
         item: cst.CSTNode = node
-        outer = script.parent(item)
+        outer = script.tree.parent(item)
         while isinstance(outer, cst.Subscript) and outer.value is item:
-            item, outer = outer, script.parent(outer)
+            item, outer = outer, script.tree.parent(outer)
         if not isinstance(outer, cst.AssignTarget):
             return True
     return False
@@ -318,8 +326,8 @@ def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) 
     word = found.target.value
     if script.code(root) in script.code(line.value) or script.kind(root) not in _TENSORS:
         return None
-    uses = [name for name in script.within(target, cst.Name) if name.value == word]
+    uses = [name for name in script.tree.within(target, cst.Name) if name.value == word]
     plain = isinstance(line.value, cst.Name) and line.value.value == word
     if len(uses) != 1 or not (plain or elementwise(script, found, line.value) is not None):
         return None
-    return script.code(root) if script.frequency(loop) is not Frequency.RARE else None
+    return script.code(root) if script.loops.frequency(loop) is not Frequency.RARE else None

@@ -55,12 +55,12 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
         if script.name(node.func) == "builtins.len":
             return (given, 0) if is_surely_tensor(script, given) else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "size":
-            size = script.value_of(given).literal
+            size = script.values.value_of(given).literal
             return (node.func.value, size) if size in (0, 1, 2) else None
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
         index = node.slice[0].slice
         if node.value.attr.value == "shape" and isinstance(index, cst.Index):
-            size = script.value_of(index.value).literal
+            size = script.values.value_of(index.value).literal
             if size in (0, 1, 2) and is_surely_tensor(script, node.value.value):
                 return node.value.value, size
     return None
@@ -90,7 +90,7 @@ def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -
             return True
         if name or not isinstance(node.func, cst.Attribute):
             return False
-        if script.definition(node.func) is not None:
+        if script.functions.definition(node.func) is not None:
             return False
         method = node.func.attr.value
         return method in _TENSORS_ONLY or is_surely_tensor(script, node.func.value, depth + 1)
@@ -126,7 +126,7 @@ def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | 
     inner = [(part, elementwise(script, found, part)) for part in parts]
     changed = [(part, text) for part, text in inner if text is not None]
     rest = [part for part, text in inner if text is None]
-    if not changed or not all(script.is_number(part) for part in rest):
+    if not changed or not all(script.values.numbers.is_number(part) for part in rest):
         return None
     span, code = script.span(node), script.tree.text(node)
     for part, text in sorted(changed, key=lambda each: -script.span(each[0]).start):

@@ -43,11 +43,11 @@ _BECAUSE: Final = "adds up in another order"
 class PythonLoopOverTensor(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop and every built-in that iterates over a tensor."""
-        for call in script.calls(*_REDUCTIONS):
+        for call in script.calls.of(*_REDUCTIONS):
             yield from self._of_builtin(script, call.node)
-        recurrent = script.mentions("RNN", "LSTM", "GRU")
+        recurrent = script.tree.mentions("RNN", "LSTM", "GRU")
         filled: cst.For | None = None
-        for loop in script.all(cst.For):
+        for loop in script.tree.all(cst.For):
             finding = self._of_line(script, loop)
             if finding is None and not (filled is not None and script.tree.inside(loop, filled)):
                 finding = self._of_writes(script, loop)
@@ -56,9 +56,9 @@ class PythonLoopOverTensor(Rule):
                 finding = self._of_steps(script, loop)
             if finding is not None:
                 yield finding
-        for comprehension in script.all(cst.ListComp):
+        for comprehension in script.tree.all(cst.ListComp):
             yield from self._of_comprehension(script, comprehension)
-        if script.can_use_accelerator:
+        if script.program.devices.can_use_accelerator:
             yield from self._of_reads(script)
 
     # -- sums -----------------------------------------------------------------
@@ -67,7 +67,7 @@ class PythonLoopOverTensor(Rule):
         if len(call.args) != 1 or call.args[0].star or call.args[0].keyword is not None:
             return
         given = call.args[0].value
-        if not is_surely_tensor(script, given) or script.frequency(call) is Frequency.RARE:
+        if not is_surely_tensor(script, given) or script.loops.frequency(call) is Frequency.RARE:
             return
         if _is_short(script, given):
             return
@@ -75,9 +75,7 @@ class PythonLoopOverTensor(Rule):
         text = f"{_atom(script, given)}.{word}"
         fix = None
         if "#" not in script.code(call):
-            fix = Fix.close(
-                f"Write `.{word}`", script.rewrite.replace(call, text), because=_BECAUSE
-            )
+            fix = Fix.close(f"Write `.{word}`", script.edits.replace(call, text), because=_BECAUSE)
         named = script.code(call.func)
         message = (
             f"Python's `{named}` starts a kernel for every element: `.{word}` starts one for all"
@@ -123,7 +121,7 @@ class PythonLoopOverTensor(Rule):
             span, at = script.span(line), script.span(added)
             code = script.tree.text(line)
             code = f"{code[: at.start - span.start]}{text}{code[at.end - span.start :]}"
-            edits = script.rewrite.replace(loop, code)
+            edits = script.edits.replace(loop, code)
             fix = Fix.close("Add up the whole tensor", edits, because=_BECAUSE)
         message = (
             f"this loop starts a kernel for every element of `{script.code(found.tensor)}`: "
@@ -171,7 +169,7 @@ class PythonLoopOverTensor(Rule):
             f"this loop starts kernels for one element of `{shown}` after the other: one "
             "operation on whole tensors fills it"
         )
-        impact: Impact | None = None if script.each_step(loop) else "low"
+        impact: Impact | None = None if script.loops.each_step(loop) else "low"
         return Finding(self.code, script.span(loop.iter), message, impact=impact)
 
     # -- rows and steps -------------------------------------------------------
@@ -190,7 +188,7 @@ class PythonLoopOverTensor(Rule):
     ) -> Finding | None:
         if not isinstance(row, cst.Call) or len(row.args) != 1:
             return None
-        layer = script.value_of(row.func).node
+        layer = script.values.value_of(row.func).node
         name = script.name(layer.func) if isinstance(layer, cst.Call) else None
         if name is None or name.removeprefix("torch.nn.") not in _LAYERS:
             return None
@@ -203,11 +201,11 @@ class PythonLoopOverTensor(Rule):
     def _of_steps(self, script: Script, loop: cst.For) -> Finding | None:
         if not isinstance(loop.target, cst.Name) or not _is_known(script, loop.iter):
             return None
-        calls = list(script.within(loop.body, cst.Call))
-        if any(script.is_step(call) for call in calls):
+        calls = list(script.tree.within(loop.body, cst.Call))
+        if any(script.loops.is_step(call) for call in calls):
             return None
         for call in calls:
-            layer = script.value_of(call.func).node if len(call.args) == 2 else None
+            layer = script.values.value_of(call.func).node if len(call.args) == 2 else None
             name = script.name(layer.func) if isinstance(layer, cst.Call) else None
             if name in (*_WHOLE, *_CELLS) and _steps_through(script, loop, call):
                 short = f"nn.{_CELLS.get(name, name).rpartition('.')[2]}"
@@ -261,7 +259,7 @@ def _appended(line: cst.BaseSmallStatement) -> cst.BaseExpression | None:
 def _read_elsewhere(script: Script, loop: cst.For, found: Walk) -> bool:
     """Return whether code after a loop reads the last value of its target."""
     binding = script.scopes.stored(found.target)
-    region = script.home(loop)
+    region = script.scopes.home(loop)
     uses = script.scopes.uses(binding, region) if binding is not None else iter(())
     return any(not script.tree.inside(use, loop) for use in uses)
 
@@ -277,35 +275,39 @@ def _is_known(script: Script, iterated: cst.BaseExpression) -> bool:
 
 def _is_short(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a tensor is made with a handful of elements."""
-    value = script.value_of(node).node
+    value = script.values.value_of(node).node
     if not isinstance(value, cst.Call) or not (script.name(value.func) or "").startswith("torch."):
         return False
     sizes = [arg.value for arg in value.args if isinstance(arg.value, (cst.Tuple, cst.List))]
-    counts = [script.value_of(each.value).literal for each in sizes[0].elements] if sizes else []
+    counts = (
+        [script.values.value_of(each.value).literal for each in sizes[0].elements] if sizes else []
+    )
     return len(counts) == 1 and type(counts[0]) is int and counts[0] <= _SHORT
 
 
 def _steps_through(script: Script, loop: cst.For, call: cst.Call) -> bool:
     """Return whether a call's input depends only on the position, and its state only on itself."""
-    if script.home(call) is not script.home(loop) or not isinstance(loop.target, cst.Name):
+    if script.scopes.home(call) is not script.scopes.home(loop) or not isinstance(
+        loop.target, cst.Name
+    ):
         return False
     taken, state = call.args[0].value, call.args[1].value
-    names = {name.value for name in script.within(taken, cst.Name)}
+    names = {name.value for name in script.tree.within(taken, cst.Name)}
     if loop.target.value not in names:
         return False
-    outer = script.parent(call)
+    outer = script.tree.parent(call)
     if not isinstance(outer, cst.Assign):
         return False
     parts = (
         [element.value for element in state.elements] if isinstance(state, cst.Tuple) else [state]
     )
     states = {part.value for part in parts if isinstance(part, cst.Name)}
-    bound = {name.value for name in script.within(outer.targets[0], cst.Name)}
+    bound = {name.value for name in script.tree.within(outer.targets[0], cst.Name)}
     if len(states) != len(parts) or not states <= bound:
         return False
     changed = [
         name.value
-        for name in script.within(loop.body, cst.Name)
+        for name in script.tree.within(loop.body, cst.Name)
         if not script.scopes.reads(name) and not script.tree.inside(name, outer)
     ]
     return not (names | states) & set(changed) and not names & bound

@@ -28,7 +28,7 @@ def visible_device(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str
 
 def _named_devices(script: Script) -> frozenset[str]:
     """Return the names that hold a device anywhere in the script."""
-    made = {id(site.node) for site in script.calls(*_MAKERS)}
+    made = {id(site.node) for site in script.calls.of(*_MAKERS)}
     bound = (each for each in script.scopes.bindings() if id(each.value) in made)
     return frozenset(each.name for each in bound if "." not in each.name)
 

@@ -35,14 +35,14 @@ class FullPrecisionTraining(Rule):
         """Flag the forward pass of every step that runs in float32."""
         if not may_be_cuda(script):
             return
-        for step in script.steps.all:
+        for step in script.loops.steps.all:
             if _is_plain(script, step) and not _keeps_to_float32(script.around(step)):
                 yield _finding(self.code, script, step)
 
 
 def _keeps_to_float32(script: Script) -> bool:
     """Return whether the code around a step chooses a precision, or needs float32 or more."""
-    if script.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
+    if script.values.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
         return True
     if in_environment(script) or any(
         f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported
@@ -50,22 +50,24 @@ def _keeps_to_float32(script: Script) -> bool:
         return True
     if any(
         "torch.autograd.Function" in script.functions.bases(owner)
-        for owner in script.all(cst.ClassDef)
+        for owner in script.tree.all(cst.ClassDef)
     ):
         return True
-    if any(name in _FULL or name.startswith("torch.sparse") for name in script.called):
+    if any(name in _FULL or name.startswith("torch.sparse") for name in script.calls.called):
         return True
-    if any(log.node.args and _is_rest(log.node.args[0].value) for log in script.calls("torch.log")):
+    if any(
+        log.node.args and _is_rest(log.node.args[0].value) for log in script.calls.of("torch.log")
+    ):
         return True
-    spoken = script.mentions(*_KEYWORDS)
+    spoken = script.tree.mentions(*_KEYWORDS)
     if spoken and any(
         arg.keyword is not None
         and arg.keyword.value in _KEYWORDS
         and script.code(arg.value) != "False"
-        for arg in script.all(cst.Arg)
+        for arg in script.tree.all(cst.Arg)
     ):
         return True
-    return script.precision.is_wide
+    return script.values.precision.is_wide
 
 
 def _is_rest(node: cst.BaseExpression) -> bool:
@@ -79,17 +81,17 @@ def _is_rest(node: cst.BaseExpression) -> bool:
 
 def _is_plain(script: Script, step: Step) -> bool:
     """Return whether a step has one loss, and an optimizer over a network's parameters steps it."""
-    home = script.function(step.backward)
+    home = script.scopes.function(step.backward)
     if home is not None and home.name.value.startswith("test_"):
         return False
-    if not script.steps.is_alone(step) or not script.steps.updates(step):
+    if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
         return False
-    if any(_GRAPH.fullmatch(name.value) for name in script.within(step.forwards[0], cst.Name)):
+    if any(_GRAPH.fullmatch(name.value) for name in script.tree.within(step.forwards[0], cst.Name)):
         return False
-    if script.home(step.backward) in script.once(_of_whole_graphs):
+    if script.scopes.home(step.backward) in script.once(_of_whole_graphs):
         return False
-    return script.mentions("param") or not any(
-        script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+    return script.tree.mentions("param") or not any(
+        script.kind(call) is Kind.OPTIMIZER for call in script.tree.all(cst.Call)
     )
 
 
@@ -97,9 +99,9 @@ def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
     """Return the functions, and the module, that process whole graphs."""
     text = script.tree.own_text
     spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
-    homes = script.all(cst.FunctionDef) if spoken else []
+    homes = script.tree.all(cst.FunctionDef) if spoken else []
     found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
-    return frozenset([*found, *script.modules] if spoken else ())
+    return frozenset([*found, *script.tree.modules] if spoken else ())
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
@@ -111,7 +113,7 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
         f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
         "tensor cores"
     )
-    parallel = next(iter(script.calls(_PARALLEL)), None)
+    parallel = next(iter(script.calls.of(_PARALLEL)), None)
     notes: tuple[Note, ...] = ()
     fix = None
     if parallel is not None:
@@ -124,11 +126,11 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
 
 def _fix(script: Script, step: Step) -> Fix | None:
     """Wrap the forward pass and the loss, None if a later line forbids it."""
-    if not step.lines or not all(script.rewrite.stands_alone(line) for line in step.lines):
+    if not step.lines or not all(script.edits.stands_alone(line) for line in step.lines):
         return None
     if _becomes_array(script, step) or any(_leaves(script, line) for line in step.lines):
         return None
-    written = script.rewrite.importing("torch", at=step.lines[0])
+    written = script.edits.importing("torch", at=step.lines[0])
     if written is None:
         return None
     torch, imported = written
@@ -138,15 +140,15 @@ def _fix(script: Script, step: Step) -> Fix | None:
     return Fix.unsafe(
         _TITLE,
         imported,
-        script.rewrite.wrap(step.lines, header),
+        script.edits.wrap(step.lines, header),
         because="bfloat16 rounds to 8 bits; a GPU before Ampere wants float16 and a GradScaler",
     )
 
 
 def _leaves(script: Script, line: cst.BaseStatement) -> bool:
     """Return whether a statement runs backward, steps, or makes an array."""
-    for call in script.within(line, cst.Call):
-        if script.is_step(call):
+    for call in script.tree.within(line, cst.Call):
+        if script.loops.is_step(call):
             return True
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
             return True
@@ -158,15 +160,15 @@ def _becomes_array(script: Script, step: Step) -> bool:
     given = {
         name.value
         for line in step.lines
-        for name in script.within(line, cst.Name)
+        for name in script.tree.within(line, cst.Name)
         if script.scopes.stored(name) is not None
     }
-    region = script.region(step.backward)
-    numpy = (name for name in script.called if name.startswith("numpy."))
-    arrays = [site.node for site in script.calls(*numpy)]
+    region = script.scopes.region(step.backward)
+    numpy = (name for name in script.calls.called if name.startswith("numpy."))
+    arrays = [site.node for site in script.calls.of(*numpy)]
     return any(
         name.value in given
-        for call in (*arrays, *script.method_calls("numpy"))
+        for call in (*arrays, *script.calls.of_methods("numpy"))
         if script.tree.inside(call, region)
-        for name in script.within(call, cst.Name)
+        for name in script.tree.within(call, cst.Name)
     )

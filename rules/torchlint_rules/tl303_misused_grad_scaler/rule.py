@@ -11,11 +11,11 @@ from torchlint_rules.tl303_misused_grad_scaler.scaler import misuses
 class MisusedGradScaler(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misuse of a scaler, each place once."""
-        if script.scaling.is_off or not script.scaling.all:
+        if script.optimizers.scaling.is_off or not script.optimizers.scaling.all:
             return
         seen: set[int] = set()
         for misuse in misuses(script):
-            if id(misuse.node) not in seen and script.owner(misuse.node) == "none":
+            if id(misuse.node) not in seen and script.loops.owner(misuse.node) == "none":
                 seen.add(id(misuse.node))
                 span = script.span(misuse.node)
                 yield Finding(self.code, span, misuse.message, misuse.fix, impact=misuse.impact)

@@ -48,7 +48,7 @@ def _shown(title: str, edits: object) -> Fix:
 
 
 def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    return script.home(node)
+    return script.scopes.home(node)
 
 
 def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -69,7 +69,7 @@ def _steps_optimizer(script: Script, call: cst.Call) -> bool:
 
 
 def _unscaled_backward(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     steps = scaling.of("step")
     if not steps or scaling.of("scale") or scaling.escapes:
         return
@@ -78,14 +78,14 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
                 continue
-            if not script.is_step(call) or not scaling.together(call, step.node):
+            if not script.loops.is_step(call) or not scaling.together(call, step.node):
                 continue
             if script.tree.order(call) > script.tree.order(step.node):
                 continue
             scaler, loss = script.code(step.scaler), script.code(func.value)
             text = f"{scaler}.scale({loss})"
             if isinstance(func.value, (cst.Name, cst.Attribute, cst.Call)):
-                fix = _shown(f"Scale `{loss}`", script.rewrite.replace(func.value, text))
+                fix = _shown(f"Scale `{loss}`", script.edits.replace(func.value, text))
             else:
                 fix = None
             message = (
@@ -96,7 +96,7 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
 
 
 def _unscaled_step(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     if scaling.escapes:
         return
     by_scaler = scaling.of("step", "unscale_")
@@ -115,14 +115,14 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
             times = ", 65536 times too large at first" if scaling.starts_by_default else ""
             message = f"`{named}` steps with scaled gradients{times}: call `{scaler}.step({named})`"
             given = ", ".join([named, *(script.code(arg) for arg in call.args)])
-            edits = script.rewrite.replace(call, f"{scaler}.step({given})")
+            edits = script.edits.replace(call, f"{scaler}.step({given})")
             fix = None if call.args else _shown(f"Step through `{scaler}`", edits)
             yield Misuse(call, message, fix)
 
 
 def _in_step_of(script: Script, step: cst.Call, backward: cst.Call) -> bool:
     """Return whether an optimizer steps after a backward pass, ignoring branches around them."""
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     if script.tree.order(step) < script.tree.order(backward):
         return False
     if not scaling.together(step, backward):
@@ -136,31 +136,31 @@ def _in_step_of(script: Script, step: cst.Call, backward: cst.Call) -> bool:
 
 
 def _never_updated(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     steps = scaling.of("step")
     if not steps or scaling.of("update") or scaling.escapes or not scaling.backwards:
         return
     last = steps[-1]
-    if not any(loop.role is not Role.OTHER for loop in script.loops_around(last.node)):
+    if not any(loop.role is not Role.OTHER for loop in script.loops.around(last.node)):
         return
     scaler = script.code(last.scaler)
     message = (
         f"`{scaler}.step` fails the second time, because nothing calls `{scaler}.update()`: "
         "call it after the last step"
     )
-    line = script.statement(last.node)
+    line = script.tree.statement(last.node)
     fix = None
-    if script.rewrite.stands_alone(line):
-        fix = _shown(f"Update `{scaler}`", script.rewrite.after(line, f"{scaler}.update()"))
+    if script.edits.stands_alone(line):
+        fix = _shown(f"Update `{scaler}`", script.edits.after(line, f"{scaler}.update()"))
     yield Misuse(last.node, message, fix)
 
 
 def _never_stepped(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     updates = scaling.of("update")
     if not updates or scaling.of("step", "unscale_") or scaling.escapes or not scaling.backwards:
         return
-    if any(_steps_optimizer(script, call) for call in script.method_calls("step")):
+    if any(_steps_optimizer(script, call) for call in script.calls.of_methods("step")):
         return
     for update in updates:
         scaler = script.code(update.scaler)
@@ -172,7 +172,7 @@ def _never_stepped(script: Script) -> Iterator[Misuse]:
 
 
 def _unscaled_twice(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     unscales = scaling.of("unscale_")
     for index, second in enumerate(unscales):
         for first in unscales[:index]:
@@ -198,23 +198,23 @@ def _twice(script: Script, call: ScalerCall) -> str:
 def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
     """Return whether two calls certainly run one after the other without an update in between."""
     order = script.tree.order
-    if script.home(first.node) is not script.home(second.node):
+    if script.scopes.home(first.node) is not script.scopes.home(second.node):
         return False
     blocks = script.scopes.blocks(second.node)
     if not script.scopes.blocks(first.node) or script.scopes.blocks(first.node)[0] not in blocks:
         return False
     return not any(
         order(first.node) < order(update.node) < order(second.node)
-        for update in script.scaling.of("update", "step")
+        for update in script.optimizers.scaling.of("update", "step")
     )
 
 
 def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
     """Return whether gradients are unscaled in each iteration but stepped in some."""
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     if scaling.boundary(unscale.node) is not None or _cleared_each_pass(script, unscale):
         return False
-    loop = next(script.loops_around(unscale.node), None)
+    loop = next(script.loops.around(unscale.node), None)
     steps = [each for each in scaling.of("step") if scaling.same(each.optimizer, unscale.optimizer)]
     return (
         loop is not None
@@ -228,19 +228,20 @@ def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
 
 def _cleared_each_pass(script: Script, call: ScalerCall) -> bool:
     """Return whether each iteration of the loop around a call also updates the scaler."""
-    loop = next(script.loops_around(call.node), None)
+    loop = next(script.loops.around(call.node), None)
     return loop is not None and any(
-        script.tree.inside(update.node, loop.node) and script.scaling.boundary(update.node) is None
-        for update in script.scaling.of("update")
+        script.tree.inside(update.node, loop.node)
+        and script.optimizers.scaling.boundary(update.node) is None
+        for update in script.optimizers.scaling.of("update")
     )
 
 
 def _every_micro_batch(script: Script) -> Iterator[Misuse]:
     """Flag a call in every iteration of an accumulation that belongs at the boundary."""
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     steps = scaling.of("step")
     for update in scaling.of("update"):
-        loop = next(script.loops_around(update.node), None)
+        loop = next(script.loops.around(update.node), None)
         if loop is None or scaling.boundary(update.node) is not None:
             continue
         mine = [step for step in steps if script.tree.inside(step.node, loop.node)]
@@ -252,7 +253,7 @@ def _every_micro_batch(script: Script) -> Iterator[Misuse]:
             )
             yield Misuse(update.node, message)
     for step in steps:
-        loop = next(script.loops_around(step.node), None)
+        loop = next(script.loops.around(step.node), None)
         if loop is None or scaling.boundary(step.node) is not None or step.optimizer is None:
             continue
         clears = _clears(script, loop, step.optimizer)
@@ -268,29 +269,30 @@ def _clears(script: Script, loop: Loop, optimizer: cst.BaseExpression) -> list[c
     """Return the calls in a loop that clear an optimizer's gradients, all of them or none."""
     found = [
         call
-        for call in script.within(loop.node.body, cst.Call)
+        for call in script.tree.within(loop.node.body, cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "zero_grad"
     ]
     own = [
         call
         for call in found
-        if isinstance(call.func, cst.Attribute) and script.scaling.same(call.func.value, optimizer)
+        if isinstance(call.func, cst.Attribute)
+        and script.optimizers.scaling.same(call.func.value, optimizer)
     ]
     return own if len(own) == len(found) else []
 
 
 def _half_network(script: Script) -> Iterator[Misuse]:
-    if not script.scaling.makers or not script.scaling.backwards:
+    if not script.optimizers.scaling.makers or not script.optimizers.scaling.backwards:
         return
     trained = {
         script.code(call.func.value)
-        for call in script.method_calls("parameters")
+        for call in script.calls.of_methods("parameters")
         if isinstance(call.func, cst.Attribute) and _is_optimized(script, call)
     }
-    for call in script.method_calls("half"):
+    for call in script.calls.of_methods("half"):
         if isinstance(call.func, cst.Attribute) and _halves(script, call) in trained:
             scaler = "the scaler"
-            for step in script.scaling.of("step"):
+            for step in script.optimizers.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
             message = (
                 f"`{script.code(call)}` makes gradients float16, which {scaler} refuses to unscale"
@@ -310,7 +312,7 @@ def _is_optimized(script: Script, parameters: cst.Call) -> bool:
 def _halves(script: Script, call: cst.Call) -> str:
     """Return the name of the network that a call converts to float16."""
     assert isinstance(call.func, cst.Attribute)
-    holder = script.parent(call)
+    holder = script.tree.parent(call)
     if isinstance(holder, cst.Expr) and script.kind(call.func.value) is Kind.MODULE:
         return script.code(call.func.value)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
@@ -323,17 +325,17 @@ def _halves(script: Script, call: cst.Call) -> str:
 def _copies(script: Script, node: cst.BaseExpression) -> bool:
     return any(
         script.name(call.func) in ("copy.deepcopy", "copy.copy")
-        for call in script.within(node, cst.Call)
+        for call in script.tree.within(node, cst.Call)
     )
 
 
 def _with_closure(script: Script) -> Iterator[Misuse]:
-    for step in script.scaling.of("step"):
+    for step in script.optimizers.scaling.of("step"):
         closure = any(
-            isinstance(arg.value, cst.Lambda) or script.definition(arg.value) is not None
+            isinstance(arg.value, cst.Lambda) or script.functions.definition(arg.value) is not None
             for arg in step.node.args[1:]
         )
-        made = script.value_of(step.optimizer).node if step.optimizer is not None else None
+        made = script.values.value_of(step.optimizer).node if step.optimizer is not None else None
         lbfgs = isinstance(made, cst.Call) and script.name(made.func) == "torch.optim.LBFGS"
         if closure or lbfgs:
             named = script.code(step.optimizer) if step.optimizer is not None else "the optimizer"
@@ -349,11 +351,17 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
 
 def _with_bfloat16(script: Script) -> Iterator[Misuse]:
     """Flag a scaler if autocast uses bfloat16 everywhere."""
-    makers = [call for call in script.scaling.makers if script.scaling.is_always_on(call)]
+    makers = [
+        call
+        for call in script.optimizers.scaling.makers
+        if script.optimizers.scaling.is_always_on(call)
+    ]
     if not makers:
         return
-    casts = [call for call in script.all(cst.Call) if script.precision.autocast(call) is call]
-    if not casts or any(script.precision.dtype(call) != "torch.bfloat16" for call in casts):
+    casts = [
+        call for call in script.tree.all(cst.Call) if script.values.precision.autocast(call) is call
+    ]
+    if not casts or any(script.values.precision.dtype(call) != "torch.bfloat16" for call in casts):
         return
     for call in makers:
         message = (
@@ -364,7 +372,7 @@ def _with_bfloat16(script: Script) -> Iterator[Misuse]:
 
 
 def _made_in_loop(script: Script) -> Iterator[Misuse]:
-    for call in script.scaling.makers:
+    for call in script.optimizers.scaling.makers:
         loop = _resetting(script, call)
         if loop is not None:
             named, fix = _before_loop(script, call, loop)
@@ -374,7 +382,7 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
             )
             yield Misuse(call, message, fix)
         elif _made_each_epoch(script, call):
-            function = script.function(call)
+            function = script.scopes.function(call)
             assert function is not None
             message = (
                 f"each call of `{function.name.value}` makes a new scaler, which forgets the scale "
@@ -394,7 +402,7 @@ def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
 def _resetting(script: Script, call: cst.Call) -> Loop | None:
     """Return the outermost loop that builds a scaler but trains with one optimizer."""
     found = None
-    for loop in script.loops_around(call):
+    for loop in script.loops.around(call):
         if loop.role is Role.OTHER or _makes_optimizer(script, loop.node.body):
             break
         found = loop
@@ -402,16 +410,16 @@ def _resetting(script: Script, call: cst.Call) -> Loop | None:
 
 
 def _made_each_epoch(script: Script, call: cst.Call) -> bool:
-    function = script.function(call)
+    function = script.scopes.function(call)
     if function is None or function.name.value == "__init__":
         return False
     if _makes_optimizer(script, function.body):
         return False
-    if not any(script.is_step(each) for each in script.functions.own(function, cst.Call)):
+    if not any(script.loops.is_step(each) for each in script.functions.own(function, cst.Call)):
         return False
     callers = script.functions.callers(function)
     return bool(callers) and all(
-        (loop := next(script.loops_around(caller), None)) is not None
+        (loop := next(script.loops.around(caller), None)) is not None
         and loop.role in (Role.EPOCH, Role.TRAIN_BATCH)
         and not _makes_optimizer(script, loop.node.body)
         for caller in callers
@@ -420,22 +428,22 @@ def _made_each_epoch(script: Script, call: cst.Call) -> bool:
 
 def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix | None]:
     """Return a name for the scaler, and the fix that builds it before the loop."""
-    assign = script.parent(call)
-    line = script.parent(assign) if isinstance(assign, cst.Assign) else None
+    assign = script.tree.parent(call)
+    line = script.tree.parent(assign) if isinstance(assign, cst.Assign) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return "a scaler", None
     named = f"`{script.code(assign.targets[0].target)}`"
-    if not isinstance(line, cst.SimpleStatementLine) or not script.rewrite.stands_alone(line):
+    if not isinstance(line, cst.SimpleStatementLine) or not script.edits.stands_alone(line):
         return named, None
-    inner = next(script.loops_around(call), None)
-    if inner is None or script.parent(line) is not inner.node.body:
+    inner = next(script.loops.around(call), None)
+    if inner is None or script.tree.parent(line) is not inner.node.body:
         return named, None
-    if not script.rewrite.stands_alone(loop.node) or _varies(script, call, loop):
+    if not script.edits.stands_alone(loop.node) or _varies(script, call, loop):
         return named, None
     text = script.code(assign)
     if "\n" in text:
         return named, None
-    edits = script.rewrite.united(script.rewrite.before(loop.node, text), script.rewrite.drop(line))
+    edits = script.edits.united(script.edits.before(loop.node, text), script.edits.drop(line))
     because = "the scale is kept from pass to pass, so other steps are skipped"
     return named, Fix.unsafe(f"Make {named} before the loop", edits, because=because)
 
@@ -444,19 +452,19 @@ def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
     """Return whether the loop changes an argument."""
     return any(
         script.tree.inside(binding.node, loop.node)
-        for name in script.within(call, cst.Name)
+        for name in script.tree.within(call, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
 
 def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
-    scaling = script.scaling
+    scaling = script.optimizers.scaling
     if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
         return
-    if scaling.of("state_dict") or script.mentions("scaler.state_dict"):
+    if scaling.of("state_dict") or script.tree.mentions("scaler.state_dict"):
         return
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
-    for call in script.method_calls("state_dict"):
+    for call in script.calls.of_methods("state_dict"):
         if isinstance(call.func, cst.Attribute) and (
             _is_optimizer(script, call.func.value) and not _in_test(script, call)
         ):
@@ -484,12 +492,12 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
         isinstance(other.func, cst.Attribute)
         and other.func.attr.value == "state_dict"
         and _is_network(script, other.func.value)
-        for other in script.within(holder, cst.Call)
+        for other in script.tree.within(holder, cst.Call)
     )
     named = isinstance(holder, cst.Dict) and any(
         isinstance(element, cst.DictElement)
         and isinstance(element.key, cst.SimpleString)
-        and _NETWORKS & set(script.words(element.key.value))
+        and _NETWORKS & set(script.names.words(element.key.value))
         for element in holder.elements
     )
     return holder if keeps or named else None
@@ -498,7 +506,7 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
 def _is_optimizer(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is an optimizer, judged by its name if unknown."""
     kind = script.kind(node)
-    named = {"optimizer", "optimiser", "optim"} & set(script.words(script.code(node)))
+    named = {"optimizer", "optimiser", "optim"} & set(script.names.words(script.code(node)))
     return kind is Kind.OPTIMIZER or (kind is Kind.UNKNOWN and bool(named))
 
 
@@ -506,10 +514,10 @@ def _is_network(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is a network, judged by its name if unknown."""
     kind = script.kind(node)
     return kind is Kind.MODULE or (
-        kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.words(script.code(node))))
+        kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.names.words(script.code(node))))
     )
 
 
 def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    function = script.function(node)
+    function = script.scopes.function(node)
     return function is not None and function.name.value.startswith("test")

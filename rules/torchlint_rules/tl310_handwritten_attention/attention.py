@@ -57,7 +57,7 @@ class Rewriting:
         """Return the fix, None if a check fails."""
         script, attention = self.script, self.attention
         arguments = self._arguments()
-        found = script.rewrite.importing("torch.nn.functional", alias="F", at=attention.product)
+        found = script.edits.importing("torch.nn.functional", alias="F", at=attention.product)
         if arguments is None or found is None or not self._is_tidy():
             return None
         word, importing = found
@@ -69,15 +69,15 @@ class Rewriting:
         gone = [
             name
             for region in (*attention.steps, *spare, attention.product)
-            for name in script.within(region, cst.Name)
+            for name in script.tree.within(region, cst.Name)
             if name.value not in kept
         ]
-        imports = script.rewrite.without_imports(*gone)
+        imports = script.edits.without_imports(*gone)
         if imports is None:
             return None
-        edits = script.rewrite.united(
-            script.rewrite.replace(attention.product, call),
-            script.rewrite.drop_all([*attention.steps, *spare]),
+        edits = script.edits.united(
+            script.edits.replace(attention.product, call),
+            script.edits.drop_all([*attention.steps, *spare]),
             imports,
             importing,
         )
@@ -94,7 +94,7 @@ class Rewriting:
         texts = [script.code(part) for part in parts]
         causal = False
         for mask in attention.masks:
-            causal = mask.test is None and script.scores.leaves_past(mask)
+            causal = mask.test is None and script.values.scores.leaves_past(mask)
             if not causal:
                 texts.append(f"attn_mask={self._mask(mask)}")
         if attention.dropout is not None:
@@ -103,17 +103,17 @@ class Rewriting:
                 return None
             texts += [f"dropout_p={dropped}"] if dropped else []
         texts += ["is_causal=True"] if causal else []
-        if not script.scores.is_usual(attention):
-            if not script.target.has((2, 1)):
+        if not script.values.scores.is_usual(attention):
+            if not script.program.target.has((2, 1)):
                 return None
-            doubt = script.target.doubt((2, 1))
+            doubt = script.program.target.doubt((2, 1))
             self.unsafe = self.unsafe or (f"`scale=` {doubt}" if doubt else "")
             texts.append(f"scale={self._scale()}")
         return texts
 
     def _mask(self, mask: ScoreMask) -> str:
         self.copied.append(mask.condition)
-        lowest = self.script.scores.lowest(mask)
+        lowest = self.script.values.scores.lowest(mask)
         if lowest is None or lowest > float("-inf"):
             self.unsafe = _ROWS
         kept = kept_where(self.script, mask)
@@ -129,12 +129,12 @@ class Rewriting:
         self.copied.append(factor)
         if self.attention.divides:
             return f"1 / {self.script.code(factor)}"
-        return self.script.argument(factor)
+        return self.script.tree.argument(factor)
 
     def _dropout(self, call: cst.Call) -> str | None:
         """Return the dropout probability as source text, empty if there is no dropout."""
         script = self.script
-        layer = script.dropout_layer(call.func)
+        layer = script.values.attentions.dropout_layer(call.func)
         if layer is not None:
             func = script.code(call.func)
             if not func.startswith("self."):
@@ -146,13 +146,13 @@ class Rewriting:
         training = script.values.argument_node(call, "training", 2)
         text = script.code(share.value) if share is not None else "0.5"
         self.copied += [arg.value for arg in (share, training) if arg is not None]
-        if script.call(call).has_splat:
+        if script.calls.at(call).has_splat:
             return None
-        if share is None or script.value_of(share.value).literal not in (0, 0.0):
+        if share is None or script.values.value_of(share.value).literal not in (0, 0.0):
             self.unsafe = _DROPS
-        if training is None or script.value_of(training.value).equals(True):
+        if training is None or script.values.value_of(training.value).equals(True):
             return text
-        if script.value_of(training.value).equals(False):
+        if script.values.value_of(training.value).equals(False):
             return ""
         return f"{text} if {script.code(training.value)} else 0.0"
 
@@ -163,14 +163,14 @@ class Rewriting:
         script, attention = self.script, self.attention
         if any("#" in script.code(node) for node in (*attention.steps, attention.product)):
             return False
-        if not all(script.rewrite.stands_alone(step) for step in attention.steps):
+        if not all(script.edits.stands_alone(step) for step in attention.steps):
             return False
         return not any(
             self._changes(name, node) for node in self.copied for name in self._names(node)
         )
 
     def _names(self, node: cst.CSTNode) -> list[cst.Name]:
-        return [name for name in self.script.within(node, cst.Name) if name.value != "self"]
+        return [name for name in self.script.tree.within(node, cst.Name) if name.value != "self"]
 
     def _changes(self, name: cst.Name, node: cst.CSTNode) -> bool:
         """Return whether a name of a copied expression means something else at the product."""
@@ -183,7 +183,7 @@ class Rewriting:
             return True
         if any(first < each.at < last and not self._goes(each.node) for each in bindings):
             return True
-        around = script.home(node)
+        around = script.scopes.home(node)
         return any(
             first < script.tree.order(call) < last
             and isinstance(call.func, cst.Attribute)
@@ -191,7 +191,7 @@ class Rewriting:
             and isinstance(call.func.value, cst.Name)
             and call.func.value.value == name.value
             and not self._goes(call)
-            for call in script.within(around, cst.Call)
+            for call in script.tree.within(around, cst.Call)
         )
 
     def _goes(self, node: cst.CSTNode) -> bool:
@@ -207,16 +207,16 @@ class Rewriting:
         """Return the lines that compute values which only the removed lines used."""
         script, attention = self.script, self.attention
         regions = (*attention.steps, attention.product)
-        home = script.parent(script.statement(attention.product))
+        home = script.tree.parent(script.tree.statement(attention.product))
         found: list[cst.BaseStatement] = []
-        for name in (name for region in regions for name in script.within(region, cst.Name)):
+        for name in (name for region in regions for name in script.tree.within(region, cst.Name)):
             bindings = script.scopes.reaching(name)
             if len(bindings) != 1 or name.value in _words(kept) or not _is_pure(bindings[0]):
                 continue
-            line = script.statement(bindings[0].node)
-            outer = script.home(name)
+            line = script.tree.statement(bindings[0].node)
+            outer = script.scopes.home(name)
             uses = script.scopes.uses(bindings[0], outer)
-            alone = script.rewrite.stands_alone(line) and script.parent(line) is home
+            alone = script.edits.stands_alone(line) and script.tree.parent(line) is home
             if alone and line not in found and "#" not in script.code(line):
                 if all(any(script.tree.inside(use, each) for each in regions) for use in uses):
                     found.append(line)
@@ -226,13 +226,13 @@ class Rewriting:
 
     def _call(self, function: str, arguments: list[str]) -> str:
         script = self.script
-        rewrite, span = script.rewrite, script.span(self.attention.product)
+        rewrite, span = script.edits, script.span(self.attention.product)
         line = f"{function}({', '.join(arguments)})"
         before = span.start - rewrite.line_start(span.start)
         after = rewrite.line_end(span.end) - span.end
         if before + len(line) + after <= _WIDTH:
             return line
-        indent = rewrite.indent_of(script.statement(self.attention.product))
+        indent = rewrite.indent_of(script.tree.statement(self.attention.product))
         inner = f"{rewrite.newline}{indent}{rewrite.unit()}"
         joint = ", ".join(arguments)
         if len(inner) + len(joint) > _WIDTH:

@@ -18,8 +18,8 @@ _CONSTANT: Final = re.compile(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\
 class HandwrittenAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every handwritten attention that one function can compute."""
-        for attention in script.attentions():
-            if _trains_on_host(script) or script.mentions("create_graph"):
+        for attention in script.values.attentions.all():
+            if _trains_on_host(script) or script.tree.mentions("create_graph"):
                 return
             hint = _hint(script, attention)
             if hint is None or _has_fused(script, attention):
@@ -33,22 +33,26 @@ class HandwrittenAttention(Rule):
 
 
 def _trains_on_host(script: Script) -> bool:
-    return not script.can_use_accelerator and bool(script.loops(Role.TRAIN_BATCH, Role.EPOCH))
+    return not script.program.devices.can_use_accelerator and bool(
+        script.loops.of(Role.TRAIN_BATCH, Role.EPOCH)
+    )
 
 
 def _has_fused(script: Script, attention: Attention) -> bool:
     """Return whether the surrounding class or function also has a fused attention."""
-    around = script.scopes.class_of(attention.softmax) or script.function(attention.softmax)
+    around = script.scopes.class_of(attention.softmax) or script.scopes.function(attention.softmax)
     if around is None:
         return False
     if any(word in script.code(around) for word in _FUSED):
         return True
     named = (
         node
-        for node in script.within(around, cst.Attribute)
-        if node.attr.value == FUNCTION and script.definition(node) is None
+        for node in script.tree.within(around, cst.Attribute)
+        if node.attr.value == FUNCTION and script.functions.definition(node) is None
     )
-    quoted = (text for text in script.within(around, cst.SimpleString) if FUNCTION in text.value)
+    quoted = (
+        text for text in script.tree.within(around, cst.SimpleString) if FUNCTION in text.value
+    )
     return next(named, None) is not None or next(quoted, None) is not None
 
 
@@ -56,13 +60,13 @@ def _hint(script: Script, attention: Attention) -> str | None:
     """Return what the call needs that no fix can provide, None if it is no such attention."""
     factor = attention.factor
     hint = ""
-    if factor is not None and not script.is_number(factor):
+    if factor is not None and not script.values.numbers.is_number(factor):
         named = script.code(factor)
         if "mask" in named.lower():
             return None
         hint = f" with `scale={'1 / ' if attention.divides else ''}{named}`"
         if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
-            if not _CONSTANT.match(script.code_of(factor)):
+            if not _CONSTANT.match(script.values.code_of(factor)):
                 return None
             hint = f" with `{named}` as a number for its `scale`"
     for mask in attention.masks:
@@ -71,8 +75,10 @@ def _hint(script: Script, attention: Attention) -> str | None:
             if "mask" not in condition.lower():
                 return None
             hint = f" with `attn_mask={condition}`"
-        elif script.scores.lowest(mask) is None:
-            if script.value_of(mask.fill).is_literal or script.is_number(mask.fill):
+        elif script.values.scores.lowest(mask) is None:
+            if script.values.value_of(mask.fill).is_literal or script.values.numbers.is_number(
+                mask.fill
+            ):
                 return None
             hint = f" with `attn_mask={kept_where(script, mask)}`"
     if len(attention.masks) > 1:

@@ -47,7 +47,7 @@ class _Product(NamedTuple):
 def formulas(script: Script) -> Iterator[Formula]:
     """Yield every formula that one torch function computes."""
     reader = _Reader(script)
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if _last(call.func) in _STARTS:
             found = reader.read(call)
             if found is not None:
@@ -147,14 +147,14 @@ class _Reader:
 
     def _logarithm_of_name(self, call: cst.Call) -> cst.Call | None:
         """Return the logarithm of a sigmoid that a line of the same block named."""
-        assign = self.script.parent(call)
+        assign = self.script.tree.parent(call)
         if not isinstance(assign, cst.Assign):
             return None
         name = assign.targets[0].target
         if len(assign.targets) != 1 or not isinstance(name, cst.Name):
             return None
         binding = self.script.scopes.stored(name)
-        home = self.script.home(call)
+        home = self.script.scopes.home(call)
         uses = list(self.script.scopes.uses(binding, home)) if binding is not None else []
         applied = [self._applied(use, "log") for use in uses]
         return applied[0] if len(applied) == 1 else None
@@ -198,7 +198,7 @@ class _Reader:
         if logarithm is not None:
             rest = (f"dim={dim}", "keepdim=True") if kept else (f"dim={dim}",)
             return Formula(logarithm, "torch", "logsumexp", x, rest)
-        outer = self.script.parent(node)
+        outer = self.script.tree.parent(node)
         if not kept or not isinstance(outer, cst.BinaryOperation) or outer.right is not node:
             return None
         if isinstance(outer.operator, cst.Divide) and self._same(outer.left, call):
@@ -207,8 +207,8 @@ class _Reader:
 
     def _summed(self, value: cst.BaseExpression) -> tuple[cst.Call, str, bool] | None:
         """Return the sum of a tensor along one dimension, and whether the dimension is kept."""
-        holder = self.script.parent(value)
-        call = self.script.parent(holder) if holder is not None else None
+        holder = self.script.tree.parent(value)
+        call = self.script.tree.parent(holder) if holder is not None else None
         if not isinstance(call, cst.Call) or _last(call.func) != "sum":
             return None
         if isinstance(holder, cst.Attribute) and call.func is holder:
@@ -217,7 +217,7 @@ class _Reader:
             position = 1
         else:
             return None
-        site = self.script.call(call)
+        site = self.script.calls.at(call)
         dim = site.given("dim", position) or site.given("axis")
         kept = site.argument("keepdim", position + 1)
         if dim is None or site.has_splat or site.given("dtype") is not None:
@@ -250,7 +250,9 @@ class _Reader:
         ):
             return None
         rest = (f"{self.script.code(x)}.shape[-1:]", f"eps={self.script.code(operand.right)}")
-        fixed = self.script.is_number(operand.right) and not isinstance(operand.left, cst.Name)
+        fixed = self.script.values.numbers.is_number(operand.right) and not isinstance(
+            operand.left, cst.Name
+        )
         return Formula(outer, _FUNCTIONAL, "rms_norm", x, rest, (2, 4), fixed)
 
     def _is_standardised(self, centred: cst.BaseExpression, spread: cst.Call) -> bool:
@@ -269,7 +271,7 @@ class _Reader:
         return self._along_last(spread, "var", x) and self._is_biased(spread)
 
     def _is_biased(self, call: cst.Call) -> bool:
-        site = self.script.call(call)
+        site = self.script.calls.at(call)
         return site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
 
     def _along_last(self, node: cst.BaseExpression, word: str, x: cst.BaseExpression) -> bool:
@@ -284,7 +286,7 @@ class _Reader:
         whole = self.script.name(node.func) == f"torch.{word}"
         if not whole and not isinstance(node.func, cst.Attribute):
             return None
-        site, position = self.script.call(node), 1 if whole else 0
+        site, position = self.script.calls.at(node), 1 if whole else 0
         kept = site.argument("keepdim").equals(True) or site.argument(
             "keepdim", position + 1
         ).equals(True)
@@ -305,13 +307,13 @@ class _Reader:
     def _followed(self, node: cst.BaseExpression) -> cst.BaseExpression:
         if not isinstance(node, cst.Name):
             return node
-        return self.script.value_of(node).node or node
+        return self.script.values.value_of(node).node or node
 
     # -- parts ----------------------------------------------------------------
 
     def _one_plus(self, node: cst.BaseExpression) -> cst.BinaryOperation | None:
         """Return the other operand of an addition of one."""
-        outer = self.script.parent(node)
+        outer = self.script.tree.parent(node)
         if not isinstance(outer, cst.BinaryOperation) or not isinstance(outer.operator, cst.Add):
             return None
         other = outer.right if outer.left is node else outer.left
@@ -319,8 +321,8 @@ class _Reader:
 
     def _applied(self, node: cst.BaseExpression, word: str) -> cst.Call | None:
         """Return the call that applies a function or method to a node and nothing else."""
-        holder = self.script.parent(node)
-        call = self.script.parent(holder) if holder is not None else None
+        holder = self.script.tree.parent(node)
+        call = self.script.tree.parent(holder) if holder is not None else None
         made = self._of(call)
         if not isinstance(call, cst.Call) or made is None:
             return None
@@ -329,7 +331,7 @@ class _Reader:
     def _products_around(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         at: cst.CSTNode = node
         for _ in range(_CLIMB):
-            outer = self.script.parent(at)
+            outer = self.script.tree.parent(at)
             if isinstance(outer, cst.BinaryOperation):
                 if not isinstance(outer.operator, (cst.Multiply, cst.Divide)):
                     return
@@ -380,7 +382,7 @@ class _Reader:
 
     def constant(self, node: cst.BaseExpression, depth: int = 0) -> float | None:
         """Return the value of a constant: numbers, roots, pi, and names for them."""
-        value = self.script.value_of(node)
+        value = self.script.values.value_of(node)
         literal = value.literal
         if isinstance(literal, (int, float)) and not isinstance(literal, bool):
             return float(literal)
@@ -447,7 +449,7 @@ class _Reader:
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression may be evaluated once instead of twice: it calls nothing."""
-        called = next(self.script.within(node, cst.Call), None)
+        called = next(self.script.tree.within(node, cst.Call), None)
         return called is None and self.constant(node) is None
 
 

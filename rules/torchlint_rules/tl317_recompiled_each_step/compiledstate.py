@@ -34,12 +34,14 @@ class Change(NamedTuple):
 def changes(script: Script) -> Iterator[Change]:
     """Yield the counters, the growing lists and the settings that compile code in every step."""
     seen: set[cst.CSTNode] = set()
-    for frame in script.compiled.frames:
+    for frame in script.modules.compiled.frames:
         if frame.function in seen:
             continue
         seen.add(frame.function)
         for found in _inside(script, frame):
-            if script.compiled.is_taken(found.node) and not script.compiled.is_left_out(found.node):
+            if script.modules.compiled.is_taken(
+                found.node
+            ) and not script.modules.compiled.is_left_out(found.node):
                 yield found
     if seen:
         yield from _set_by_loops(script)
@@ -74,7 +76,7 @@ def _changed(
     if _is_list(script, target):
         if not _is_emptied(script, target):
             yield Change(line, name, "list", frame)
-    elif _is_count(script, value) and not script.whole.mentions(_ANY_NUMBER):
+    elif _is_count(script, value) and not script.whole.tree.mentions(_ANY_NUMBER):
         starts = _starts(script, target)
         if starts and all(isinstance(each.value, cst.Integer) for each in starts):
             node = starts[0].node
@@ -161,9 +163,9 @@ def _is_emptied(script: Script, target: cst.BaseExpression) -> bool:
     if isinstance(target, cst.Attribute):
         mentions = list(script.functions.attributes(target.attr.value))
     else:
-        mentions = [name for name in script.all(cst.Name) if name.value == script.code(target)]
+        mentions = [name for name in script.tree.all(cst.Name) if name.value == script.code(target)]
     for mention in mentions:
-        holder = script.parent(mention)
+        holder = script.tree.parent(mention)
         empties = isinstance(holder, cst.Attribute) and holder.attr.value in _EMPTYING
         deletes = isinstance(holder, cst.Subscript)
         sets = isinstance(holder, cst.AssignTarget) and not _adds_at(script, holder)
@@ -173,14 +175,14 @@ def _is_emptied(script: Script, target: cst.BaseExpression) -> bool:
 
 
 def _adds_at(script: Script, holder: cst.AssignTarget) -> bool:
-    line = script.parent(holder)
+    line = script.tree.parent(holder)
     return isinstance(line, cst.Assign) and _adds(script, line)
 
 
 def _runs_in_steps(script: Script, node: cst.CSTNode) -> bool:
-    function = script.function(node)
-    compiled = any(frame.function is function for frame in script.compiled.frames)
-    return compiled or script.each_step(node)
+    function = script.scopes.function(node)
+    compiled = any(frame.function is function for frame in script.modules.compiled.frames)
+    return compiled or script.loops.each_step(node)
 
 
 # -- set by the training loop -------------------------------------------------------
@@ -188,14 +190,16 @@ def _runs_in_steps(script: Script, node: cst.CSTNode) -> bool:
 
 def _set_by_loops(script: Script) -> Iterator[Change]:
     """Yield the lines of training loops that set what compiled networks are guarded on."""
-    for loop in script.loops(Role.TRAIN_BATCH):
-        for line in script.within(loop.node.body, cst.Assign):
+    for loop in script.loops.of(Role.TRAIN_BATCH):
+        for line in script.tree.within(loop.node.body, cst.Assign):
             target = line.targets[0].target
-            if not isinstance(target, cst.Attribute) or not script.each_step(line):
+            if not isinstance(target, cst.Attribute) or not script.loops.each_step(line):
                 continue
-            if script.invariance(line.value, loop.node) is Invariance.INVARIANT:
+            if script.loops.invariances.of(line.value, loop.node) is Invariance.INVARIANT:
                 continue
-            frame = _guarded(script, target, line.value, script.counter(loop.node))
+            frame = _guarded(
+                script, target, line.value, script.loops.frequencies.counter(loop.node)
+            )
             if frame is not None:
                 yield Change(line, script.code(target), "setting", frame)
 
@@ -207,14 +211,14 @@ def _guarded(
     network: cst.BaseExpression = target.value
     word = target.attr.value
     if word == "p" and isinstance(network, cst.Attribute):
-        if script.dropout_layer(network) is None:
+        if script.values.attentions.dropout_layer(network) is None:
             return None
         word, network = network.attr.value, network.value
         counted = True
     else:
         counted = counter is not None and script.code(value) == counter
     owner = script.functions.instance_of(network)
-    for frame in script.compiled.frames if owner is not None else ():
+    for frame in script.modules.compiled.frames if owner is not None else ():
         if frame.owner is not owner:
             continue
         for read in script.functions.own(frame.function, cst.Attribute):
@@ -226,5 +230,5 @@ def _guarded(
 
 def _is_in_math(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a number is given to a function of `math`, for which it must be known."""
-    call = script.parent(script.parent(node) or node)
+    call = script.tree.parent(script.tree.parent(node) or node)
     return isinstance(call, cst.Call) and (script.name(call.func) or "").startswith("math.")

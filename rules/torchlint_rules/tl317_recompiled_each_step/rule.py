@@ -21,11 +21,12 @@ _BECAUSE: Final = "what reads it gets a tensor instead of a number"
 class RecompiledEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag what changes in every step although compiled code is guarded on it."""
-        if not script.compiled.all:
+        if not script.modules.compiled.all:
             return
         for found in changes(script):
             message = (
-                f"`{script.brief(found.node)}` makes torch compile `{_named(script, found)}` again "
+                f"`{script.tree.brief(found.node)}` makes torch compile "
+                f"`{_named(script, found)}` again "
                 f"in every step, and run it uncompiled after 8 times: {_CURES[found.kind]}"
             )
             notes = (Note(script.span(found.frame.compilation.node), "it is compiled here"),)
@@ -51,12 +52,12 @@ def _buffer(script: Script, found: Change) -> tuple[Edits, ...] | None:
     start = found.start
     if start is None or not isinstance(start.targets[0].target, cst.Attribute):
         return None
-    home, word = script.function(start), start.targets[0].target.attr.value
+    home, word = script.scopes.function(start), start.targets[0].target.attr.value
     if home is None or home.name.value != "__init__" or len(start.targets) != 1:
         return None
-    if not script.rewrite.stands_alone(script.statement(start)) or _is_read(script, found, word):
+    if not script.edits.stands_alone(script.tree.statement(start)) or _is_read(script, found, word):
         return None
-    imported = script.rewrite.importing("torch", at=start)
+    imported = script.edits.importing("torch", at=start)
     if imported is None:
         return None
     holder = script.code(start.targets[0].target.value)
@@ -64,13 +65,13 @@ def _buffer(script: Script, found: Change) -> tuple[Edits, ...] | None:
         f'{holder}.register_buffer("{word}", {imported[0]}.tensor({script.code(start.value)}), '
         "persistent=False)"
     )
-    return script.rewrite.replace(start, code), imported[1]
+    return script.edits.replace(start, code), imported[1]
 
 
 def _is_read(script: Script, found: Change, word: str) -> bool:
     """Return whether compiled code reads a counter beside counting."""
-    functions = {frame.function for frame in script.compiled.frames}
+    functions = {frame.function for frame in script.modules.compiled.frames}
     return any(
-        script.function(use) in functions and not script.tree.inside(use, found.node)
+        script.scopes.function(use) in functions and not script.tree.inside(use, found.node)
         for use in script.functions.attributes(word)
     )

@@ -66,7 +66,7 @@ class Held(NamedTuple):
 
 def growths(script: Script) -> Iterator[Growth]:
     """Yield the assignments that append to a tensor or an array in every iteration of a loop."""
-    for site in script.calls(*TENSORS, *ARRAYS):
+    for site in script.calls.of(*TENSORS, *ARRAYS):
         found = _growth(script, site.node, site.name or "")
         if found is not None:
             yield found
@@ -74,14 +74,14 @@ def growths(script: Script) -> Iterator[Growth]:
 
 def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
     assign = _assigned(script, call)
-    if assign is None or next(script.loops_around(assign), None) is None:
+    if assign is None or next(script.loops.around(assign), None) is None:
         return None
     target = assign.targets[0].target
     text = script.code(target)
     parts = _parts(call, function)
     own = [part for part in parts if script.code(part) == text]
     added = tuple(part for part in parts if script.code(part) != text)
-    if len(own) != 1 or not added or script.frequency(assign) is Frequency.RARE:
+    if len(own) != 1 or not added or script.loops.frequency(assign) is Frequency.RARE:
         return None
     if isinstance(target, cst.Name) and not _returns_in_eval(script, assign, own[0]):
         return None
@@ -137,7 +137,7 @@ def _loop(
     """Return the outermost loop that only appends to the target, and whether it starts it."""
     found: cst.For | cst.While | None = None
     starts_inside = False
-    for loop in script.loops_around(assign):
+    for loop in script.loops.around(assign):
         if found is None and loop.role is Role.EPOCH:
             break
         uses = _uses(script, assign, target, loop.node)
@@ -154,12 +154,12 @@ def _few(script: Script, loop: cst.For | cst.While) -> bool:
         return False
     if _PARTS.search(script.code(loop.iter)):
         return True
-    value = script.value_of(loop.iter).node
+    value = script.values.value_of(loop.iter).node
     if isinstance(value, (cst.List, cst.Tuple)):
         return len(value.elements) <= _FEW
     if not isinstance(value, cst.Call) or script.name(value.func) != "builtins.range":
         return False
-    bounds = [script.value_of(arg.value).literal for arg in value.args]
+    bounds = [script.values.value_of(arg.value).literal for arg in value.args]
     return all(type(bound) is int for bound in bounds) and len(range(*bounds)) <= _FEW
 
 
@@ -167,7 +167,7 @@ def _chosen_inside(script: Script, target: cst.BaseExpression, loop: cst.For | c
     """Return whether each iteration of a loop appends to another entry (`d[key]`)."""
     return any(
         script.tree.inside(binding.node, loop)
-        for name in script.within(target, cst.Name)
+        for name in script.tree.within(target, cst.Name)
         if name is not _root(target) and script.scopes.reads(name)
         for binding in script.scopes.reaching(name)
     )
@@ -191,7 +191,7 @@ def _uses(
     if isinstance(root, cst.Name) and root is not target:
         if any(script.tree.inside(b.node, loop) for b in script.scopes.reaching(root)):
             return None
-    for use in script.within(loop, type(target)):
+    for use in script.tree.within(loop, type(target)):
         if script.code(use) != text or use is target:
             continue
         line = _line(script, use)
@@ -221,28 +221,28 @@ def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) ->
     if use is line.targets[0].target:
         return any(
             script.code(part) == text
-            for call in script.within(line, cst.Call)
+            for call in script.tree.within(line, cst.Call)
             for part in _parts(call, script.name(call.func) or "")
         )
-    element = script.parent(use)
+    element = script.tree.parent(use)
     if isinstance(element, cst.Comparison):
         return _is_asked_for(script, use)
-    holder = script.parent(element) if element is not None else None
-    call = script.parent(holder) if isinstance(holder, (cst.List, cst.Tuple)) else element
+    holder = script.tree.parent(element) if element is not None else None
+    call = script.tree.parent(holder) if isinstance(holder, (cst.List, cst.Tuple)) else element
     if isinstance(call, cst.Arg):
-        call = script.parent(call)
+        call = script.tree.parent(call)
     return isinstance(call, cst.Call) and (script.name(call.func) or "") in TENSORS | ARRAYS
 
 
 def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
     """Return whether a use only asks if the target is empty (`x is None`, `len(x) == 0`)."""
-    holder = script.parent(use)
+    holder = script.tree.parent(use)
     if isinstance(holder, cst.Arg):
-        call = script.parent(holder)
+        call = script.tree.parent(holder)
         if isinstance(call, cst.Call) and script.name(call.func) == "builtins.len":
-            holder, use = script.parent(call), call
+            holder, use = script.tree.parent(call), call
     while isinstance(holder, cst.ComparisonTarget):
-        holder = script.parent(holder)
+        holder = script.tree.parent(holder)
     if isinstance(holder, cst.Comparison) and len(holder.comparisons) == 1:
         other = holder.comparisons[0].comparator
         return isinstance(other, (cst.Name, cst.Integer)) and script.code(other) in ("None", "0")
@@ -251,7 +251,7 @@ def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
 
 def _is_start(script: Script, use: cst.CSTNode, growth: cst.Assign, text: str) -> bool:
     """Return whether a use is the target in the branch for all iterations but the first."""
-    line = script.parent(script.parent(use) or use)
+    line = script.tree.parent(script.tree.parent(use) or use)
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
     if line.targets[0].target is not use:
@@ -294,7 +294,7 @@ def _read_by_callees(script: Script, loop: cst.For | cst.While, text: str) -> bo
     return any(
         script.code(mention) == text
         for body in script.functions.reached(loop)[1:]
-        for mention in script.within(body, cst.Attribute)
+        for mention in script.tree.within(body, cst.Attribute)
     )
 
 
@@ -353,7 +353,7 @@ def _held_by_binding(
     if binding.how is How.UNPACKED:
         return Held(loaded=isinstance(binding.value, (cst.Name, cst.Subscript)))
     if binding.how is How.LOOP:
-        source, _ = script.iteration.source(binding.value, binding.path)
+        source, _ = script.values.iteration.source(binding.value, binding.path)
         if isinstance(source, cst.Call):
             return Held((source,))
         loaded = source is not None and script.kind(source) is Kind.LOADER
@@ -380,13 +380,13 @@ def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
 
 def _written(script: Script, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
     """Yield the tensors that a loop modifies in place."""
-    for line in script.within(loop, cst.AugAssign):
+    for line in script.tree.within(loop, cst.AugAssign):
         yield _whole(line.target)
-    for assign in script.within(loop, cst.Assign):
+    for assign in script.tree.within(loop, cst.Assign):
         for each in assign.targets:
             if isinstance(each.target, cst.Subscript):
                 yield _whole(each.target)
-    for call in script.within(loop, cst.Call):
+    for call in script.tree.within(loop, cst.Call):
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value.endswith("_"):
             yield _whole(func.value)

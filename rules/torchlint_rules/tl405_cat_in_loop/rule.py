@@ -25,7 +25,7 @@ class CatInLoop(Rule):
         """Flag every assignment that appends to a tensor or an array in each iteration."""
         found = [each for each in growths(script) if _is_hot(script, each)]
         for growth in found:
-            target = script.brief(growth.target)
+            target = script.tree.brief(growth.target)
             join = script.code(growth.call.func)
             if growth.function == "numpy.append":
                 join = join.removesuffix("append") + "concatenate"
@@ -39,14 +39,18 @@ class CatInLoop(Rule):
 
 def _is_hot(script: Script, growth: Growth) -> bool:
     """Return whether a tensor grows over batches, in each step, or in very many passes."""
-    if script.batch_loop(growth.node) is not None or script.each_step(growth.node):
+    if script.loops.batch_loop(growth.node) is not None or script.loops.each_step(growth.node):
         return True
     source = growth.loop.iter if isinstance(growth.loop, cst.For) else growth.loop.test
     if isinstance(source, cst.Call) and script.name(source.func) == "builtins.range":
-        bounds = [script.value_of(arg.value).literal for arg in source.args[:2]]
+        bounds = [script.values.value_of(arg.value).literal for arg in source.args[:2]]
         if any(isinstance(each, int) and each >= _MANY for each in bounds):
             return True
-    named = {word for name in script.within(source, cst.Name) for word in script.words(name.value)}
+    named = {
+        word
+        for name in script.tree.within(source, cst.Name)
+        for word in script.names.words(name.value)
+    }
     return not named.isdisjoint(_LONG)
 
 
@@ -79,19 +83,19 @@ def _fix(script: Script, growth: Growth, found: Sequence[Growth]) -> Fix | None:
 def _unseen(script: Script, growth: Growth, loop: cst.For | cst.While) -> str:
     """Return the code of another module that may modify a part, empty if there is none."""
     made: list[cst.BaseExpression] = list(growth.added)
-    names = [name for part in made for name in script.within(part, cst.Name)]
+    names = [name for part in made for name in script.tree.within(part, cst.Name)]
     made += [
         binding.node.value
         for name in names
         for binding in script.scopes.reaching(name)
         if script.tree.inside(binding.node, loop) and isinstance(binding.node, cst.Assign)
     ]
-    makers = (script.visibility.unseen_call(value) for value in made)
+    makers = (script.values.visibility.unseen_call(value) for value in made)
     unseen = next((call for call in makers if call is not None), None)
-    unseen = unseen or script.visibility.receiver(loop.body, *(name.value for name in names))
+    unseen = unseen or script.values.visibility.receiver(loop.body, *(name.value for name in names))
     if unseen is None:
         return ""
-    return f"`{script.brief(unseen.func)}` is not in sight and might write into the part again"
+    return f"`{script.tree.brief(unseen.func)}` is not in sight and might write into the part again"
 
 
 def _names(node: cst.BaseExpression, name: cst.Name) -> bool:
@@ -110,7 +114,7 @@ def _only_joins(script: Script, growth: Growth) -> bool:
         return False
     whole = script.span(growth.node)
     start, end = script.span(growth.added[0]).start, script.span(growth.added[-1]).end
-    text = script.text
+    text = script.tree.source.text
     if "#" in text[whole.start : start] + text[end : whole.end]:
         return False
     inside = next(o for o in script.tree.ancestors(growth.node) if _ends(o, growth.loop))
@@ -136,7 +140,7 @@ def _mentioned_besides(
     return any(
         name.value == target.value and not any(script.tree.inside(name, node) for node in nodes)
         for region in (loop, *handlers)
-        for name in script.within(region, cst.Name)
+        for name in script.tree.within(region, cst.Name)
     )
 
 
@@ -144,7 +148,7 @@ def _joined(script: Script, growth: Growth) -> str | None:
     """Return the call that joins the list, None if it depends on the iteration."""
     call, name = growth.call, script.code(growth.target)
     rest = call.args[1:]
-    if any(arg.star or not script.value_of(arg.value).is_literal for arg in rest):
+    if any(arg.star or not script.values.value_of(arg.value).is_literal for arg in rest):
         return None
     words = [f"[{name}, *{name}_parts]", *(script.code(arg) for arg in rest)]
     return f"{name} = {script.code(call.func)}({', '.join(words)})"
@@ -154,7 +158,7 @@ def _around(script: Script, growth: Growth, name: str, joined: str | None) -> Ed
     """Create the list before the loop and join it after it."""
     loop, scopes = growth.loop, script.scopes
     assert isinstance(growth.own, cst.Name)
-    if joined is None or not script.rewrite.stands_alone(loop):
+    if joined is None or not script.edits.stands_alone(loop):
         return None
     if script.tree.spelled(name):
         return None
@@ -164,21 +168,21 @@ def _around(script: Script, growth: Growth, name: str, joined: str | None) -> Ed
     if len(homes) != len(before) or not any(home[0] in around for home in homes if home):
         return None
     made = f"{name} = []"
-    start = script.statement(before[0].node)
-    if len(before) == 1 and homes[0][0] is around[0] and script.rewrite.stands_alone(start):
-        first = script.rewrite.after(start, made)
+    start = script.tree.statement(before[0].node)
+    if len(before) == 1 and homes[0][0] is around[0] and script.edits.stands_alone(start):
+        first = script.edits.after(start, made)
     else:
-        line = f"{script.rewrite.indent_of(loop)}{made}{script.rewrite.newline}"
-        first = script.rewrite.insert(_above_comments(script, loop), line)
-    return (*first, *script.rewrite.after(loop, joined))
+        line = f"{script.edits.indent_of(loop)}{made}{script.edits.newline}"
+        first = script.edits.insert(_above_comments(script, loop), line)
+    return (*first, *script.edits.after(loop, joined))
 
 
 def _above_comments(script: Script, statement: cst.CSTNode) -> int:
     """Return where the lines of a statement start, including comments directly above it."""
-    at = script.rewrite.line_start(script.span(statement).start)
+    at = script.edits.line_start(script.span(statement).start)
     while at:
-        above = script.rewrite.line_start(at - 1)
-        if not script.text[above:at].lstrip().startswith("#"):
+        above = script.edits.line_start(at - 1)
+        if not script.tree.source.text[above:at].lstrip().startswith("#"):
             break
         at = above
     return at

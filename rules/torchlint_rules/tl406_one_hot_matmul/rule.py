@@ -37,23 +37,25 @@ class Product(NamedTuple):
 class OneHotMatmul(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every matmul of one-hot vectors with a matrix, and every layer that gets some."""
-        if next(script.calls(_ONE_HOT), None) is None and not any(script.method_calls("scatter_")):
+        if next(script.calls.of(_ONE_HOT), None) is None and not any(
+            script.calls.of_methods("scatter_")
+        ):
             return
         for product in _products(script):
             if not _has_two_dimensions(script, product.matrix):
                 continue
-            matrix = script.brief(product.matrix)
+            matrix = script.tree.brief(product.matrix)
             message = (
                 f"one-hot vectors times `{matrix}` read all of it to pick rows: look them up with "
                 "`F.embedding`"
             )
             yield Finding(self.code, script.span(product.node), message, _fix(script, product))
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             if len(call.args) != 1 or _one_hot(script, call.args[0].value, _DEPTH) is None:
                 continue
-            made = script.value_of(call.func).node
+            made = script.values.value_of(call.func).node
             if isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Linear":
-                layer = script.brief(call.func)
+                layer = script.tree.brief(call.func)
                 message = (
                     f"one-hot vectors in `{layer}` read all of its weight to pick rows: an "
                     "`nn.Embedding` looks them up"
@@ -63,12 +65,12 @@ class OneHotMatmul(Rule):
 
 def _products(script: Script) -> Iterator[Product]:
     """Yield the matmuls whose left operand is one-hot vectors."""
-    for operation in script.all(cst.BinaryOperation):
+    for operation in script.tree.all(cst.BinaryOperation):
         if isinstance(operation.operator, cst.MatrixMultiply):
             made = _one_hot(script, operation.left, _DEPTH)
             if made is not None:
                 yield Product(operation, operation.left, operation.right, made)
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         sides = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
         func = call.func
         if script.name(func) is None and isinstance(func, cst.Attribute):
@@ -118,10 +120,10 @@ def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
         if matrix.func.attr.value == "t" and not matrix.args:
             return _has_two_dimensions(script, matrix.func.value)
     if isinstance(matrix, cst.Attribute) and matrix.attr.value == "weight":
-        layer = script.value_of(matrix.value).node
+        layer = script.values.value_of(matrix.value).node
         if isinstance(layer, cst.Call) and script.name(layer.func) in _LAYERS:
             return True
-    made = script.value_of(matrix).node
+    made = script.values.value_of(matrix).node
     if isinstance(made, cst.BinaryOperation):
         scaled = isinstance(made.right, (cst.Integer, cst.Float))
         return scaled and script.answer(_has_two_dimensions, made.left, False)
@@ -155,11 +157,11 @@ def _fix(script: Script, product: Product) -> Fix | None:
         edits = dropped
     text = f"{script.code(func.value)}.embedding({ids}, {matrix})"
     start = script.span(product.node).start
-    if script.text[max(start - 1, 0) : start].isalnum():
+    if script.tree.source.text[max(start - 1, 0) : start].isalnum():
         text = f" {text}"
-    edits = (*edits, *script.rewrite.replace(product.node, text))
+    edits = (*edits, *script.edits.replace(product.node, text))
     title = "Look the rows up"
-    if script.mentions("autocast"):
+    if script.tree.mentions("autocast"):
         return Fix.unsafe(title, edits, because=_AUTOCAST)
     return Fix.close(title, edits, because=_ORDER)
 
@@ -183,14 +185,14 @@ def _without_line(script: Script, product: Product) -> Edits | None:
     """Remove the line that names the one-hot vectors if only the product reads them."""
     left = product.left
     assert isinstance(left, cst.Name)
-    if script.only_read_at(left) is None:
+    if script.scopes.only_read_at(left) is None:
         return None
     (binding,) = script.scopes.reaching(left)
-    line, ids = script.statement(binding.node), product.one_hot.args[0].value
+    line, ids = script.tree.statement(binding.node), product.one_hot.args[0].value
     if not isinstance(line, cst.SimpleStatementLine) or not isinstance(ids, cst.Name):
         return None
-    if not script.rewrite.stands_alone(line):
+    if not script.edits.stands_alone(line):
         return None
     before = set(map(id, script.scopes.reaching(ids)))
     now = script.scopes.reaching_name(ids.value, left, script.scopes.scope(left))
-    return script.rewrite.drop(line) if before == set(map(id, now)) else None
+    return script.edits.drop(line) if before == set(map(id, now)) else None

@@ -31,25 +31,25 @@ def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | 
         return None
     changes = [
         call
-        for name in script.scopes.uses(made, script.home(use))
+        for name in script.scopes.uses(made, script.scopes.home(use))
         if (call := _changing(script, name)) is not None
     ]
     if len(changes) != 1 or not _fills(script, changes[0]):
         return None
     (change,) = changes
     before = script.tree.order(change) < script.tree.order(use)
-    line, reading = script.statement(change), script.statement(use)
-    together = before and script.parent(line) is script.parent(reading)
+    line, reading = script.tree.statement(change), script.tree.statement(use)
+    together = before and script.tree.parent(line) is script.tree.parent(reading)
     return change if together and isinstance(change, cst.Call) else None
 
 
 def _changing(script: Script, name: cst.Name) -> cst.CSTNode | None:
     """Return the calls that modify the tensor of a name in place where it is read."""
-    holder = script.parent(name)
+    holder = script.tree.parent(name)
     if isinstance(holder, cst.Attribute) and holder.attr.value.endswith("_"):
-        return script.parent(holder)
+        return script.tree.parent(holder)
     stored = isinstance(holder, cst.Subscript) and isinstance(
-        script.parent(holder), (cst.AssignTarget, cst.AugAssign)
+        script.tree.parent(holder), (cst.AssignTarget, cst.AugAssign)
     )
     return holder if stored else None
 
@@ -74,8 +74,8 @@ def _fills(script: Script, change: cst.CSTNode) -> bool:
         return False
     if change.func.attr.value != "scatter_" or len(change.args) != 3:
         return False
-    dim = script.value_of(change.args[0].value).literal
-    one = script.value_of(change.args[2].value)
+    dim = script.values.value_of(change.args[0].value).literal
+    one = script.values.value_of(change.args[2].value)
     return (
         dim in _LAST
         and isinstance(one.literal, (int, float))
@@ -86,14 +86,14 @@ def _fills(script: Script, change: cst.CSTNode) -> bool:
 
 def _is_column(script: Script, ids: cst.BaseExpression) -> bool:
     """Return whether there is one index per row: the last dimension was added with size one."""
-    made = script.value_of(ids).node or ids
+    made = script.values.value_of(ids).node or ids
     if not isinstance(made, cst.Call) or not isinstance(made.func, cst.Attribute):
         return False
     word = made.func.attr.value
     given = [arg.value for arg in made.args]
     if script.name(made.func) is not None:
         given = given[1:]
-    last = script.value_of(given[-1]).literal if given else None
+    last = script.values.value_of(given[-1]).literal if given else None
     if word in ("long", "cuda", "to", "detach", "contiguous"):
         return script.name(made.func) is None and script.answer(_is_column, made.func.value, False)
     if word == "unsqueeze":

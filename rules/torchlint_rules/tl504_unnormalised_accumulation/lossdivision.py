@@ -34,8 +34,11 @@ def is_averaged(
     word = script.code(size).rpartition(".")[2]
     return (
         any(_is_scaled(script, loss, word, _DEPTH) for loss in losses)
-        or any(each.attr.value == "grad" for each in script.within(window.loop.node, cst.Attribute))
-        or script.gradient_work.changes(window)
+        or any(
+            each.attr.value == "grad"
+            for each in script.tree.within(window.loop.node, cst.Attribute)
+        )
+        or script.optimizers.gradient_work.changes(window)
         or _rate_is_scaled(script, word)
         or _is_scale_free(script, window)
     )
@@ -118,7 +121,7 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
 
 def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
     """Return whether a loss of this file consists of sums over samples."""
-    for call in script.within(criterion, cst.Call):
+    for call in script.tree.within(criterion, cst.Call):
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value == "sum" and not call.args:
             if "mean" not in script.code(criterion):
@@ -130,20 +133,20 @@ def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
 
 def _sums(script: Script, node: cst.Call) -> bool:
     """Return whether a criterion sums its losses over the samples."""
-    made = script.value_of(node.func).node
+    made = script.values.value_of(node.func).node
     for call in (node, made):
         if isinstance(call, cst.Call):
-            reduction = script.call(call).argument("reduction")
+            reduction = script.calls.at(call).argument("reduction")
             if reduction.state is not State.ABSENT and not reduction.equals("mean"):
                 return True
-            if script.call(call).argument("size_average").state is not State.ABSENT:
+            if script.calls.at(call).argument("size_average").state is not State.ABSENT:
                 return True
     return False
 
 
 def _rate_is_scaled(script: Script, word: str) -> bool:
     """Return whether a learning rate is computed from the window size."""
-    for call in script.all(cst.Call):
+    for call in script.tree.all(cst.Call):
         if (script.name(call.func) or "").startswith("torch.optim."):
             if any(_mentions(script, arg, word) for arg in call.args):
                 return True
@@ -152,13 +155,13 @@ def _rate_is_scaled(script: Script, word: str) -> bool:
     return any(
         _RATE.fullmatch(script.code(line.targets[0].target).rpartition(".")[2])
         and _mentions(script, line.value, word)
-        for line in script.all(cst.Assign)
+        for line in script.tree.all(cst.Assign)
     )
 
 
 def _is_for_sums(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a learning rate is divided by the batch size, as for summed losses."""
-    rate = script.value_of(node).node or node
+    rate = script.values.value_of(node).node or node
     if not isinstance(rate, cst.BinaryOperation) or not isinstance(rate.operator, cst.Divide):
         return False
     return isinstance(rate.right, (cst.Name, cst.Attribute, cst.Subscript)) and bool(
@@ -182,5 +185,5 @@ def _ignores_scale(script: Script, call: cst.Call) -> bool:
     kind = (script.name(call.func) or "").rpartition(".")[2]
     if kind not in _SCALE_FREE:
         return False
-    decay = script.call(call).argument("weight_decay", 4 if kind == "Adam" else None)
+    decay = script.calls.at(call).argument("weight_decay", 4 if kind == "Adam" else None)
     return kind in _DECOUPLED or decay.state is State.ABSENT or decay.equals(0)

@@ -21,8 +21,8 @@ _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 class UnnormalisedAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accumulation window whose losses are not divided."""
-        for window in script.gradient_accumulations():
-            if script.is_done(window.loop.node, Duty.DIVIDING):
+        for window in script.loops.gradient_accumulations.all():
+            if script.loops.is_done(window.loop.node, Duty.DIVIDING):
                 continue
             size = _size(script, window)
             if size is None:
@@ -44,7 +44,7 @@ class UnnormalisedAccumulation(Rule):
         )
         fix = None
         if twice.only_here and isinstance(twice.division, cst.BinaryOperation):
-            edits = script.rewrite.replace(twice.division, script.code(twice.division.left))
+            edits = script.edits.replace(twice.division, script.code(twice.division.left))
             because = f"gradients become larger by {shown}"
             fix = Fix.unsafe("Leave the division to the framework", edits, because=because)
         return Finding(self.code, script.span(twice.division), message, fix)
@@ -81,7 +81,9 @@ def _size(script: Script, window: GradientAccumulation) -> cst.BaseExpression | 
     size = found.right if found is not None else _parts_of_batch(script, window)
     if not isinstance(size, (cst.Name, cst.Attribute, cst.Integer, cst.Subscript)):
         return None
-    if script.value_of(size).equals(1) or (found and not _counts_passes(script, window, found)):
+    if script.values.value_of(size).equals(1) or (
+        found and not _counts_passes(script, window, found)
+    ):
         return None
     return size
 
@@ -90,10 +92,10 @@ def _remainder(script: Script, window: GradientAccumulation) -> cst.BinaryOperat
     """Return the only `i % k` in the test that closes a window."""
     if window.test is None or window.closing is None:
         return None
-    test = script.value_of(window.test).node or window.test
+    test = script.values.value_of(window.test).node or window.test
     found = [
         each
-        for each in script.within(test, cst.BinaryOperation)
+        for each in script.tree.within(test, cst.BinaryOperation)
         if isinstance(each.operator, cst.Modulo)
     ]
     return found[0] if len(found) == 1 else None
@@ -120,7 +122,7 @@ def _counts_passes(
     """Return whether the dividend changes with the iterations of this loop."""
     return any(
         script.tree.inside(binding.node, window.loop.node)
-        for name in script.within(remainder.left, cst.Name)
+        for name in script.tree.within(remainder.left, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -129,7 +131,7 @@ def _changes(script: Script, window: GradientAccumulation, size: cst.BaseExpress
     """Return whether an iteration of the loop may change the size."""
     return any(
         script.tree.inside(binding.node, window.loop.node)
-        for name in script.within(size, cst.Name)
+        for name in script.tree.within(size, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -156,8 +158,8 @@ def _divided(script: Script, loss: cst.BaseExpression, size: str) -> Edits:
     code = script.code(loss)
     if isinstance(loss, (cst.BinaryOperation, cst.IfExp)) and not loss.lpar:
         code = f"({code})"
-    scaled = isinstance(script.parent(loss), cst.Arg)
-    return script.rewrite.replace(loss, f"{code} / {size}" if scaled else f"({code} / {size})")
+    scaled = isinstance(script.tree.parent(loss), cst.Arg)
+    return script.edits.replace(loss, f"{code} / {size}" if scaled else f"({code} / {size})")
 
 
 def _tail(script: Script, window: GradientAccumulation) -> Edits:
@@ -172,19 +174,19 @@ def _tail(script: Script, window: GradientAccumulation) -> Edits:
         return ()
     counted = [
         binding
-        for name in script.within(test.left, cst.Name)
+        for name in script.tree.within(test.left, cst.Name)
         for binding in script.scopes.reaching(name)
         if binding.node is loop
     ]
     if not counted or script.tree.parent(closing) is not loop.body:
         return ()
     lines = _lines(script, closing)
-    if not lines or not script.rewrite.stands_alone(loop) or _steps_behind(script, loop):
+    if not lines or not script.edits.stands_alone(loop) or _steps_behind(script, loop):
         return ()
     right = script.code(test.comparisons[0].comparator)
     left_over = script.code(test.left) + ("" if right == "0" else f" != {right}")
-    unit = script.rewrite.unit()
-    return script.rewrite.after(loop, f"if {left_over}:", *(f"{unit}{line}" for line in lines))
+    unit = script.edits.unit()
+    return script.edits.after(loop, f"if {left_over}:", *(f"{unit}{line}" for line in lines))
 
 
 def _lines(script: Script, closing: cst.If) -> list[str]:
@@ -210,9 +212,9 @@ def _lines(script: Script, closing: cst.If) -> list[str]:
 
 def _steps_behind(script: Script, loop: cst.CSTNode) -> bool:
     """Return whether code after a loop, in the same function, steps an optimizer."""
-    home = script.home(loop)
+    home = script.scopes.home(loop)
     return any(
-        script.home(call) is home and script.tree.order(call) >= script.tree.end(loop)
+        script.scopes.home(call) is home and script.tree.order(call) >= script.tree.end(loop)
         for call in script.optimizers.steps
         if not _in_other_loop(script, call, loop)
     )
@@ -220,5 +222,5 @@ def _steps_behind(script: Script, loop: cst.CSTNode) -> bool:
 
 def _in_other_loop(script: Script, call: cst.Call, loop: cst.CSTNode) -> bool:
     """Return whether a call is in its own batch loop."""
-    around = {id(each.node) for each in script.loops_around(loop)}
-    return any(each.is_batch and id(each.node) not in around for each in script.loops_around(call))
+    around = {id(each.node) for each in script.loops.around(loop)}
+    return any(each.is_batch and id(each.node) not in around for each in script.loops.around(call))

@@ -23,38 +23,38 @@ _OTHER_PACE: Final = "the learning rate follows another curve from the first epo
 class MisplacedSchedulerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misplaced step, and uses of removed arguments and methods."""
-        for made in script.schedulers.made:
+        for made in script.optimizers.schedulers.made:
             yield from self._verbose(script, made.call, made.name)
-        for call in script.method_calls("get_lr"):
+        for call in script.calls.of_methods("get_lr"):
             yield from self._rate(script, call)
-        for step in script.schedulers.steps:
-            if script.schedulers.is_set_by_hand(step.scheduler):
+        for step in script.optimizers.schedulers.steps:
+            if script.optimizers.schedulers.is_set_by_hand(step.scheduler):
                 continue
             found = misuse(script, step) or _disorder(script, step)
             if found is not None:
                 message, fix = found
-                fix = fix if script.framework == "none" else None
+                fix = fix if script.program.devices.framework == "none" else None
                 yield Finding(self.code, script.span(step.call), message, fix)
 
     def _verbose(self, script: Script, call: cst.Call, name: str) -> Iterator[Finding]:
-        arg = script.call(call).given("verbose")
-        if arg is None or not script.target.has((2, 2)):
+        arg = script.calls.at(call).given("verbose")
+        if arg is None or not script.program.target.has((2, 2)):
             return
         fate = "was removed in torch 2.7: this raises TypeError"
-        if not script.target.has((2, 7)):
+        if not script.program.target.has((2, 7)):
             fate = "does nothing since torch 2.2, and from 2.7 on raises TypeError"
         message = f"`verbose=` of `{name}` {fate}; print `get_last_lr()` where you want the rate"
         plain = isinstance(arg.value, (cst.Name, cst.Attribute, cst.Integer))
         fix = None
         if plain:
-            fix = Fix.exact("Take out `verbose`", script.rewrite.without_argument(call, arg))
+            fix = Fix.exact("Take out `verbose`", script.edits.without_argument(call, arg))
         yield Finding(self.code, script.span(arg), message, fix)
 
     def _rate(self, script: Script, call: cst.Call) -> Iterator[Finding]:
         func = call.func
         if not isinstance(func, cst.Attribute) or call.args:
             return
-        made = script.schedulers.of(func.value)
+        made = script.optimizers.schedulers.of(func.value)
         if script.kind(func.value) is not Kind.SCHEDULER or not made:
             return
         if not all(each.in_sight and each.name for each in made) or sets_rates(script, call):
@@ -64,7 +64,7 @@ class MisplacedSchedulerStep(Rule):
             f"`{name}.get_lr()` computes a next rate from the present one, and torch warns of it: "
             "`get_last_lr()` is the rate in use"
         )
-        edits = script.rewrite.replace(func.attr, "get_last_lr")
+        edits = script.edits.replace(func.attr, "get_last_lr")
         title = "Ask for the rate in use"
         because = "the value differs where the schedule multiplies, and more than a print reads it"
         shown = is_only_shown(script, call)

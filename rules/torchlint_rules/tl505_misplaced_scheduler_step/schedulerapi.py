@@ -38,7 +38,7 @@ def misuse(script: Script, step: SchedulerStep) -> tuple[str, Fix | None] | None
         return None
     given = args[0].value
     text = script.code(given)
-    if script.kind(given) in (Kind.TENSOR, Kind.LOSS) or "loss" in script.words(text):
+    if script.kind(given) in (Kind.TENSOR, Kind.LOSS) or "loss" in script.names.words(text):
         return (
             f"`{name}` ({_one(step)}) takes no metric: `step({text})` sets its epoch to the value "
             "of the loss; only ReduceLROnPlateau wants one",
@@ -58,10 +58,10 @@ def _one(step: SchedulerStep) -> str:
 def _counted_plateau(
     script: Script, step: SchedulerStep, name: str
 ) -> tuple[str, Fix | None] | None:
-    arg = script.call(step.call).given("epoch", 1)
+    arg = script.calls.at(step.call).given("epoch", 1)
     if arg is None:
         return None
-    edits = script.rewrite.without_argument(step.call, arg)
+    edits = script.edits.without_argument(step.call, arg)
     return (
         f"the epoch that `{name}.step` is given is deprecated and only counted: leave it out",
         Fix.exact("Take out the epoch", edits),
@@ -70,7 +70,7 @@ def _counted_plateau(
 
 def _recounted(script: Script, step: SchedulerStep, given: cst.BaseExpression) -> Fix | None:
     """Return the fix that lets a scheduler count if the loop counts the same way."""
-    loop = next(script.loops_around(step.call), None)
+    loop = next(script.loops.around(step.call), None)
     if loop is None or not _counts_from_start(script, loop.node, given):
         return None
     if is_now_and_then(script, step.call, loop.node.body) or loop.role is not Role.EPOCH:
@@ -79,7 +79,7 @@ def _recounted(script: Script, step: SchedulerStep, given: cst.BaseExpression) -
         return None
     text = f"{script.code(step.scheduler)}.step()"
     found = early(script, step)
-    edits: Edits | None = script.rewrite.replace(step.call, text)
+    edits: Edits | None = script.edits.replace(step.call, text)
     if found is not None:
         edits = put_behind(script, step, found, text)
     if edits is None:
@@ -95,10 +95,10 @@ def _counts_from_start(
         return False
     if not isinstance(loop.target, cst.Name) or loop.target.value != given.value:
         return False
-    for call in script.within(loop.iter, cst.Call):
+    for call in script.tree.within(loop.iter, cst.Call):
         if script.name(call.func) in ("builtins.range", "tqdm.trange"):
             first = call.args[0].value if len(call.args) > 1 else None
-            return first is None or script.value_of(first).literal in (0, 1)
+            return first is None or script.values.value_of(first).literal in (0, 1)
     return False
 
 
@@ -109,14 +109,14 @@ def sets_rates(script: Script, call: cst.Call) -> bool:
     """Return whether a function reads the rate because it sets the rate or the epoch by hand."""
     assert isinstance(call.func, cst.Attribute)
     scheduler = call.func.value
-    if script.schedulers.is_set_by_hand(scheduler):
+    if script.optimizers.schedulers.is_set_by_hand(scheduler):
         return True
-    home = script.home(call)
-    return any(_is_rate(script, each) for each in script.within(home, cst.Subscript)) or any(
+    home = script.scopes.home(call)
+    return any(_is_rate(script, each) for each in script.tree.within(home, cst.Subscript)) or any(
         step.call.args
-        and script.home(step.call) is script.home(call)
+        and script.scopes.home(step.call) is script.scopes.home(call)
         and script.code(step.scheduler) == script.code(scheduler)
-        for step in script.schedulers.steps
+        for step in script.optimizers.schedulers.steps
     )
 
 
@@ -124,9 +124,9 @@ def _is_rate(script: Script, node: cst.Subscript) -> bool:
     """Return whether a node is an assigned group rate (`group["lr"] = …`)."""
     index = node.slice[0].slice
     return (
-        isinstance(script.parent(node), cst.AssignTarget)
+        isinstance(script.tree.parent(node), cst.AssignTarget)
         and isinstance(index, cst.Index)
-        and script.value_of(index.value).equals("lr")
+        and script.values.value_of(index.value).equals("lr")
     )
 
 
@@ -136,7 +136,7 @@ def _is_rate(script: Script, node: cst.Subscript) -> bool:
 def is_only_shown(script: Script, call: cst.Call) -> bool:
     """Return whether a value is only printed, logged or stored in a list."""
     node = _subscripted(script, call)
-    holder = script.parent(node)
+    holder = script.tree.parent(node)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
         target = holder.targets[0].target
         scope = script.scopes.scope(target)
@@ -154,12 +154,12 @@ def is_only_shown(script: Script, call: cst.Call) -> bool:
 
 def _subscripted(script: Script, node: cst.CSTNode) -> cst.CSTNode:
     """Return a value with its subscript (`get_lr()[0]`)."""
-    outer = script.parent(node)
+    outer = script.tree.parent(node)
     return outer if isinstance(outer, cst.Subscript) and outer.value is node else node
 
 
 def _is_shown(script: Script, node: cst.CSTNode) -> bool:
-    at = script.parent(node)
+    at = script.tree.parent(node)
     while at is not None and not isinstance(at, cst.BaseStatement):
         if isinstance(at, cst.Call):
             func = at.func
@@ -170,5 +170,5 @@ def _is_shown(script: Script, node: cst.CSTNode) -> bool:
             return True
         if isinstance(at, (cst.Comparison, cst.Assign, cst.AugAssign)):
             return False
-        at = script.parent(at)
+        at = script.tree.parent(at)
     return False

@@ -32,7 +32,7 @@ def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, st
     """Return the message for a scheduler with a wrong step interval, the fix and its title."""
     if not step.names or not step.made:
         return None
-    loop = script.batch_loop(step.call)
+    loop = script.loops.batch_loop(step.call)
     found = (
         _with_each_batch(script, step, loop)
         if loop is not None and _is_over_batches(script, step, loop)
@@ -46,12 +46,12 @@ def _is_over_batches(script: Script, step: SchedulerStep, loop: Loop) -> bool:
 
 
 def _given(script: Script, made: Schedule, name: str, position: int) -> cst.BaseExpression | None:
-    arg = script.call(made.call).given(name, position)
+    arg = script.calls.at(made.call).given(name, position)
     return arg.value if arg is not None else None
 
 
 def _number(script: Script, made: Schedule, name: str, position: int) -> float | None:
-    value = script.call(made.call).argument(name, position)
+    value = script.calls.at(made.call).argument(name, position)
     number = value.literal if value.state is State.KNOWN else None
     return float(number) if isinstance(number, (int, float)) else None
 
@@ -63,7 +63,7 @@ def _with_each_epoch(script: Script, step: SchedulerStep) -> _Message | None:
     """Judge a scheduler that counts batches."""
     if not step.names <= _PER_BATCH:
         return None
-    around = next(script.loops_around(step.call), None)
+    around = next(script.loops.around(step.call), None)
     if around is None or around.role is not Role.EPOCH:
         return None
     if is_now_and_then(script, step.call, around.node.body):
@@ -88,12 +88,12 @@ def _batches(script: Script, made: Schedule) -> str:
     if made.name == "OneCycleLR":
         per_epoch = _given(script, made, "steps_per_epoch", 4)
         total = _given(script, made, "total_steps", 2)
-        if per_epoch is not None and not script.value_of(per_epoch).equals(1):
+        if per_epoch is not None and not script.values.value_of(per_epoch).equals(1):
             return f"`steps_per_epoch={script.code(per_epoch)}`"
         if total is not None and _speaks(script, total) == "batches":
             return f"`total_steps={script.code(total)}`"
         return ""
-    up = script.call(made.call).argument("step_size_up", 3)
+    up = script.calls.at(made.call).argument("step_size_up", 3)
     if up.state is State.ABSENT:
         return "`step_size_up=2000`"
     if up.node is not None and _speaks(script, up.node) == "batches":
@@ -108,18 +108,18 @@ def _into_batches(script: Script, step: SchedulerStep, around: Loop) -> Edits | 
     if line is None or len(updates) != 1 or updates[0].at is not updates[0].call:
         return None
     place = line_of(script, updates[0].call)
-    block = script.parent(place) if place is not None else None
+    block = script.tree.parent(place) if place is not None else None
     if place is None or not isinstance(block, cst.IndentedBlock):
         return None
     behind = block.body[block.body.index(place) + 1 :]
     if behind and ".update()" in script.code(behind[0]):
         place = line_of_update(script, behind[0]) or place
-    return script.rewrite.moved(line, place, behind=True)
+    return script.edits.moved(line, place, behind=True)
 
 
 def line_of_update(script: Script, line: cst.BaseStatement) -> cst.SimpleStatementLine | None:
     """Return the line that consists of one call (`scaler.update()`)."""
-    calls = [call for call in script.within(line, cst.Call) if not call.args]
+    calls = [call for call in script.tree.within(line, cst.Call) if not call.args]
     return line_of(script, calls[0]) if calls else None
 
 
@@ -144,11 +144,11 @@ def _with_each_batch(script: Script, step: SchedulerStep, loop: Loop) -> _Messag
 
 def _epoch_loops(script: Script, loop: Loop) -> Iterator[Loop]:
     """Yield the loops that repeat a batch loop, including those of callers."""
-    yield from script.loops_around(loop.node)
-    function = script.function(loop.node)
+    yield from script.loops.around(loop.node)
+    function = script.scopes.function(loop.node)
     if function is not None:
         for call in script.functions.callers(function):
-            yield from script.loops_around(call)
+            yield from script.loops.around(call)
 
 
 def _too_soon(script: Script, made: Schedule, epochs: list[Loop]) -> str:
@@ -176,7 +176,7 @@ def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
         return f"`total_steps={script.code(total)}` is a number of epochs"
     planned = _number(script, made, "epochs", 3)
     bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
-    run = [script.value_of(bound).literal for bound in bounds]
+    run = [script.values.value_of(bound).literal for bound in bounds]
     if planned is not None and any(type(each) is int and each > planned for each in run):
         return f"planned for {planned:g} epochs of {max(e for e in run if type(e) is int)}"
     return ""
@@ -197,7 +197,7 @@ def _decay(script: Script, made: Schedule) -> str:
 
 
 def _gamma(script: Script, made: Schedule, position: int) -> float | None:
-    if script.call(made.call).argument("gamma", position).state is State.ABSENT:
+    if script.calls.at(made.call).argument("gamma", position).state is State.ABSENT:
         return 0.1
     return _number(script, made, "gamma", position)
 
@@ -208,9 +208,9 @@ def _milestones(script: Script, made: Schedule) -> str:
         return ""
     if _speaks(script, given) == "epochs":
         return f"`milestones={script.code(given)}` are epochs"
-    found = script.value_of(given).node
+    found = script.values.value_of(given).node
     marks = [
-        script.value_of(element.value).literal
+        script.values.value_of(element.value).literal
         for element in (found.elements if isinstance(found, (cst.List, cst.Tuple)) else ())
     ]
     if not marks or any(type(mark) is not int or mark > _FEW for mark in marks):
@@ -220,11 +220,15 @@ def _milestones(script: Script, made: Schedule) -> str:
 
 def _behind_loop(script: Script, step: SchedulerStep, loop: Loop) -> Edits | None:
     line = line_of(script, step.call)
-    if line is None or script.parent(line) is not loop.node.body or loop.node.orelse is not None:
+    if (
+        line is None
+        or script.tree.parent(line) is not loop.node.body
+        or loop.node.orelse is not None
+    ):
         return None
-    if not script.rewrite.stands_alone(loop.node):
+    if not script.edits.stands_alone(loop.node):
         return None
-    return script.rewrite.moved(line, loop.node, behind=True)
+    return script.edits.moved(line, loop.node, behind=True)
 
 
 # -- units -----------------------------------------------------------------------------------
@@ -235,17 +239,17 @@ def _bound(script: Script, loop: Loop) -> cst.BaseExpression | None:
     node = loop.node
     if not isinstance(node, cst.For):
         return None
-    for call in script.within(node.iter, cst.Call):
+    for call in script.tree.within(node.iter, cst.Call):
         if script.name(call.func) in ("builtins.range", "tqdm.trange"):
             plain = [arg.value for arg in call.args if arg.keyword is None]
             if len(plain) == 1:
                 return plain[0]
-            if len(plain) == 2 and script.value_of(plain[0]).equals(0):
+            if len(plain) == 2 and script.values.value_of(plain[0]).equals(0):
                 return plain[1]
-            if len(plain) == 2 and script.value_of(plain[0]).equals(1):
+            if len(plain) == 2 and script.values.value_of(plain[0]).equals(1):
                 end = plain[1]
                 if isinstance(end, cst.BinaryOperation) and isinstance(end.operator, cst.Add):
-                    return end.left if script.value_of(end.right).equals(1) else None
+                    return end.left if script.values.value_of(end.right).equals(1) else None
     return None
 
 
@@ -255,14 +259,14 @@ def _is_epochs(script: Script, node: cst.BaseExpression, epochs: list[Loop]) -> 
     if said:
         return said == "epochs"
     bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
-    return any(script.code_of(bound) == script.code_of(node) for bound in bounds)
+    return any(script.values.code_of(bound) == script.values.code_of(node) for bound in bounds)
 
 
 def _speaks(script: Script, node: cst.BaseExpression) -> str:
     """Return whether words of an expression, or of its names' values, count epochs or batches."""
-    texts = [script.code(node), script.code_of(node)]
-    texts += [script.code_of(name) for name in script.within(node, cst.Name)]
-    spoken = {word for text in texts for word in script.words(text)}
+    texts = [script.code(node), script.values.code_of(node)]
+    texts += [script.values.code_of(name) for name in script.tree.within(node, cst.Name)]
+    spoken = {word for text in texts for word in script.names.words(text)}
     if any("len(" in text for text in texts) or spoken & _BATCHES:
         return "batches"
     return "epochs" if spoken & _EPOCHS else ""

@@ -25,7 +25,11 @@ def without_effect(script: Script, call: cst.Call) -> Clip | None:
     region = _region(script, call)
     if region is None:
         return None
-    acts = [each for each in script.updates.within(region) if not _elsewhere(script, each, call)]
+    acts = [
+        each
+        for each in script.optimizers.updates.within(region)
+        if not _elsewhere(script, each, call)
+    ]
     own = next((at for at, each in enumerate(acts) if each.call is call), None)
     steps = [each for each in acts if each.act is Act.STEP]
     if own is None or not steps or acts[own].at is not call:
@@ -44,10 +48,10 @@ def without_effect(script: Script, call: cst.Call) -> Clip | None:
 
 def _region(script: Script, call: cst.Call) -> cst.BaseSuite | None:
     """Return the repeated code around a call: its training loop, or its function."""
-    for loop in script.loops_around(call):
+    for loop in script.loops.around(call):
         if loop.role is Role.TRAIN_BATCH:
             return loop.node.body
-    function = script.function(call)
+    function = script.scopes.function(call)
     return function.body if function is not None else None
 
 
@@ -72,11 +76,11 @@ def misplaced(script: Script, clip: Clip) -> Edits | None:
     if script.kind(step.call.func.value) is Kind.SCALER:
         return None
     place = line_of(script, step.call)
-    block = script.parent(place) if place is not None else None
+    block = script.tree.parent(place) if place is not None else None
     if place is None or not isinstance(block, cst.IndentedBlock):
         return None
     line = whole(script, clip.call, block)
-    return script.rewrite.moved(line, place, behind=False) if line is not None else None
+    return script.edits.moved(line, place, behind=False) if line is not None else None
 
 
 def into_closing(script: Script, call: cst.Call, closing: cst.If) -> Edits | None:
@@ -84,7 +88,7 @@ def into_closing(script: Script, call: cst.Call, closing: cst.If) -> Edits | Non
     line = line_of(script, call)
     steps = [
         each
-        for each in script.updates.within(closing.body)
+        for each in script.optimizers.updates.within(closing.body)
         if each.act is Act.STEP and each.at is each.call
     ]
     if line is None or len(steps) != 1:
@@ -93,6 +97,6 @@ def into_closing(script: Script, call: cst.Call, closing: cst.If) -> Edits | Non
     place = line_of(script, steps[0].call)
     if place is None or not isinstance(func, cst.Attribute):
         return None
-    if script.kind(func.value) is Kind.SCALER or script.parent(place) is not closing.body:
+    if script.kind(func.value) is Kind.SCALER or script.tree.parent(place) is not closing.body:
         return None
-    return script.rewrite.moved(line, place, behind=False)
+    return script.edits.moved(line, place, behind=False)

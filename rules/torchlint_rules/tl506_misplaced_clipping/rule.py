@@ -27,13 +27,13 @@ _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on
 class MisplacedClipping(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misplaced clipping."""
-        windows = list(script.gradient_accumulations())
-        for site in script.calls(*_CLIPS):
+        windows = list(script.loops.gradient_accumulations.all())
+        for site in script.calls.of(*_CLIPS):
             call = site.node
             said = _said(script, call, [window.closing for window in windows if window.closing])
             if said is not None:
                 message, title, edits, impact = said
-                own = script.owner(call) == "none"
+                own = script.loops.owner(call) == "none"
                 fix = Fix.unsafe(title, edits, because=_CLIPPED_NOW) if edits and own else None
                 yield Finding(self.code, script.span(call), message, fix, impact=impact)
                 continue
@@ -55,20 +55,20 @@ class MisplacedClipping(Rule):
             f"`{script.code(call.func)}` clips the gradients of each micro-batch before they are "
             f"accumulated: put it under `{test}`"
         )
-        line, fix = script.statement(call), None
-        if isinstance(script.parent(call), cst.Expr) and script.rewrite.stands_alone(line):
-            edits = script.rewrite.wrap([line], test)
+        line, fix = script.tree.statement(call), None
+        if isinstance(script.tree.parent(call), cst.Expr) and script.edits.stands_alone(line):
+            edits = script.edits.wrap([line], test)
             because = "gradients are clipped once, after they were added up"
             fix = Fix.unsafe("Clip where the gradients are synchronized", edits, because=because)
         return Finding(self.code, script.span(call), message, fix)
 
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""
-        for call in script.method_calls("clamp_"):
+        for call in script.calls.of_methods("clamp_"):
             grad = cst.ensure_type(call.func, cst.Attribute).value
             if isinstance(grad, cst.Attribute) and grad.attr.value == "data":
                 grad = grad.value
-            loop = next(script.loops_around(call), None)
+            loop = next(script.loops.around(call), None)
             if loop is None or not isinstance(loop.node, cst.For) or not call.args:
                 continue
             held = grad.value if isinstance(grad, cst.Attribute) else None
@@ -84,23 +84,23 @@ class MisplacedClipping(Rule):
                 yield Finding(self.code, script.span(call), message, impact="low")
 
     def _one_by_one(self, script: Script, call: cst.Call) -> Iterator[Finding]:
-        arg = script.call(call).given("foreach")
-        if arg is None or not script.value_of(arg.value).equals(False):
+        arg = script.calls.at(call).given("foreach")
+        if arg is None or not script.values.value_of(arg.value).equals(False):
             return
         message = "`foreach=False` clips one parameter after the other: leave it out"
-        edits, title = script.rewrite.without_argument(call, arg), "Take out `foreach=False`"
+        edits, title = script.edits.without_argument(call, arg), "Take out `foreach=False`"
         fix = Fix.exact(title, edits)
-        if script.can_use_accelerator or not _is_of_this_file(script, call):
+        if script.program.devices.can_use_accelerator or not _is_of_this_file(script, call):
             fix = Fix.close(title, edits, because="on a GPU the norm can round otherwise")
         yield Finding(self.code, script.span(arg), message, fix)
 
     def _by_hand(self, script: Script) -> Iterator[Finding]:
-        for loop in script.loops():
+        for loop in script.loops.all():
             node = loop.node
             if not isinstance(node, cst.For) or not _adds_norms(script, node):
                 continue
             better = "`torch.nn.utils.get_total_norm`"
-            if not script.target.has((2, 6)):
+            if not script.program.target.has((2, 6)):
                 better = "`torch.stack(torch._foreach_norm(grads)).norm()`"
             waits = "item()" in script.code(node) or "float(" in script.code(node)
             cost = "which waits for the device each time" if waits else "a few kernels for each"
@@ -128,7 +128,7 @@ def _is_of_this_file(script: Script, call: cst.Call) -> bool:
     return (
         isinstance(given, cst.Call)
         and isinstance(given.func, cst.Attribute)
-        and script.visibility.shows(given.func.value)
+        and script.values.visibility.shows(given.func.value)
     )
 
 
@@ -153,8 +153,8 @@ def _said(
             "gradients and clips nothing; make a list of it"
         )
         edits = (
-            *script.rewrite.insert(script.span(line.value).start, "list("),
-            *script.rewrite.insert(script.span(line.value).end, ")"),
+            *script.edits.insert(script.span(line.value).start, "list("),
+            *script.edits.insert(script.span(line.value).end, ")"),
         )
         return message, "Keep the parameters in a list", edits, None
     for closing in closings:
@@ -164,7 +164,7 @@ def _said(
                 f"`{name}` clips the gradients of each micro-batch before they are accumulated; "
                 "clip once, before the step"
             )
-            direct = script.parent(script.statement(call)) is script.parent(closing)
+            direct = script.tree.parent(script.tree.statement(call)) is script.tree.parent(closing)
             inside = into_closing(script, call, closing) if direct else None
             return message, "Clip before the step", inside, None if passes else "low"
     return None
@@ -172,9 +172,9 @@ def _said(
 
 def _passes(script: Script, closing: cst.If) -> int:
     """Return in how many passes one steps, 0 if that is a setting (`step % args.every == 0`)."""
-    for each in script.within(closing.test, cst.BinaryOperation):
+    for each in script.tree.within(closing.test, cst.BinaryOperation):
         if isinstance(each.operator, cst.Modulo):
-            count = script.value_of(each.right).literal
+            count = script.values.value_of(each.right).literal
             return count if type(count) is int else 0
     return 0
 
@@ -189,16 +189,16 @@ def _order_message(script: Script, clip: Clip) -> str:
 
 def _clips_each_part(script: Script, call: cst.Call, closing: cst.If) -> bool:
     """Return whether a clipping is between backward and the `if` that steps, in one block."""
-    block = script.parent(closing)
+    block = script.tree.parent(closing)
     if script.tree.inside(call, closing) or not isinstance(block, cst.IndentedBlock):
         return False
-    if any(_is_scaled(script, each) for each in script.within(closing.body, cst.Call)):
+    if any(_is_scaled(script, each) for each in script.tree.within(closing.body, cst.Call)):
         return False
     if not script.tree.inside(call, block) or not _branches_only(script, call, block):
         return False
     if script.tree.order(call) > script.tree.order(closing):
         return False
-    acts = [each for each in script.updates.within(block) if each.act is Act.BACKWARD]
+    acts = [each for each in script.optimizers.updates.within(block) if each.act is Act.BACKWARD]
     return any(script.tree.order(each.at) < script.tree.order(call) for each in acts)
 
 
@@ -238,35 +238,39 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
     method = value.func.attr.value if isinstance(value.func, cst.Attribute) else ""
     if method != "parameters" and script.name(value.func) != "builtins.filter":
         return None
-    if script.home(line) is not script.home(call):
+    if script.scopes.home(line) is not script.scopes.home(call):
         return None
-    if any(not script.tree.inside(line, loop.node) for loop in script.loops_around(call)):
+    if any(not script.tree.inside(line, loop.node) for loop in script.loops.around(call)):
         return given, line
     uses = [use for use in script.scopes.uses(bindings[0]) if use is not given]
     first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
-    return (given, line) if any(isinstance(script.parent(use), cst.Arg) for use in first) else None
+    return (
+        (given, line)
+        if any(isinstance(script.tree.parent(use), cst.Arg) for use in first)
+        else None
+    )
 
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
     """Return whether a loop sums the norms of the gradients of its items."""
     norms = [
         call
-        for call in script.within(loop.body, cst.Call)
-        if _is_norm(script, call, loop) and next(script.loops_around(call)).node is loop
+        for call in script.tree.within(loop.body, cst.Call)
+        if _is_norm(script, call, loop) and next(script.loops.around(call)).node is loop
     ]
     if not norms:
         return False
     named = {
         target.target.value
-        for line in script.within(loop.body, cst.Assign)
+        for line in script.tree.within(loop.body, cst.Assign)
         if any(script.tree.inside(norm, line.value) for norm in norms)
         for target in line.targets
         if isinstance(target.target, cst.Name)
     }
     return any(
         any(script.tree.inside(norm, line.value) for norm in norms)
-        or any(name.value in named for name in script.within(line.value, cst.Name))
-        for line in script.within(loop.body, cst.AugAssign)
+        or any(name.value in named for name in script.tree.within(line.value, cst.Name))
+        for line in script.tree.within(loop.body, cst.AugAssign)
     )
 
 
@@ -278,7 +282,7 @@ def _is_norm(script: Script, call: cst.Call, loop: cst.For) -> bool:
     if owner.endswith((".grad", ".grad.data", ".grad.detach()")):
         return True
     gradients = isinstance(loop.iter, (cst.Name, cst.Attribute)) and not _GRADIENTS.isdisjoint(
-        script.words(script.code(loop.iter).rpartition(".")[2])
+        script.names.words(script.code(loop.iter).rpartition(".")[2])
     )
     own = isinstance(loop.target, cst.Name) and owner.partition(".")[0] == loop.target.value
     return gradients and own and owner.partition(".")[2] in ("", "data", "detach()")

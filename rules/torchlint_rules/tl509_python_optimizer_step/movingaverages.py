@@ -75,7 +75,7 @@ def scaled_and_added(
     picked = _is_picked(func.value, parameters) and _is_picked(new.value, parameters)
     if not picked or not _complete(script, scaled.args[0].value, share.value):
         return None
-    weight = script.argument(share.value)
+    weight = script.tree.argument(share.value)
     return Average(call, script.code(func.value), script.code(new.value), weight)
 
 
@@ -106,7 +106,7 @@ def _of_sum(
     for first, second in (terms, terms[::-1]):
         if first is not None and second is not None and script.code(first.tensor) == old:
             if _complete(script, first.factor, second.factor):
-                new, weight = script.code(second.tensor), script.argument(second.factor)
+                new, weight = script.code(second.tensor), script.tree.argument(second.factor)
                 return Average(node, old, new, weight)
     return None
 
@@ -125,7 +125,7 @@ def _of_chain(
         return None
     if len(scaled.args) != 1 or not _complete(script, scaled.args[0].value, term.factor):
         return None
-    weight = script.argument(term.factor)
+    weight = script.tree.argument(term.factor)
     return Average(node, script.code(func.value), script.code(term.tensor), weight)
 
 
@@ -149,7 +149,7 @@ def _is_tensor(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
 
 def _complete(script: Script, first: cst.BaseExpression, second: cst.BaseExpression) -> bool:
     """Return whether two weights sum to one: `d` and `1 - d`, or two numbers."""
-    numbers = [script.value_of(each).literal for each in (first, second)]
+    numbers = [script.values.value_of(each).literal for each in (first, second)]
     if all(type(number) is float for number in numbers):
         return bool(abs(sum(numbers) - 1) < _ROUNDING)
     return _rest(script, first) == script.code(second) or _rest(script, second) == script.code(

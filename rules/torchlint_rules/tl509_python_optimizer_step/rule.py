@@ -30,10 +30,10 @@ class PythonOptimizerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag loops over parameters, and optimizers with `foreach=False`."""
         yield from self._one_by_one(script)
-        for loop in script.all(cst.For):
+        for loop in script.tree.all(cst.For):
             yield from self._averages_in_parts(script, loop)
         for loop in _loops(script):
-            names = frozenset(name.value for name in script.within(loop.target, cst.Name))
+            names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
             for line in _lines(script, loop):
                 average = average_of(script, line, names)
                 if average is not None:
@@ -42,38 +42,38 @@ class PythonOptimizerStep(Rule):
                     yield self._update(script, line)
                 elif _is_penalty(script, loop, line):
                     yield self._penalty(script, line)
-        for site in script.calls("builtins.sum"):
-            holder = script.parent(site.node)
+        for site in script.calls.of("builtins.sum"):
+            holder = script.tree.parent(site.node)
             if isinstance(holder, cst.Assign) and _sums_in_place(script, site.node):
                 if _penalises(script, holder):
                     yield self._penalty(script, holder)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
-        for call in script.all(cst.Call) if script.mentions("foreach") else ():
+        for call in script.tree.all(cst.Call) if script.tree.mentions("foreach") else ():
             if not any(
                 arg.keyword is not None and arg.keyword.value == "foreach" for arg in call.args
             ):
                 continue
-            site = script.call(call)
+            site = script.calls.at(call)
             given = site.given("foreach")
             if given is None or not _OPTIMIZERS.fullmatch(site.name or ""):
                 continue
             if script.code(given.value) != "False" or site.given("fused") is not None:
                 continue
-            if script.can_use_accelerator:
+            if script.program.devices.can_use_accelerator:
                 label = script.optimizers.label(call)
                 message = (
                     f"`foreach=False` makes {label} step parameter by parameter on the GPU too: "
                     "drop it, unless the memory of one more copy of the parameters is missing"
                 )
-                edits = script.rewrite.without_argument(call, given)
+                edits = script.edits.without_argument(call, given)
                 because = "kernels over several tensors round otherwise"
                 fix = Fix.close("Drop `foreach=False`", edits, because=because)
-                fixed = fix if script.framework == "none" else None
+                fixed = fix if script.program.devices.framework == "none" else None
                 yield Finding(self.code, script.span(call), message, fixed)
 
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
-        names = frozenset(name.value for name in script.within(loop.target, cst.Name))
+        names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
         for line in _lines(script, loop) if names else ():
             average = scaled_and_added(script, line, names)
             if average is not None:
@@ -96,8 +96,12 @@ class PythonOptimizerStep(Rule):
         )
         fix = None
         commented = "#" in script.code(average.node)
-        if script.framework == "none" and not commented and not script.once(_lerp_may_fail):
-            edits = script.rewrite.replace(average.node, written)
+        if (
+            script.program.devices.framework == "none"
+            and not commented
+            and not script.once(_lerp_may_fail)
+        ):
+            edits = script.edits.replace(average.node, written)
             title = "Average in place with `lerp_`"
             fix = Fix.close(title, edits, because="`lerp_` rounds otherwise")
             if not _is_made_here(script, loop):
@@ -124,7 +128,7 @@ class PythonOptimizerStep(Rule):
 
 def _loops(script: Script) -> Iterator[cst.For]:
     """Yield the loops that may iterate over the parameters of networks."""
-    for loop in script.all(cst.For):
+    for loop in script.tree.all(cst.For):
         if _over_parameters(script, loop.iter) or isinstance(loop.iter, cst.Name):
             yield loop
 
@@ -142,31 +146,31 @@ def _over_parameters(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_made_here(script: Script, loop: cst.For) -> bool:
     """Return whether this file builds all networks whose parameters a loop iterates over."""
-    iterated = script.value_of(loop.iter).node or loop.iter
+    iterated = script.values.value_of(loop.iter).node or loop.iter
     owners = [
         call.func.value
-        for call in script.within(iterated, cst.Call)
+        for call in script.tree.within(iterated, cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _ITERATED
     ]
-    return bool(owners) and all(script.visibility.shows(owner) for owner in owners)
+    return bool(owners) and all(script.values.visibility.shows(owner) for owner in owners)
 
 
 def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
     """Yield the assignments and calls directly in a loop."""
     for kind in (cst.Assign, cst.AugAssign, cst.Expr):
-        for line in script.within(loop.body, kind):
+        for line in script.tree.within(loop.body, kind):
             nearest = next(
                 (outer for outer in script.tree.ancestors(line) if isinstance(outer, cst.For)), None
             )
-            if nearest is loop and script.home(line) is script.home(loop):
+            if nearest is loop and script.scopes.home(line) is script.scopes.home(loop):
                 yield line
 
 
 def _lerp_may_fail(script: Script) -> bool:
     """Return whether two tensors may share their storage, or differ in dtype."""
-    if next(script.method_calls("half", "bfloat16"), None) is not None:
+    if next(script.calls.of_methods("half", "bfloat16"), None) is not None:
         return True
-    return any(_shares_storage(line) for line in script.all(cst.Assign))
+    return any(_shares_storage(line) for line in script.tree.all(cst.Assign))
 
 
 def _shares_storage(line: cst.Assign) -> bool:
@@ -207,7 +211,7 @@ def _is_parameter(script: Script, loop: cst.For, node: cst.BaseExpression) -> bo
 
 
 def _reads_gradient(script: Script, node: cst.BaseExpression) -> bool:
-    return any(each.attr.value == "grad" for each in script.within(node, cst.Attribute))
+    return any(each.attr.value == "grad" for each in script.tree.within(node, cst.Attribute))
 
 
 def _replaces_optimizer(script: Script, loop: cst.For) -> bool:
@@ -216,13 +220,13 @@ def _replaces_optimizer(script: Script, loop: cst.For) -> bool:
     if owner is not None and any("Optim" in base for base in script.functions.bases(owner)):
         return False
     around = next(
-        (each for each in script.loops_around(loop) if each.role is Role.TRAIN_BATCH), None
+        (each for each in script.loops.around(loop) if each.role is Role.TRAIN_BATCH), None
     )
-    function = script.function(loop)
+    function = script.scopes.function(loop)
     region = around.node.body if around is not None else function and function.body
     if region is None or (function is not None and function.name.value == "step"):
         return False
-    acts = script.updates.within(region)
+    acts = script.optimizers.updates.within(region)
     return any(each.act is Act.BACKWARD for each in acts) and not any(
         each.act is Act.STEP and not _is_alternative(script, each.at, loop) for each in acts
     )
@@ -244,14 +248,14 @@ def _is_alternative(script: Script, step: cst.Call, loop: cst.For) -> bool:
 
 def _is_penalty(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> bool:
     """Return whether a line of a loop over parameters adds the squares of one to the loss."""
-    iterated = script.value_of(loop.iter).node
+    iterated = script.values.value_of(loop.iter).node
     if iterated is None or not _over_parameters(script, iterated):
         return False
     if not isinstance(line, (cst.Assign, cst.AugAssign)):
         return False
     own = any(
         binding.node is loop
-        for name in script.within(line.value, cst.Name)
+        for name in script.tree.within(line.value, cst.Name)
         for binding in script.scopes.reaching(name)
     )
     return own and _penalises(script, line)
@@ -272,4 +276,4 @@ def _penalises(script: Script, line: cst.Assign | cst.AugAssign) -> bool:
         return False
     if script.kind(target) in (Kind.NDARRAY, Kind.STRING) or ".grad" in script.code(line.value):
         return False
-    return script.feeds_backward(target) and can_decay(script, line)
+    return script.values.losses.feeds(target) and can_decay(script, line)

@@ -15,7 +15,7 @@ _WITHOUT: Final = frozenset({"torch.optim.LBFGS", "torch.optim.SparseAdam"})
 
 def can_decay(script: Script, penalty: cst.CSTNode) -> bool:
     """Return whether the optimizer of a loss with a penalty may take a `weight_decay`."""
-    function = script.function(penalty)
+    function = script.scopes.function(penalty)
     if function is not None and _is_minimised(script, function.name.value):
         return False
     return any(_may_decay(script, step) for step in script.optimizers.steps)
@@ -27,7 +27,7 @@ def _is_minimised(script: Script, objective: str) -> bool:
         isinstance(arg.value, cst.Name)
         and arg.value.value == objective
         and (script.name(call.func) or "").startswith(("scipy.", "skopt.", "nevergrad."))
-        for call in script.all(cst.Call)
+        for call in script.tree.all(cst.Call)
         for arg in call.args
     )
 

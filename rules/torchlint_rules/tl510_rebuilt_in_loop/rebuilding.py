@@ -67,8 +67,8 @@ def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
     """Return a module with the moves chained to its construction (`nn.MSELoss().to(device)`)."""
     node: cst.BaseExpression = call
     while True:
-        outer = script.parent(node)
-        around = script.parent(outer) if outer is not None else None
+        outer = script.tree.parent(node)
+        around = script.tree.parent(outer) if outer is not None else None
         if not isinstance(outer, cst.Attribute) or outer.attr.value not in _MOVES:
             return node
         if not isinstance(around, cst.Call) or around.func is not outer:
@@ -80,10 +80,10 @@ def _ways(
     script: Script, node: cst.CSTNode, depth: int
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
     """Yield the loops around a node, innermost first, else the loops that call its function."""
-    near = list(script.loops_around(node))
+    near = list(script.loops.around(node))
     for loop in near:
         yield loop, ()
-    function = script.function(node)
+    function = script.scopes.function(node)
     if near or function is None or not depth:
         return
     calls = script.functions.callers(function)
@@ -96,7 +96,7 @@ def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether only some iterations of a loop reach a node."""
     child: cst.CSTNode = node
     while child is not loop.node:
-        parent = script.parent(child)
+        parent = script.tree.parent(child)
         if parent is None or isinstance(parent, (cst.ExceptHandler, cst.IfExp, cst.Lambda)):
             return True
         if isinstance(parent, cst.If) and child is not parent.test:
@@ -111,9 +111,9 @@ def _is_another_run(script: Script, loop: Loop) -> bool:
     head = (
         f"{script.code(node.target)} {script.code(node.iter)}" if isinstance(node, cst.For) else ""
     )
-    if _OTHER_RUNS.intersection(script.words(head)) and not loop.is_batch:
+    if _OTHER_RUNS.intersection(script.names.words(head)) and not loop.is_batch:
         return True
-    for call in script.within(node.body, cst.Call):
+    for call in script.tree.within(node.body, cst.Call):
         func = call.func
         last = func.attr if isinstance(func, cst.Attribute) else func
         if isinstance(last, cst.Name) and last.value in _AFRESH:
@@ -150,7 +150,7 @@ def _stays(
             "named_parameters",
         ):
             return _keeps_parts(script, func.value, loop) and (
-                script.invariance(func.value, loop.node, runs) is Invariance.INVARIANT
+                script.loops.invariances.of(func.value, loop.node, runs) is Invariance.INVARIANT
             )
         if script.name(func) in _COLLECTING:
             return all(
@@ -165,19 +165,19 @@ def _stays(
         return all(_stays(script, each.value, loop, runs) for each in value.elements)
     if isinstance(value, cst.BinaryOperation):
         return all(_stays(script, side, loop, runs) for side in (value.left, value.right))
-    return script.invariance(value, loop.node, runs) is Invariance.INVARIANT
+    return script.loops.invariances.of(value, loop.node, runs) is Invariance.INVARIANT
 
 
 def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> bool:
     """Return whether no iteration replaces, freezes or unfreezes parts of a network."""
     path = script.code(network)
-    for line in script.within(loop.node.body, cst.Assign):
+    for line in script.tree.within(loop.node.body, cst.Assign):
         target = script.code(line.targets[0].target)
         if target.startswith(f"{path}.") or target.endswith(".requires_grad"):
             return False
     return not any(
         isinstance(call.func, cst.Attribute) and call.func.attr.value == "requires_grad_"
-        for call in script.within(loop.node.body, cst.Call)
+        for call in script.tree.within(loop.node.body, cst.Call)
     )
 
 
@@ -186,19 +186,19 @@ def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> boo
 
 def hoisted(script: Script, found: Rebuilt) -> Edits | None:
     """Move the construction of an object before the loop, None if its name has other values."""
-    statement = script.statement(found.call)
+    statement = script.tree.statement(found.call)
     loop = found.loop.node
-    if found.runs or not script.rewrite.stands_alone(loop) or _needs_the_loop(script, found):
+    if found.runs or not script.edits.stands_alone(loop) or _needs_the_loop(script, found):
         return None
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     if not isinstance(small, cst.Assign) or small.value is not found.whole:
         return _named(script, found)
-    if not script.rewrite.stands_alone(statement) or len(small.targets) != 1:
+    if not script.edits.stands_alone(statement) or len(small.targets) != 1:
         return None
     target = small.targets[0].target
     if not isinstance(target, cst.Name) or not _is_bound_once(script, target, small, loop):
         return None
-    return script.rewrite.moved(statement, loop, behind=False)
+    return script.edits.moved(statement, loop, behind=False)
 
 
 def _needs_the_loop(script: Script, found: Rebuilt) -> bool:
@@ -206,7 +206,7 @@ def _needs_the_loop(script: Script, found: Rebuilt) -> bool:
     return any(
         script.tree.inside(binding.node, found.loop.node)
         and not script.tree.inside(binding.node, found.whole)
-        for name in script.within(found.whole, cst.Name)
+        for name in script.tree.within(found.whole, cst.Name)
         for binding in script.scopes.reaching(name)
     )
 
@@ -218,35 +218,35 @@ def _is_bound_once(
     scope = script.scopes.scope(target)
     if target.value in scope.outward or len(scope.bindings.get(target.value, [])) != 1:
         return False
-    if any(script.code(each.target) == target.value for each in script.within(loop, cst.Del)):
+    if any(script.code(each.target) == target.value for each in script.tree.within(loop, cst.Del)):
         return False
     return not any(
         name.value == target.value and script.tree.order(name) < script.tree.order(line)
-        for name in script.within(loop, cst.Name)
+        for name in script.tree.within(loop, cst.Name)
     )
 
 
 def _named(script: Script, found: Rebuilt) -> Edits | None:
     """Return the edits that name a loss built where it is called (`nn.MSELoss()(a, b)`)."""
-    outer = script.parent(found.whole)
+    outer = script.tree.parent(found.whole)
     if not isinstance(outer, cst.Call) or outer.func is not found.whole:
         return None
     code = script.code(found.whole)
     kind = (script.name(found.call.func) or "").rpartition(".")[2]
-    word = "_".join(script.words(kind))
-    same = [each for each in script.calls(script.name(found.call.func) or "") if each.node.args]
+    word = "_".join(script.names.words(kind))
+    same = [each for each in script.calls.of(script.name(found.call.func) or "") if each.node.args]
     if "\n" in code or same or script.tree.spelled(word):
         return None
     return (
-        *script.rewrite.before(found.loop.node, f"{word} = {code}"),
-        *script.rewrite.replace(found.whole, word),
+        *script.edits.before(found.loop.node, f"{word} = {code}"),
+        *script.edits.replace(found.whole, word),
     )
 
 
 def training_loops(script: Script) -> list[Loop]:
     """Return the loops whose iterations are epochs or batches."""
     found: dict[int, Loop] = {}
-    for batches in script.loops(Role.TRAIN_BATCH):
+    for batches in script.loops.of(Role.TRAIN_BATCH):
         if batches.loader is not None:
             found[id(batches.node)] = batches
         epoch = script.program.epoch_loop(batches)
@@ -258,6 +258,6 @@ def training_loops(script: Script) -> list[Loop]:
 def loss_loops(script: Script) -> list[Loop]:
     """Return the loops whose iterations are epochs, or batches of training or evaluation."""
     found = {id(loop.node): loop for loop in training_loops(script)}
-    for loop in script.loops(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+    for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         found[id(loop.node)] = loop
     return list(found.values())

@@ -27,7 +27,7 @@ _KEEPS_STATE: Final = "what was thrown away with each {} is kept: the updates ar
 class RebuiltInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag objects that the iterations of training loops rebuild."""
-        for site in script.calls(*filter(_noun, script.called)):
+        for site in script.calls.of(*filter(_noun, script.calls.called)):
             noun = _noun(site.name or "")
             found = rebuilt(script, site.node, script.once(_LOOPS[noun]))
             if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
@@ -37,7 +37,7 @@ class RebuiltInLoop(Rule):
             fix = None
             if edits and noun == "loss":
                 fix = _fix_of_loss(script, found, title, edits)
-            elif edits and script.owner(site.node) == "none":
+            elif edits and script.loops.owner(site.node) == "none":
                 fix = Fix.unsafe(title, edits, because=_KEEPS_STATE.format(found.unit))
             yield Finding(self.code, script.span(site.node), _message(script, found, noun), fix)
 
@@ -45,9 +45,9 @@ class RebuiltInLoop(Rule):
 def _fix_of_loss(script: Script, found: Rebuilt, title: str, edits: Edits) -> Fix:
     """Return the fix of a loss module: exact if nothing in the loop can change its arguments."""
     parts = [arg.value for arg in found.call.args]
-    read = [each for part in parts for each in script.within(part, cst.Attribute)]
-    read = [each for each in read if not script.visibility.is_of_library(each)]
-    if read and script.visibility.unseen_call(found.loop.node.body) is not None:
+    read = [each for part in parts for each in script.tree.within(part, cst.Attribute)]
+    read = [each for each in read if not script.values.visibility.is_of_library(each)]
+    if read and script.values.visibility.unseen_call(found.loop.node.body) is not None:
         because = f"code out of sight might set `{script.code(read[0])}` in the loop"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
@@ -66,7 +66,7 @@ def _noun(name: str) -> str:
 def _message(script: Script, found: Rebuilt, noun: str) -> str:
     kind = (script.name(found.call.func) or "").rpartition(".")[2]
     where = ""
-    function = script.function(found.call)
+    function = script.scopes.function(found.call)
     if found.runs and function is not None:
         where = f" in `{function.name.value}()`"
     cost = {

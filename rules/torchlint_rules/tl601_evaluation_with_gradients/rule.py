@@ -23,14 +23,14 @@ from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspe
 class EvaluationWithGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation, and every metric of a training step, that records a graph."""
-        for evaluation in script.evaluations():
+        for evaluation in script.evaluations.all:
             recording = [each for each in evaluation.forwards if each.records is Grad.ON]
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
             region = evaluation.body
-            if _is_wanted(script, evaluation.node) or script.needs_gradients(region):
+            if _is_wanted(script, evaluation.node) or script.evaluations.needs_gradients(region):
                 continue
-            use = script.graph_use(evaluation)
+            use = script.evaluations.graph_use(evaluation)
             if use is GraphUse.TRAINED:
                 continue
             if use is GraphUse.ESCAPED and isinstance(evaluation.node, cst.FunctionDef):
@@ -40,7 +40,7 @@ class EvaluationWithGradients(Rule):
                 f"{_subject(evaluation)} runs {_listed(names)} with gradients on: autograd keeps "
                 f"every activation for a backward pass that never comes; use `torch.no_grad()`"
             )
-            if any(_is_volatile(call) for call in script.within(region, cst.Call)):
+            if any(_is_volatile(call) for call in script.tree.within(region, cst.Call)):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
@@ -78,20 +78,20 @@ class EvaluationWithGradients(Rule):
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
             "under `torch.no_grad()`"
         )
-        edits = wrapped(script, script.statement(call))
-        title, line = "Run it without gradients", script.statement(call)
+        edits = wrapped(script, script.tree.statement(call))
+        title, line = "Run it without gradients", script.tree.statement(call)
         fix = without_graph(script, title, edits, line) if edits else None
         return Finding(self.code, script.span(call), message, fix)
 
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
     """Return whether gradients are turned on around an evaluation (`with torch.enable_grad():`)."""
-    at = script.parent(node)
+    at = script.tree.parent(node)
     while at is not None:
         if isinstance(at, cst.With):
-            if any(script.grad_mode(item.item) is Grad.ON for item in at.items):
+            if any(script.values.gradients.mode(item.item) is Grad.ON for item in at.items):
                 return True
-        at = script.parent(at)
+        at = script.tree.parent(at)
     return False
 
 

@@ -26,9 +26,9 @@ _BECAUSE = (
 class DataParallel(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network that is wrapped for training."""
-        if script.target.device == "mps" or script.framework != "none":
+        if script.program.target.device == "mps" or script.program.devices.framework != "none":
             return
-        if any(True for _ in script.calls(*_TORCHRUN)):
+        if any(True for _ in script.calls.of(*_TORCHRUN)):
             return
         for call in wraps(script) if _trains(script) else ():
             if not _infers_only(script, call):
@@ -41,7 +41,7 @@ class DataParallel(Rule):
             "train with one process per GPU (DistributedDataParallel, torchrun)"
         )
         span = script.span(call)
-        if script.is_notebook:
+        if script.source.is_notebook:
             return Finding(self.code, span, f"{said}. Not rewritten: torchrun runs no notebooks")
         from torchlint_rules.tl701_data_parallel.torchrun.rewrite import under_torchrun
 
@@ -58,7 +58,7 @@ def _called(script: Script, call: cst.Call) -> str:
     source = call.args[0].value if call.args else call
     if isinstance(source, (cst.Name, cst.Attribute)):
         return f"`{script.code(source)}`"
-    assign = script.parent(chain_of(script, call))
+    assign = script.tree.parent(chain_of(script, call))
     target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
     return f"`{script.code(target)}`" if isinstance(target, cst.Name) else "the network"
 
@@ -67,36 +67,40 @@ def _trains(script: Script) -> bool:
     """Return whether the file shows that networks are trained."""
     return any(
         name.value.startswith("optimizer") or _OPTIMIZER.fullmatch(name.value)
-        for name in script.all(cst.Name)
+        for name in script.tree.all(cst.Name)
     ) or any(
-        script.is_step(call) or script.kind(call) is Kind.OPTIMIZER for call in script.all(cst.Call)
+        script.loops.is_step(call) or script.kind(call) is Kind.OPTIMIZER
+        for call in script.tree.all(cst.Call)
     )
 
 
 def _infers_only(script: Script, call: cst.Call) -> bool:
     """Return whether a wrapped network only ever runs without gradients."""
     whole = chain_of(script, call)
-    attribute = script.parent(whole)
+    attribute = script.tree.parent(whole)
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
         return True
-    assign = script.parent(whole)
+    assign = script.tree.parent(whole)
     if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
         return False
     name = assign.targets[0].target.value
-    home = script.home(call)
+    home = script.scopes.home(call)
     runs = [
         run
-        for run in script.all(cst.Call)
-        if isinstance(run.func, cst.Name) and run.func.value == name and script.home(run) is home
+        for run in script.tree.all(cst.Call)
+        if isinstance(run.func, cst.Name)
+        and run.func.value == name
+        and script.scopes.home(run) is home
     ]
     handed_on = any(
-        isinstance(use.value, cst.Name) and use.value.value == name for use in script.all(cst.Arg)
+        isinstance(use.value, cst.Name) and use.value.value == name
+        for use in script.tree.all(cst.Arg)
     )
     steps = any(
         isinstance(use.value, cst.Name)
         and use.value.value == name
         and use.attr.value in ("parameters", "train")
-        for use in script.all(cst.Attribute)
+        for use in script.tree.all(cst.Attribute)
     )
-    without = all(script.grad(run) is Grad.OFF for run in runs)
+    without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
     return bool(runs) and without and not handed_on and not steps

@@ -25,19 +25,19 @@ _OTHER_ORDER: Final = "the two arguments are computed in the other order"
 class DeprecatedApi(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a deprecated function, and every deprecated argument."""
-        for site in script.calls(*NAMES):
+        for site in script.calls.of(*NAMES):
             yield from self._named(script, site, NAMES[str(site.name)])
-        for site in script.calls(*NEEDED):
+        for site in script.calls.of(*NEEDED):
             yield from self._needed(script, site)
-        for site in script.calls(*LOSSES):
+        for site in script.calls.of(*LOSSES):
             yield from self._flags(script, site)
-        for site in script.calls("torch.utils.data.DataLoader"):
+        for site in script.calls.of("torch.utils.data.DataLoader"):
             yield from self._pinned(script, site)
-        for call in script.method_calls(*OVERLOADS):
+        for call in script.calls.of_methods(*OVERLOADS):
             yield from self._overload(script, call)
 
     def _named(self, script: Script, site: CallSite, known: Deprecated) -> Iterator[Finding]:
-        if not script.target.has(known.since) or _also_new(script, site.node, known.new):
+        if not script.program.target.has(known.since) or _also_new(script, site.node, known.new):
             return
         call, old = site.node, script.code(site.node.func)
         place = script.span(call.func)
@@ -61,7 +61,7 @@ class DeprecatedApi(Rule):
         message = f"`{script.code(call.func)}` without `{name}` is deprecated: {why}"
         fix = None
         if default:
-            edits = script.rewrite.with_keyword(call, name, default)
+            edits = script.edits.with_keyword(call, name, default)
             fix = Fix.exact(f"Pass `{name}={default}`", edits)
         yield Finding(self.code, script.span(call.func), message, fix)
 
@@ -85,14 +85,18 @@ class DeprecatedApi(Rule):
 
     def _pinned(self, script: Script, site: CallSite) -> Iterator[Finding]:
         given = site.given(_PINNED_FOR)
-        if given is None or not script.target.has((2, 9)) or site.argument(_PINNED_FOR).equals(""):
+        if (
+            given is None
+            or not script.program.target.has((2, 9))
+            or site.argument(_PINNED_FOR).equals("")
+        ):
             return
         message = f"`{_PINNED_FOR}` is ignored since torch 2.9, which pins for the device in use"
         edits, title = (
-            script.rewrite.without_argument(site.node, given),
+            script.edits.without_argument(site.node, given),
             f"Take out `{_PINNED_FOR}`",
         )
-        doubt = script.target.doubt((2, 9))
+        doubt = script.program.target.doubt((2, 9))
         if doubt and not site.argument(_PINNED_FOR).equals("cuda"):
             fix = Fix.unsafe(title, edits, because=f"that {doubt}")
         else:
@@ -107,7 +111,7 @@ class DeprecatedApi(Rule):
             return
         if any(arg.keyword or arg.star for arg in call.args):
             return
-        factor, *tensors = (script.argument(arg.value) for arg in call.args)
+        factor, *tensors = (script.tree.argument(arg.value) for arg in call.args)
         new = f"{', '.join(tensors)}, {keyword}={factor}"
         message = (
             f"`{call.func.attr.value}` with its factor first is deprecated: write "
@@ -116,7 +120,7 @@ class DeprecatedApi(Rule):
         edits = _moved(script, call, keyword)
         fix = None
         if edits is not None:
-            computed = [any(script.within(arg, cst.Call)) for arg in call.args]
+            computed = [any(script.tree.within(arg, cst.Call)) for arg in call.args]
             title = f"Pass `{keyword}` by its name"
             fix = Fix.exact(title, edits)
             if computed[0] and any(computed[1:]):
@@ -126,25 +130,25 @@ class DeprecatedApi(Rule):
 
 def _also_new(script: Script, call: cst.Call, new: str) -> bool:
     """Return whether the same function calls the new name as well, for other versions of torch."""
-    home = script.function(call)
+    home = script.scopes.function(call)
     return home is not None and any(
-        script.name(each.func) == new for each in script.within(home, cst.Call)
+        script.name(each.func) == new for each in script.tree.within(home, cst.Call)
     )
 
 
 def _passed_beside(script: Script, site: CallSite, keyword: str) -> bool:
     """Return whether the same function passes an argument in another call of a name."""
-    home = script.function(site.node)
+    home = script.scopes.function(site.node)
     return home is not None and any(
-        script.name(each.func) == site.name and script.call(each).given(keyword) is not None
-        for each in script.within(home, cst.Call)
+        script.name(each.func) == site.name and script.calls.at(each).given(keyword) is not None
+        for each in script.tree.within(home, cst.Call)
     )
 
 
 def _fix(script: Script, title: str, edits: Edits | None, known: Deprecated) -> Fix | None:
     if edits is None:
         return None
-    doubt = script.target.doubt(known.since)
+    doubt = script.program.target.doubt(known.since)
     because = known.unlike or (f"`{known.new}` {doubt}" if doubt else "")
     return Fix.unsafe(title, edits, because=because) if because else Fix.exact(title, edits)
 
@@ -154,21 +158,23 @@ def _reduced(script: Script, call: cst.Call, given: list[cst.Arg], word: str) ->
     first, *others = given
     edits: Edits
     if word == "mean" and not others:
-        edits = script.rewrite.without_argument(call, first)
+        edits = script.edits.without_argument(call, first)
     else:
-        edits = script.rewrite.replace(first, f'reduction="{word}"')
+        edits = script.edits.replace(first, f'reduction="{word}"')
     for arg in others:
-        edits = (*edits, *script.rewrite.without_argument(call, arg))
+        edits = (*edits, *script.edits.without_argument(call, arg))
     return edits
 
 
 def _moved(script: Script, call: cst.Call, keyword: str) -> Edits | None:
     """Move the first argument to the end, under its keyword; None if comments are between."""
     spans = [script.span(arg.value) for arg in call.args]
-    text = script.text[spans[0].start : spans[-1].end]
+    text = script.tree.source.text[spans[0].start : spans[-1].end]
     if "#" in text:
         return None
     return (
-        *script.rewrite.delete(spans[0].start, spans[1].start),
-        *script.rewrite.insert(spans[-1].end, f", {keyword}={script.argument(call.args[0].value)}"),
+        *script.edits.delete(spans[0].start, spans[1].start),
+        *script.edits.insert(
+            spans[-1].end, f", {keyword}={script.tree.argument(call.args[0].value)}"
+        ),
     )

@@ -28,6 +28,6 @@ def stays(script: Script, line: cst.Assign, bound: Binding, loop: Loop, use: cst
 
 def is_saved(script: Script, use: cst.Name) -> bool:
     """Return whether a use passes its value to `torch.save`."""
-    holder = script.parent(use)
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    holder = script.tree.parent(use)
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
     return isinstance(outer, cst.Call) and script.name(outer.func) == "torch.save"

@@ -42,8 +42,8 @@ class AliasedBestWeights(Rule):
 
 def _candidates(script: Script) -> Iterator[cst.Assign]:
     """Yield the assignments of a state dict, and those of a name to a name."""
-    taking = {id(_line(script, call)) for call in script.method_calls("state_dict")}
-    for line in script.all(cst.Assign):
+    taking = {id(_line(script, call)) for call in script.calls.of_methods("state_dict")}
+    for line in script.tree.all(cst.Assign):
         if id(line) in taking or isinstance(line.value, (cst.Name, cst.Attribute, cst.Tuple)):
             yield line
 
@@ -52,7 +52,7 @@ def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
     """Return the assignment around a node."""
     at: cst.CSTNode | None = node
     while at is not None and not isinstance(at, (cst.Assign, cst.BaseStatement)):
-        at = script.parent(at)
+        at = script.tree.parent(at)
     return at
 
 
@@ -154,15 +154,17 @@ def _root(target: cst.BaseExpression) -> cst.BaseExpression:
 
 def _speaks(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a name in an expression says that a value is the best."""
-    said = [name.value for name in script.within(node, cst.Name)]
-    said += [attribute.attr.value for attribute in script.within(node, cst.Attribute)]
-    said += [text.value for text in script.within(node, cst.SimpleString)]
-    return any(not _BEST.isdisjoint(script.words(name)) for name in said)
+    said = [name.value for name in script.tree.within(node, cst.Name)]
+    said += [attribute.attr.value for attribute in script.tree.within(node, cst.Attribute)]
+    said += [text.value for text in script.tree.within(node, cst.SimpleString)]
+    return any(not _BEST.isdisjoint(script.names.words(name)) for name in said)
 
 
 def _is_guarded(script: Script, line: cst.Assign, target: cst.BaseExpression) -> bool:
     """Return whether a line runs after an improvement and training continues."""
-    if any(isinstance(each, (cst.Break, cst.Return, cst.Raise)) for each in script.beside(line)):
+    if any(
+        isinstance(each, (cst.Break, cst.Return, cst.Raise)) for each in script.tree.beside(line)
+    ):
         return False
     return any(
         _speaks(script, test)
@@ -170,10 +172,10 @@ def _is_guarded(script: Script, line: cst.Assign, target: cst.BaseExpression) ->
             _speaks(script, target)
             and any(
                 isinstance(each.operator, _ORDERED)
-                for each in script.within(test, cst.ComparisonTarget)
+                for each in script.tree.within(test, cst.ComparisonTarget)
             )
         )
-        for test in script.tests_around(line)
+        for test in script.tree.tests_around(line)
     )
 
 
@@ -183,11 +185,11 @@ def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Lo
     while isinstance(root, cst.Attribute):
         root = root.value
     bindings = script.scopes.reaching(root) if isinstance(root, cst.Name) else ()
-    for loop in script.loops_around(line):
+    for loop in script.loops.around(line):
         trains = loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or (
             isinstance(loop.node, cst.For)
             and isinstance(loop.node.target, cst.Name)
-            and "epoch" in script.words(loop.node.target.value)
+            and "epoch" in script.names.words(loop.node.target.value)
         )
         if trains and not any(script.tree.inside(each.node, loop.node) for each in bindings):
             return loop
@@ -201,7 +203,7 @@ def _uses(script: Script, root: cst.BaseExpression) -> list[cst.Name]:
     scope = script.scopes.scope(root)
     return [
         name
-        for name in script.within(scope.node, cst.Name)
+        for name in script.tree.within(scope.node, cst.Name)
         if name.value == root.value
         and script.scopes.reads(name)
         and not _is_target(script, name)
@@ -211,20 +213,20 @@ def _uses(script: Script, root: cst.BaseExpression) -> list[cst.Name]:
 
 def _is_target(script: Script, name: cst.Name) -> bool:
     """Return whether a name is the container of an assigned key (`best["model"] = …`)."""
-    holder = script.parent(name)
+    holder = script.tree.parent(name)
     return isinstance(holder, cst.Subscript) and isinstance(
-        script.parent(holder), (cst.AssignTarget, cst.Comparison)
+        script.tree.parent(holder), (cst.AssignTarget, cst.Comparison)
     )
 
 
 def _is_used_at_once(script: Script, line: cst.Assign, root: cst.Attribute) -> bool:
     """Return whether later lines of the block use the assigned attribute."""
-    block = script.parent(script.statement(line))
+    block = script.tree.parent(script.tree.statement(line))
     return block is not None and any(
         other.attr.value == root.attr.value
         and script.scopes.stored(other) is None
         and script.tree.order(other) > script.tree.order(line)
-        for other in script.within(block, cst.Attribute)
+        for other in script.tree.within(block, cst.Attribute)
     )
 
 
@@ -238,9 +240,9 @@ def _fix(
     whole: bool,
 ) -> Fix | None:
     at = min(copied, key=script.tree.order)
-    found = script.rewrite.importing("copy", "deepcopy", at=at)
+    found = script.edits.importing("copy", "deepcopy", at=at)
     if found is None or found[1]:
-        module = script.rewrite.importing("copy", at=at)
+        module = script.edits.importing("copy", at=at)
         found = (f"{module[0]}.deepcopy", module[1]) if module is not None else None
     if found is None:
         return None
@@ -264,17 +266,17 @@ def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
     owner = script.functions.instance_of(_owner(value))
     if owner is not None and script.functions.method(owner, "state_dict") is not None:
         return False
-    return not script.provenance.unseen_class(_owner(value))
+    return not script.loaders.provenance.unseen_class(_owner(value))
 
 
 def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
     """Return the edits that copy a value deeply and remove a shallow copy around it."""
-    holder = script.parent(value)
-    outer = script.parent(holder) if isinstance(holder, cst.Arg) else None
+    holder = script.tree.parent(value)
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
     if isinstance(outer, cst.Call) and script.name(outer.func) == "copy.copy":
-        return script.rewrite.replace(outer.func, word)
+        return script.edits.replace(outer.func, word)
     span = script.span(value)
     return (
-        *script.rewrite.insert(span.start, f"{word}("),
-        *script.rewrite.insert(span.end, ")"),
+        *script.edits.insert(span.start, f"{word}("),
+        *script.edits.insert(span.end, ")"),
     )

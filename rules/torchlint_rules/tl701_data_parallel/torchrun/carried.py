@@ -76,7 +76,7 @@ class Carried:
             return False
         if isinstance(binding.node, cst.CompFor) or not script.tree.inside(binding.node, self.loop):
             return False
-        return script.home(binding.node) is script.home(self.loop)
+        return script.scopes.home(binding.node) is script.scopes.home(self.loop)
 
     def _read_outside(self, binding: Binding) -> list[cst.Name]:
         tree = self.script.tree
@@ -95,7 +95,7 @@ class Carried:
         if share is None:
             worst = _worst(bindings, shares)
             raise ObstacleError(
-                self.script.smallest_statement(worst.node), f"`{name}` {_NOT_A_SUM}"
+                self.script.tree.smallest_statement(worst.node), f"`{name}` {_NOT_A_SUM}"
             )
         for read in reads:
             if any(self.script.tree.inside(read, sent) for sent in self._sent()):
@@ -107,15 +107,15 @@ class Carried:
         )
         if share is Share.SUM and adds and not self._begins_at_zero(name):
             raise ObstacleError(
-                self.script.smallest_statement(bindings[0].node), f"`{name}` {_TWICE}"
+                self.script.tree.smallest_statement(bindings[0].node), f"`{name}` {_TWICE}"
             )
         self._sum(name, share)
 
     def _sent(self) -> tuple[cst.BaseExpression, ...]:
-        return self.script.kinds.losses.values
+        return self.script.values.kinds.losses.values
 
     def _words(self, node: cst.CSTNode) -> set[str]:
-        return {name.value for name in self.script.within(node, cst.Name)}
+        return {name.value for name in self.script.tree.within(node, cst.Name)}
 
     def _begins_at_zero(self, name: str) -> bool:
         begun = self.script.program.begun(name, self.shape.batches)
@@ -179,7 +179,7 @@ class Carried:
         script = self.script
         for call in script.functions.own(self._body(), cst.Call):
             root = _root(call.func)
-            statement = isinstance(script.parent(call), cst.Expr)
+            statement = isinstance(script.tree.parent(call), cst.Expr)
             if root is None or (statement and isinstance(call.func, cst.Attribute)):
                 continue
             if not self._takes_local(call) or self._keeps_nothing(call, root):
@@ -199,9 +199,9 @@ class Carried:
         if isinstance(call.func, cst.Attribute):
             if call.func.attr.value in _KEEPS_NOTHING or script.kind(call.func.value) in _PARTS:
                 return True
-        if script.kind(call.func) in _PARTS or script.module_call(call) is not None:
+        if script.kind(call.func) in _PARTS or script.loops.module_call(call) is not None:
             return True
-        sent = script.kinds.losses.sent_backward
+        sent = script.values.kinds.losses.sent_backward
         return any(sent([each]) for each in script.scopes.bindings() if each.value is call)
 
     def _is_scheduler(self, node: cst.CSTNode) -> bool:
@@ -251,7 +251,7 @@ class Carried:
             and isinstance(each.value, cst.Name)
             and each.value.value == name
             and not self.script.tree.inside(each, self.loop)
-            for each in self.script.all(cst.Attribute)
+            for each in self.script.tree.all(cst.Attribute)
         )
 
     def _begins_anew(self, name: str, root: cst.Name) -> bool:
@@ -259,13 +259,13 @@ class Carried:
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True
         around = set(self.script.scopes.blocks(self.loop))
-        near = next(self.script.loops_around(self.loop), None)
-        for call in self.script.method_calls("reset"):
+        near = next(self.script.loops.around(self.loop), None)
+        for call in self.script.calls.of_methods("reset"):
             assert isinstance(call.func, cst.Attribute)
             receiver = call.func.value
             if isinstance(receiver, cst.Name) and receiver.value == name:
                 home = self.script.scopes.blocks(call)
-                same = next(self.script.loops_around(call), None) is near
+                same = next(self.script.loops.around(call), None) is near
                 before = self.script.tree.order(call) < self.script.tree.order(self.loop)
                 if same and before and home and home[0] in around:
                     return True
@@ -284,18 +284,18 @@ class Carried:
                 if script.tree.inside(read, self.loop) or self._only_begins(read):
                     continue
                 again = epochs is not None and script.tree.inside(read, epochs)
-                elsewhere = script.home(read) is not script.home(self.loop)
+                elsewhere = script.scopes.home(read) is not script.scopes.home(self.loop)
                 if script.tree.order(read) > begins or again or elsewhere:
                     return True
         return False
 
     def _only_begins(self, read: cst.Name) -> bool:
         """Return whether a use calls a method and ignores its result: `bar.close()`."""
-        attribute = self.script.parent(read)
-        call = self.script.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+        attribute = self.script.tree.parent(read)
+        call = self.script.tree.parent(attribute) if isinstance(attribute, cst.Attribute) else None
         if not isinstance(call, cst.Call) or call.func is not attribute:
             return False
-        return isinstance(self.script.parent(call), cst.Expr)
+        return isinstance(self.script.tree.parent(call), cst.Expr)
 
     # -- attributes and items -------------------------------------------------
 
@@ -315,15 +315,15 @@ class Carried:
                 share = Share.SUM
             found.setdefault(script.code(target), []).append((target, share))
             if share not in (*_ADDS_UP, Share.MEAN) or not _is_fixed(target):
-                line = script.smallest_statement(target)
+                line = script.tree.smallest_statement(target)
                 raise ObstacleError(line, f"`{script.code(target)}` {_NOT_A_SUM}")
             if share is not Share.MEAN and adds and not self._stored_zero(target):
-                line = script.smallest_statement(target)
+                line = script.tree.smallest_statement(target)
                 raise ObstacleError(line, f"`{script.code(target)}` {_TWICE}")
         for text, kept in found.items():
             share_of = _joined([share for _, share in kept])
             if share_of is None:
-                line = script.smallest_statement(kept[-1][0])
+                line = script.tree.smallest_statement(kept[-1][0])
                 raise ObstacleError(line, f"`{text}` {_NOT_A_SUM}")
             self._sum(text, share_of)
 
@@ -331,8 +331,8 @@ class Carried:
         """Return whether the samples select the item that is assigned."""
         return any(
             self.shares.is_local(name)
-            for item in self.script.within(target, cst.SubscriptElement)
-            for name in self.script.within(item, cst.Name)
+            for item in self.script.tree.within(target, cst.SubscriptElement)
+            for name in self.script.tree.within(item, cst.Name)
         )
 
     def _targets(
@@ -364,15 +364,15 @@ class Carried:
                     if script.code(element.key) == script.code(key.value):
                         return self.shares.begins(element.value)
         around = set(script.scopes.blocks(self.loop))
-        near = next(script.loops_around(self.loop), None)
-        for assign in script.all(cst.Assign):
+        near = next(script.loops.around(self.loop), None)
+        for assign in script.tree.all(cst.Assign):
             same = any(script.code(each.target) == text for each in assign.targets)
             if not same or not self.shares.begins(assign.value):
                 continue
             home = script.scopes.blocks(assign)
             before = script.tree.order(assign) < script.tree.order(self.loop)
             if before and home and home[0] in around:
-                if next(script.loops_around(assign), None) is near:
+                if next(script.loops.around(assign), None) is near:
                     return True
         return False
 
@@ -385,7 +385,7 @@ class Carried:
             callee = script.functions.callee(call)
             if callee is None or not self._takes_local(call):
                 continue
-            if script.module_call(call) is not None or meter_of(script, self.shares, call):
+            if script.loops.module_call(call) is not None or meter_of(script, self.shares, call):
                 continue
             if script.kind(call.func) is Kind.CRITERION:
                 continue
@@ -393,7 +393,7 @@ class Carried:
             for target, value, _ in self._targets(callee.body):
                 root = _root(target)
                 if share(value) not in _EQUAL and not self._made_in(root, callee):
-                    line = script.smallest_statement(target)
+                    line = script.tree.smallest_statement(target)
                     raise ObstacleError(line, f"what it keeps {_NOT_A_SUM}")
             self._refuse_outward(callee, share)
 
@@ -402,9 +402,9 @@ class Carried:
         assert callable(share)
         outward = script.scopes.scope_at(callee).outward
         for binding in script.scopes.bindings():
-            if binding.name in outward and script.function(binding.node) is callee:
+            if binding.name in outward and script.scopes.function(binding.node) is callee:
                 if binding.value is not None and share(binding.value) not in _EQUAL:
-                    line = script.smallest_statement(binding.node)
+                    line = script.tree.smallest_statement(binding.node)
                     raise ObstacleError(line, f"`{binding.name}` {_NOT_A_SUM}")
         for inner in script.functions.own(callee.body, cst.Call):
             func = inner.func
@@ -422,7 +422,7 @@ class Carried:
             return False
         bindings = self.script.scopes.reaching(root)
         return bool(bindings) and all(
-            binding.how is not How.PARAMETER and self.script.function(binding.node) is callee
+            binding.how is not How.PARAMETER and self.script.scopes.function(binding.node) is callee
             for binding in bindings
         )
 
@@ -455,11 +455,11 @@ class Carried:
     def _matters(self, part: cst.CSTNode) -> bool:
         """Return whether processes diverge if only some of them run some code."""
         script = self.script
-        if any(next(script.within(part, kind), None) is not None for kind in _LEAVING):
+        if any(next(script.tree.within(part, kind), None) is not None for kind in _LEAVING):
             return True
-        calls = list(script.within(part, cst.Call))
-        return script.runs_module(part) or any(
-            script.is_step(call)
+        calls = list(script.tree.within(part, cst.Call))
+        return script.loops.runs_module(part) or any(
+            script.loops.is_step(call)
             or writes(script, call)
             or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "step")
             for call in calls
@@ -471,7 +471,7 @@ class Carried:
         for node in script.functions.own(self._body(), cst.BinaryOperation):
             if not isinstance(node.operator, cst.Divide):
                 continue
-            number = next(script.within(node.right, cst.Name), None) is None
+            number = next(script.tree.within(node.right, cst.Name), None) is None
             if number or self.shares.share(node.left) is not Share.SUM:
                 continue
             if self.shares.share(node.right) is Share.SAME:

@@ -22,7 +22,7 @@ class Writer:
     @property
     def unit(self) -> str:
         """One step of indentation."""
-        return self.script.rewrite.unit()
+        return self.script.edits.unit()
 
     def lines(self, *lines: str) -> list[str]:
         """Indent lines that are written with tabs by the unit of the file."""
@@ -30,22 +30,22 @@ class Writer:
 
     def before(self, statement: cst.CSTNode, *lines: str) -> None:
         """Insert lines before a statement."""
-        self.edits += self.script.rewrite.before(statement, *self.lines(*lines))
+        self.edits += self.script.edits.before(statement, *self.lines(*lines))
 
     def after(self, statement: cst.CSTNode, *lines: str) -> None:
         """Insert lines after a statement."""
-        self.edits += self.script.rewrite.after(statement, *self.lines(*lines))
+        self.edits += self.script.edits.after(statement, *self.lines(*lines))
 
     def above(self, statement: cst.CSTNode, *lines: str) -> None:
         """Insert lines above a statement and its comments."""
-        rewrite = self.script.rewrite
+        rewrite = self.script.edits
         indent = rewrite.indent_of(statement)
         text = "".join(f"{indent}{line}{rewrite.newline}" for line in self.lines(*lines))
         self.edits += rewrite.insert(rewrite.above(statement), text)
 
     def under(self, statement: cst.CSTNode, *header: str) -> None:
         """Indent a statement under the last of some header lines."""
-        rewrite = self.script.rewrite
+        rewrite = self.script.edits
         indent = rewrite.indent_of(statement)
         lines = f"{rewrite.newline}{indent}".join(self.lines(*header))
         self.edits += rewrite.wrap([statement], lines)

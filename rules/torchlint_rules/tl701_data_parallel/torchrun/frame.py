@@ -53,15 +53,15 @@ class Frame(Writer):
 
     def _open(self, start: Sequence[str]) -> None:
         """Put the start and the end into the main guard."""
-        block, rewrite = self.shape.entry.block, self.script.rewrite
+        block, rewrite = self.shape.entry.block, self.script.edits
         if isinstance(block, cst.IndentedBlock):
             self.above(block.body[0], *start)
             self._end(block.body[-1], *_LEAVE)
             return
-        guard = self.script.parent(block)
+        guard = self.script.tree.parent(block)
         assert guard is not None
         place = self.script.span(block.body[0]).start
-        colon = self.script.text.rindex(":", 0, place) + 1
+        colon = self.script.tree.source.text.rindex(":", 0, place) + 1
         joint = f"{rewrite.newline}{self.unit}"
         self.edits += rewrite.delete(colon, place)
         self.edits += rewrite.insert(place, joint.join(["", *self.lines(*start), ""]))
@@ -69,7 +69,7 @@ class Frame(Writer):
 
     def _end(self, statement: cst.CSTNode, *lines: str) -> None:
         """Put lines behind a statement, and behind all that others put there."""
-        self.ends += self.script.rewrite.after(statement, *self.lines(*lines))
+        self.ends += self.script.edits.after(statement, *self.lines(*lines))
 
     def _refuse_above(self, anchor: cst.BaseStatement, inner: Sequence[Edit]) -> None:
         """Refuse changes above the definitions that they need."""
@@ -79,10 +79,10 @@ class Frame(Writer):
 
     def _refuse_late_choice(self, anchor: cst.BaseStatement) -> None:
         """Refuse a choice of GPUs after each process has selected its own."""
-        for text in self.script.all(cst.SimpleString):
+        for text in self.script.tree.all(cst.SimpleString):
             if text.value.strip("'\"") == "CUDA_VISIBLE_DEVICES":
                 if self.script.tree.order(text) > self.script.tree.order(anchor):
-                    line = self.script.statement(text)
+                    line = self.script.tree.statement(text)
                     raise ObstacleError(line, "GPUs are chosen here: leave that to the shell")
 
     def _start(self) -> list[str]:
@@ -113,7 +113,7 @@ class Frame(Writer):
                 break
         for module in ("os", "sys", "torch"):
             for bound in self.script.scopes.module.bindings.get(module, []):
-                at = self.script.statement(bound.node)
+                at = self.script.tree.statement(bound.node)
                 if found is None or self.script.tree.order(at) > self.script.tree.order(found):
                     found = at
         if found is None or not self._at_top(found):
@@ -121,15 +121,15 @@ class Frame(Writer):
         return found
 
     def _at_top(self, line: cst.BaseStatement) -> bool:
-        in_module = self.script.parent(line) is self.script.tree.module
-        return in_module and self.script.rewrite.stands_alone(line)
+        in_module = self.script.tree.parent(line) is self.script.tree.module
+        return in_module and self.script.edits.stands_alone(line)
 
     def _imports(self, anchor: cst.BaseStatement, header: Sequence[str]) -> None:
         script = self.script
         for module in ("os", "sys", "torch"):
             bound = script.scopes.module.bindings.get(module, [])
             if not bound:
-                found = script.rewrite.importing(module)
+                found = script.edits.importing(module)
                 self.edits += found[1] if found is not None and found[0] == module else ()
             elif any(each.qualified != module for each in bound):
                 raise ObstacleError(bound[0].node, f"the rewrite needs the name `{module}`")
@@ -148,10 +148,12 @@ class Frame(Writer):
             lines.append(line)
         if lines:
             self.after(place, *lines)
-        end = script.rewrite.after_line(script.span(anchor).end)
-        blank = len(script.text[end:]) - len(script.text[end:].lstrip("\r\n"))
+        end = script.edits.after_line(script.span(anchor).end)
+        blank = len(script.tree.source.text[end:]) - len(
+            script.tree.source.text[end:].lstrip("\r\n")
+        )
         wanted = 2 if header[-1].startswith("\t") and self.sums else 1
-        tail = [""] * max(0, wanted - blank // len(script.rewrite.newline))
+        tail = [""] * max(0, wanted - blank // len(script.edits.newline))
         self.after(anchor, *header, *tail)
 
     def _torch_import(self, anchor: cst.BaseStatement) -> cst.BaseStatement:

@@ -93,8 +93,8 @@ def _field(node: cst.CSTNode) -> str | None:
 
 def _is_computed(script: Script, value: cst.BaseExpression, meter: Meter) -> bool:
     """Return whether a value is computed only from fields that accumulate."""
-    attributes = list(script.within(value, cst.Attribute))
-    names = [name.value for name in script.within(value, cst.Name)]
+    attributes = list(script.tree.within(value, cst.Attribute))
+    names = [name.value for name in script.tree.within(value, cst.Name)]
     read = {_field(each) for each in attributes}
     own = set(names) - {word for word in read if word} <= {"self", "max"}
     return bool(attributes) and own and read <= set(meter.fields)

@@ -33,7 +33,7 @@ class Numbers(Writer):
         lines = Carried(self.script, self.shape).find()
         self._note_local()
         if lines:
-            if not self.script.rewrite.stands_alone(loop.node):
+            if not self.script.edits.stands_alone(loop.node):
                 raise ObstacleError(loop.node, "nothing can be put behind it")
             self.sums = True
             self.after(loop.node, *lines)
@@ -43,18 +43,18 @@ class Numbers(Writer):
         """Divide sums over samples by the number of samples of all processes."""
         script, loop = self.script, self.shape.batches
         sums = {line.partition(" =")[0] for line in lines if not line.endswith("/ WORLD_SIZE")}
-        for division in script.all(cst.BinaryOperation):
+        for division in script.tree.all(cst.BinaryOperation):
             behind = script.tree.order(division) > script.tree.end(loop.node)
-            here = script.home(division) is script.home(loop.node)
+            here = script.scopes.home(division) is script.scopes.home(loop.node)
             if not isinstance(division.operator, cst.Divide) or not behind or not here:
                 continue
             if not any(text in script.code(division.left) for text in sums):
                 continue
-            for call in script.within(division.right, cst.Call):
+            for call in script.tree.within(division.right, cst.Call):
                 if self._counts_samples(call):
                     loader = script.code(loop.loader) if loop.loader is not None else ""
                     code = f"(len({loader}.sampler) * WORLD_SIZE)"
-                    self.edits += script.rewrite.replace(call, code)
+                    self.edits += script.edits.replace(call, code)
 
     def _counts_samples(self, call: cst.Call) -> bool:
         """Return whether a call returns the length of the distributed dataset."""
@@ -82,15 +82,15 @@ class Numbers(Writer):
         script = self.script
         counters = {
             name.value
-            for name in script.within(self.shape.batches.node, cst.Name)
+            for name in script.tree.within(self.shape.batches.node, cst.Name)
             if (bound := script.scopes.stored(name)) is not None
             and bound.how is How.LOOP
             and script.kind(name) is Kind.NUMBER
         }
-        for call in script.calls("builtins.print"):
+        for call in script.calls.of("builtins.print"):
             if not script.tree.inside(call.node, self.shape.batches.node.body):
                 continue
-            for product in script.within(call.node, cst.BinaryOperation):
+            for product in script.tree.within(call.node, cst.BinaryOperation):
                 if not isinstance(product.operator, cst.Multiply):
                     continue
                 factors = list(_factors(product))
@@ -98,7 +98,7 @@ class Numbers(Writer):
                 for side in factors:
                     if script.program.is_batch_size(side) and named & counters:
                         code = script.code(side)
-                        self.edits += script.rewrite.replace(side, f"{code} * WORLD_SIZE")
+                        self.edits += script.edits.replace(side, f"{code} * WORLD_SIZE")
 
 
 def _factors(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

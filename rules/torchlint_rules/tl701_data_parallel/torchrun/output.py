@@ -42,11 +42,11 @@ def writes(script: Script, call: cst.Call) -> bool:
 
 def muted_bars(script: Script) -> Iterator[Edit]:
     """Yield the edits that restrict progress bars to rank 0."""
-    for site in script.calls(*_BARS):
+    for site in script.calls.of(*_BARS):
         if site.has_splat:
             raise ObstacleError(site.node, "its keywords are not spelled out")
         if site.given("disable") is None:
-            yield from script.rewrite.with_keyword(site.node, "disable", "RANK != 0")
+            yield from script.edits.with_keyword(site.node, "disable", "RANK != 0")
 
 
 def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
@@ -58,7 +58,7 @@ def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
     yield from _made_once(script)
     blocks: list[cst.Module | cst.IndentedBlock] = [
         script.tree.module,
-        *script.all(cst.IndentedBlock),
+        *script.tree.all(cst.IndentedBlock),
     ]
     whole: list[cst.BaseStatement] = []
     for block in blocks:
@@ -85,19 +85,21 @@ def _guard(
     taken: set[Span],
 ) -> Iterator[Edit]:
     """Put consecutive statements under `if RANK == 0:`, or narrow the `if` that they fill."""
-    outer = script.parent(block)
+    outer = script.tree.parent(block)
     if isinstance(block, cst.IndentedBlock) and isinstance(outer, cst.If):
         whole = len(run) == len(block.body) and outer.orelse is None
-        if whole and not any(name.value == "__name__" for name in script.within(outer, cst.Name)):
+        if whole and not any(
+            name.value == "__name__" for name in script.tree.within(outer, cst.Name)
+        ):
             test = script.code(outer.test)
             if isinstance(outer.test, (cst.BooleanOperation, cst.IfExp, cst.Lambda)):
                 if not isinstance(getattr(outer.test, "operator", None), cst.And):
                     test = f"({test})" if not outer.test.lpar else test
             free = script.span(outer.test) not in taken
-            if free and not isinstance(script.parent(outer), cst.If):
-                yield from script.rewrite.replace(outer.test, f"RANK == 0 and {test}")
+            if free and not isinstance(script.tree.parent(outer), cst.If):
+                yield from script.edits.replace(outer.test, f"RANK == 0 and {test}")
                 return
-    wrapped = script.rewrite.wrap(run, "if RANK == 0:")
+    wrapped = script.edits.wrap(run, "if RANK == 0:")
     if any(_overlap(edit.span, span) for edit in wrapped for span in taken):
         raise ObstacleError(run[0], "it stands in parentheses over several lines")
     yield from wrapped
@@ -132,31 +134,33 @@ def _hands_over_weights(script: Script, call: cst.Call) -> bool:
     """Return whether a function of another file gets a `state_dict()` to save."""
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "load_state_dict":
         return False
-    if script.definition(call.func) is not None:
+    if script.functions.definition(call.func) is not None:
         return False
     return "save" in script.code(call.func) and any(
         isinstance(inner.func, cst.Attribute) and inner.func.attr.value == "state_dict"
-        for inner in script.within(call, cst.Call)
+        for inner in script.tree.within(call, cst.Call)
     )
 
 
 def _opens_for_writing(script: Script, node: cst.BaseExpression) -> bool:
     if not isinstance(node, cst.Call) or script.name(node.func) != "builtins.open":
         return False
-    mode = script.call(node).argument("mode", 1).literal
+    mode = script.calls.at(node).argument("mode", 1).literal
     return isinstance(mode, str) and any(letter in mode for letter in "wax+")
 
 
 def _refuse_network(script: Script, line: cst.BaseStatement) -> None:
-    if script.runs_module(line):
+    if script.loops.runs_module(line):
         raise ObstacleError(line, "rank 0 alone would run the network, and wait for the others")
 
 
 def _refuse_open_files(script: Script) -> None:
-    for call in script.all(cst.Call):
-        if _opens_for_writing(script, call) and not isinstance(script.parent(call), cst.WithItem):
+    for call in script.tree.all(cst.Call):
+        if _opens_for_writing(script, call) and not isinstance(
+            script.tree.parent(call), cst.WithItem
+        ):
             raise ObstacleError(call, "every process would write this file")
-        logs = script.call(call).given("filename") is not None
+        logs = script.calls.at(call).given("filename") is not None
         name = script.name(call.func)
         if name == "logging.FileHandler" or (logs and name == "logging.basicConfig"):
             raise ObstacleError(call, "every process would write this log")
@@ -165,34 +169,36 @@ def _refuse_open_files(script: Script) -> None:
 def _writer_names(script: Script) -> set[str]:
     """Return the names of TensorBoard writers; raises `ObstacleError` for other uses of them."""
     names: set[str] = set()
-    for site in script.calls(*_WRITERS):
-        assign = script.parent(site.node)
+    for site in script.calls.of(*_WRITERS):
+        assign = script.tree.parent(site.node)
         if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
             raise ObstacleError(site.node, "every process would write this log")
         names.add(assign.targets[0].target.value)
-    for attribute in script.all(cst.Attribute):
+    for attribute in script.tree.all(cst.Attribute):
         if isinstance(attribute.value, cst.Name) and attribute.value.value in names:
-            call = script.parent(attribute)
-            if not isinstance(script.parent(call) if call else None, cst.Expr):
+            call = script.tree.parent(attribute)
+            if not isinstance(script.tree.parent(call) if call else None, cst.Expr):
                 raise ObstacleError(attribute, "only rank 0 has the writer")
-    for name in script.all(cst.Name):
+    for name in script.tree.all(cst.Name):
         if script.name(name) == "wandb" and not _stands_as_statement(script, name):
-            raise ObstacleError(script.statement(name), "every process would start a run of wandb")
+            raise ObstacleError(
+                script.tree.statement(name), "every process would start a run of wandb"
+            )
     return names
 
 
 def _stands_as_statement(script: Script, name: cst.Name) -> bool:
-    attribute = script.parent(name)
+    attribute = script.tree.parent(name)
     if isinstance(attribute, (cst.ImportAlias, cst.AsName)):
         return True
-    call = script.parent(attribute) if attribute is not None else None
-    line = script.parent(call) if call is not None else None
+    call = script.tree.parent(attribute) if attribute is not None else None
+    line = script.tree.parent(call) if call is not None else None
     return isinstance(call, cst.Call) and isinstance(line, cst.Expr)
 
 
 def _made_once(script: Script) -> Edits:
     edits: Edits = ()
-    for site in script.calls(*_WRITERS):
+    for site in script.calls.of(*_WRITERS):
         end = script.span(site.node).end
-        edits += script.rewrite.insert(end, " if RANK == 0 else None")
+        edits += script.edits.insert(end, " if RANK == 0 else None")
     return edits

@@ -66,7 +66,7 @@ class _Rewriter(Writer):
         return Rewritten(merged([*frame.edits, *self.edits, *frame.ends]), tuple(numbers.notes))
 
     def _refuse_taken_names(self) -> None:
-        for name in self.script.all(cst.Name):
+        for name in self.script.tree.all(cst.Name):
             if name.value in _OWN_NAMES:
                 raise ObstacleError(name, "the rewrite needs this name")
 
@@ -74,17 +74,19 @@ class _Rewriter(Writer):
 
     def _devices(self) -> None:
         """Replace the first GPU by the GPU of this process; any other number is an obstacle."""
-        rewrite = self.script.rewrite
-        for text in self.script.all(cst.SimpleString):
+        rewrite = self.script.edits
+        for text in self.script.tree.all(cst.SimpleString):
             value = text.value.strip("rbuRBU").strip("'\"")
             if value == "cuda:0":
                 self.edits += rewrite.replace(text, 'f"cuda:{LOCAL_RANK}"')
             elif value.startswith("cuda:"):
-                raise ObstacleError(self.script.parent(text) or text, "a GPU is chosen by number")
-        for joined in self.script.all(cst.FormattedString):
+                raise ObstacleError(
+                    self.script.tree.parent(text) or text, "a GPU is chosen by number"
+                )
+        for joined in self.script.tree.all(cst.FormattedString):
             if "cuda:" in self.script.code(joined)[:8]:
                 raise ObstacleError(joined, "a GPU is chosen by number")
-        for call in self.script.all(cst.Call):
+        for call in self.script.tree.all(cst.Call):
             for given in self._device_numbers(call):
                 if isinstance(given.value, cst.Integer) and given.value.value == "0":
                     self.edits += rewrite.replace(given.value, "LOCAL_RANK")
@@ -177,22 +179,22 @@ class _Rewriter(Writer):
         last = max(moves, key=tree.order) if moves else wrap.statement
         line = [last, *tree.ancestors(last)]
         anchor = line[line.index(block) - 1]
-        if not self.script.rewrite.stands_alone(anchor):
+        if not self.script.edits.stands_alone(anchor):
             raise ObstacleError(anchor, "it shares its line with other statements")
         return anchor
 
     def _moves(self, wrap: Wrap) -> Iterator[cst.Call]:
         """Yield the calls after the wrapping that move the network to its device."""
         names = {wrap.target.value, self.script.code(wrap.source)}
-        home = self.script.home(wrap.call)
-        for call in self.script.method_calls("to", "cuda"):
+        home = self.script.scopes.home(wrap.call)
+        for call in self.script.calls.of_methods("to", "cuda"):
             assert isinstance(call.func, cst.Attribute)
             receiver = call.func.value
             if not isinstance(receiver, cst.Name) or receiver.value not in names:
                 continue
             behind = self.script.tree.order(call) > self.script.tree.end(wrap.statement)
-            if behind and self.script.home(call) is home:
-                if next(self.script.loops_around(call), None) is None:
+            if behind and self.script.scopes.home(call) is home:
+                if next(self.script.loops.around(call), None) is None:
                     yield call
 
     def _neutralise(self, wrap: Wrap) -> None:
@@ -205,13 +207,13 @@ class _Rewriter(Writer):
             test = self.script.code(around.test)
             if isinstance(around.test, (cst.BooleanOperation, cst.IfExp, cst.Lambda)):
                 test = f"({test})" if not around.test.lpar else test
-            self.edits += self.script.rewrite.replace(around.test, f"not DISTRIBUTED and {test}")
+            self.edits += self.script.edits.replace(around.test, f"not DISTRIBUTED and {test}")
         else:
             self.under(wrap.statement, "if not DISTRIBUTED:")
 
     def _about_wrap_only(self, around: cst.If, wrap: Wrap) -> bool:
         """Return whether an `if` only wraps the network and prints."""
-        is_elif = isinstance(self.script.parent(around), cst.If)
+        is_elif = isinstance(self.script.tree.parent(around), cst.If)
         if around.orelse is not None or is_elif or not isinstance(around.body, cst.IndentedBlock):
             return False
         return all(line is wrap.statement or self._prints(line) for line in around.body.body)
@@ -228,7 +230,7 @@ class _Rewriter(Writer):
 
     def _refuse_between(self, wrap: Wrap, anchor: cst.CSTNode, target: str) -> None:
         tree = self.script.tree
-        for attribute in self.script.all(cst.Attribute):
+        for attribute in self.script.tree.all(cst.Attribute):
             if attribute.attr.value == "module" and isinstance(attribute.value, cst.Name):
                 inside = tree.order(wrap.call) < tree.order(attribute) < tree.end(anchor)
                 if inside and attribute.value.value == target:
@@ -238,8 +240,8 @@ class _Rewriter(Writer):
 
     def _loader(self) -> None:
         shape, script = self.shape, self.script
-        loader, rewrite = shape.loader, script.rewrite
-        site = script.call(loader)
+        loader, rewrite = shape.loader, script.edits
+        site = script.calls.at(loader)
         self._share_of_batch()
         dataset = script.code(shape.dataset)
         lines = []
@@ -253,7 +255,7 @@ class _Rewriter(Writer):
         if not shape.shuffled:
             options.append("shuffle=False")
         drop = site.given("drop_last", 8)
-        if drop is not None and not script.value_of(drop.value).equals(False):
+        if drop is not None and not script.values.value_of(drop.value).equals(False):
             options.append(f"drop_last={script.code(drop.value)}")
         made = f"DistributedSampler({', '.join(options)})"
         if shape.random_sampler is not None:
@@ -272,7 +274,7 @@ class _Rewriter(Writer):
 
     def _share_of_batch(self) -> None:
         """Divide the batch size by the number of processes."""
-        script, rewrite = self.script, self.script.rewrite
+        script, rewrite = self.script, self.script.edits
         size = self.shape.batch_size.value
         code = script.code(size)
         plain = (cst.Name, cst.Attribute, cst.Integer, cst.Call, cst.Subscript)
@@ -285,21 +287,21 @@ class _Rewriter(Writer):
         script, loader = self.script, self.shape.loader
         last = loader.args[-1]
         start = script.span(last).start
-        line = script.rewrite.line_start(start)
-        head = script.text[line:start]
+        line = script.edits.line_start(start)
+        head = script.tree.source.text[line:start]
         inside = script.span(loader.args[0]).start
         added = len(f" // WORLD_SIZE, sampler={sampler}")
         added += len(f"{sampler} is ") if self.shape.shuffled else 0
-        width = script.rewrite.line_end(start) - line + added
+        width = script.edits.line_end(start) - line + added
         if given is not None or not head.strip() or width <= _WIDTH:
-            self.edits += script.rewrite.set_argument(loader, given, "sampler", sampler)
+            self.edits += script.edits.set_argument(loader, given, "sampler", sampler)
             return
         column = head[: len(head) - len(head.lstrip())]
         if inside > line:
-            column = " " * (inside - script.rewrite.line_start(inside))
+            column = " " * (inside - script.edits.line_start(inside))
         end = script.span(last.value).end
-        text = f",{script.rewrite.newline}{column}sampler={sampler}"
-        self.edits += script.rewrite.insert(end, text)
+        text = f",{script.edits.newline}{column}sampler={sampler}"
+        self.edits += script.edits.insert(end, text)
 
     def _made_in_entry(self) -> bool:
         """Return whether the loader is built after the start of the process group."""
@@ -330,9 +332,9 @@ class _Rewriter(Writer):
     def _downloads(self) -> None:
         """Let one process of each machine download before the others read."""
         lines = [
-            self.script.statement(call)
-            for call in self.script.all(cst.Call)
-            if self.script.call(call).argument("download").equals(True)
+            self.script.tree.statement(call)
+            for call in self.script.tree.all(cst.Call)
+            if self.script.calls.at(call).argument("download").equals(True)
         ]
         if not lines:
             return
@@ -342,9 +344,13 @@ class _Rewriter(Writer):
             and entry.block is self.shape.entry.block
             for line in lines
         )
-        block = self.script.parent(first)
-        alone = all(self.script.rewrite.stands_alone(line) for line in lines)
-        if not inside or not alone or any(self.script.parent(line) is not block for line in lines):
+        block = self.script.tree.parent(first)
+        alone = all(self.script.edits.stands_alone(line) for line in lines)
+        if (
+            not inside
+            or not alone
+            or any(self.script.tree.parent(line) is not block for line in lines)
+        ):
             raise ObstacleError(first, "every process would download this at once")
         self.before(
             first, "if LOCAL_RANK != 0:", "\tdist.barrier()  # local rank 0 downloads first"
@@ -357,21 +363,21 @@ class _Rewriter(Writer):
         if epochs is None:
             return
         tree = self.script.tree
-        for call in self.script.all(cst.Call):
+        for call in self.script.tree.all(cst.Call):
             if self.script.name(call.func) not in _LOADING:
                 continue
             if tree.inside(call, epochs):
                 raise ObstacleError(call, "a checkpoint is read while rank 0 may still write it")
             behind = tree.order(call) > tree.end(epochs)
-            if behind and self.script.home(call) is self.script.home(epochs):
+            if behind and self.script.scopes.home(call) is self.script.scopes.home(epochs):
                 line = self._whole_statement(call)
-                if not self.script.rewrite.stands_alone(line):
+                if not self.script.edits.stands_alone(line):
                     raise ObstacleError(call, "a checkpoint is read while rank 0 may write it")
                 self.before(line, "if DISTRIBUTED:", "\tdist.barrier()  # rank 0 has written it")
 
     def _whole_statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """Return the statement around a node that every process runs."""
-        line = self.script.statement(node)
+        line = self.script.tree.statement(node)
         around = list(self._ifs(line))
         return around[-1] if around else line
 
@@ -386,11 +392,11 @@ class _Rewriter(Writer):
         if counter.startswith("_"):
             if any(
                 name.value == counter and self.script.scopes.reads(name)
-                for name in self.script.within(epochs.body, cst.Name)
+                for name in self.script.tree.within(epochs.body, cst.Name)
             ):
                 raise ObstacleError(epochs.target, "the epoch's number has no name of its own")
             counter = self._free("epoch")
-            self.edits += self.script.rewrite.replace(epochs.target, counter)
+            self.edits += self.script.edits.replace(epochs.target, counter)
         assert isinstance(epochs.body, cst.IndentedBlock)
         self.above(
             epochs.body.body[0],
@@ -403,11 +409,11 @@ class _Rewriter(Writer):
         epochs = self.shape.epochs
         assert epochs is not None
         script = self.script
-        home = script.home(self.shape.loader)
+        home = script.scopes.home(self.shape.loader)
         named = self.shape.random_sampler is None
-        if named and (isinstance(home, cst.Module) or home is script.home(epochs)):
+        if named and (isinstance(home, cst.Module) or home is script.scopes.home(epochs)):
             return self._sampler_name()
-        for name in script.within(epochs.body, cst.Name):
+        for name in script.tree.within(epochs.body, cst.Name):
             if script.scopes.reads(name):
                 if script.program.loader_call(name) is self.shape.loader:
                     return f"{name.value}.sampler"
@@ -415,35 +421,38 @@ class _Rewriter(Writer):
 
     def _type_tests(self) -> None:
         """Make `isinstance(model, nn.DataParallel)` true for the new wrapper as well."""
-        for call in self.script.calls("builtins.isinstance"):
+        for call in self.script.calls.of("builtins.isinstance"):
             if len(call.node.args) != 2:
                 continue
             asked = call.node.args[1].value
             code = self.script.code(asked)
             if self.script.name(asked) == DATA_PARALLEL:
-                self.edits += self.script.rewrite.replace(asked, f"({code}, {self._ddp_name()})")
+                self.edits += self.script.edits.replace(asked, f"({code}, {self._ddp_name()})")
             elif isinstance(asked, cst.Tuple) and any(
                 self.script.name(each.value) == DATA_PARALLEL for each in asked.elements
             ):
                 last = asked.elements[-1].value
                 end = self.script.span(last).end
-                self.edits += self.script.rewrite.insert(end, f", {self._ddp_name()}")
+                self.edits += self.script.edits.insert(end, f", {self._ddp_name()}")
 
     def _prefix_tests(self) -> None:
         """Make `if torch.cuda.device_count() > 1:` use `model.module` under torchrun as well."""
         wrap = self.shape.wrap
-        asking: list[cst.If | cst.IfExp] = [*self.script.all(cst.If), *self.script.all(cst.IfExp)]
+        asking: list[cst.If | cst.IfExp] = [
+            *self.script.tree.all(cst.If),
+            *self.script.tree.all(cst.IfExp),
+        ]
         for node in asking:
             counts = [
                 call
-                for call in self.script.within(node.test, cst.Call)
+                for call in self.script.tree.within(node.test, cst.Call)
                 if self.script.name(call.func) == "torch.cuda.device_count"
             ]
             if not counts or self.script.tree.inside(wrap.call, node):
                 continue
             if self._reads_module(node.body):
                 code = self.script.code(node.test)
-                self.edits += self.script.rewrite.replace(node.test, f"DISTRIBUTED or {code}")
+                self.edits += self.script.edits.replace(node.test, f"DISTRIBUTED or {code}")
             elif self._reads_module(node):
                 raise ObstacleError(node.test, "under torchrun the network is wrapped in any case")
 
@@ -453,5 +462,5 @@ class _Rewriter(Writer):
             each.attr.value == "module"
             and isinstance(each.value, cst.Name)
             and each.value.value == target
-            for each in self.script.within(node, cst.Attribute)
+            for each in self.script.tree.within(node, cst.Attribute)
         )

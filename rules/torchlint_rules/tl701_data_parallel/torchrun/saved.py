@@ -41,7 +41,7 @@ class Saved:
 
     def find(self) -> list[Edit]:
         """Return the edits; raises `ObstacleError` if a saved value cannot be traced."""
-        for site in self.script.calls(*_DUMPS):
+        for site in self.script.calls.of(*_DUMPS):
             stored = site.given("obj", 0)
             if stored is None:
                 raise ObstacleError(site.node, "what it stores is not spelled out")
@@ -100,11 +100,11 @@ class Saved:
 
     def _name(self, node: cst.Name, depth: int) -> None:
         if self.is_wrapped(node):
-            self.edits += self.script.rewrite.replace(node, self._as_before(node))
+            self.edits += self.script.edits.replace(node, self._as_before(node))
             return
         if not depth:
             raise ObstacleError(
-                self.script.smallest_statement(node), "what is stored is not in sight"
+                self.script.tree.smallest_statement(node), "what is stored is not in sight"
             )
         for binding in self.script.scopes.reaching(node):
             if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
@@ -127,14 +127,14 @@ class Saved:
     def _stored_under(self, text: str, place: cst.CSTNode, depth: int) -> None:
         """Trace the values that are put into a dictionary or list by its name."""
         script = self.script
-        home = script.function(place)
-        for assign in script.all(cst.Assign):
+        home = script.scopes.function(place)
+        for assign in script.tree.all(cst.Assign):
             for target in assign.targets:
                 item = target.target
                 if isinstance(item, cst.Subscript) and script.code(item.value) == text:
-                    if script.function(assign) in (home, None) or home is None:
+                    if script.scopes.function(assign) in (home, None) or home is None:
                         self._contents(assign.value, depth - 1)
-        for call in script.method_calls("update", "append", "setdefault"):
+        for call in script.calls.of_methods("update", "append", "setdefault"):
             assert isinstance(call.func, cst.Attribute)
             if script.code(call.func.value) == text:
                 for arg in call.args:
@@ -161,19 +161,19 @@ class Saved:
         for binding in self.script.scopes.reaching_name(text, node, scope):
             if binding.value is not None:
                 if self.is_wrapped(binding.value):
-                    raise ObstacleError(self.script.smallest_statement(node), _STORED)
+                    raise ObstacleError(self.script.tree.smallest_statement(node), _STORED)
                 self._contents(binding.value, depth - 1)
         self._stored_under(text, node, depth)
 
     def _refuse_inside(self, node: cst.CSTNode) -> None:
         """Refuse to save a value that is built from the wrapper itself."""
-        for name in self.script.within(node, cst.Name):
-            holder = self.script.parent(name)
+        for name in self.script.tree.within(node, cst.Name):
+            holder = self.script.tree.parent(name)
             word = ""
             if isinstance(holder, cst.Attribute) and holder.value is name:
                 word = holder.attr.value
             if self.is_wrapped(name) and (not word or word in _SAME_NETWORK):
-                raise ObstacleError(self.script.smallest_statement(name), _STORED)
+                raise ObstacleError(self.script.tree.smallest_statement(name), _STORED)
 
     def _as_before(self, node: cst.Name) -> str:
         """Return the code for the network as `DataParallel` would save it."""
@@ -184,21 +184,21 @@ class Saved:
         if not self._is_always_wrapped(node):
             test = f"isinstance({node.value}, DistributedDataParallel)"
         code = f"{inner} if {test} else {node.value}"
-        within = self.script.parent(node)
+        within = self.script.tree.parent(node)
         return f"({code})" if isinstance(within, (cst.IfExp, cst.Attribute)) else code
 
     def _handed_on(self) -> None:
         """Refuse to pass the wrapper to a function of another file that saves it."""
         script = self.script
-        for call in script.all(cst.Call):
+        for call in script.tree.all(cst.Call):
             if script.functions.callee(call) is not None or script.name(call.func) in _DUMPS:
                 continue
             bare = any(self.is_wrapped(arg.value) for arg in call.args)
-            words = script.words(script.code(call.func)) if bare else []
+            words = script.names.words(script.code(call.func)) if bare else []
             if isinstance(call.func, cst.Name) and bare:
-                made = script.value_of(call.func).node
+                made = script.values.value_of(call.func).node
                 if isinstance(made, cst.Call):
-                    words = [*words, *script.words(script.code(made.func))]
+                    words = [*words, *script.names.words(script.code(made.func))]
             if not _STORES.isdisjoint(words):
                 raise ObstacleError(call, "another file would store the network")
             if bare and script.name(call.func) in _COPIES:
@@ -219,7 +219,7 @@ class Saved:
 
     def _loads(self, value: cst.BaseExpression) -> Iterator[cst.Call]:
         """Yield the calls that load the value of an expression."""
-        names = list(self.script.within(value, cst.Name))
+        names = list(self.script.tree.within(value, cst.Name))
         values = [value] + [
             binding.value
             for name in names
@@ -227,7 +227,7 @@ class Saved:
             if binding.value is not None
         ]
         for each in values:
-            for call in self.script.within(each, cst.Call):
+            for call in self.script.tree.within(each, cst.Call):
                 if self.script.name(call.func) in _LOADS:
                     yield call
 
@@ -252,7 +252,7 @@ class Saved:
         if not tests:
             return
         script = self.script
-        for call in script.method_calls(*_KEYED):
+        for call in script.calls.of_methods(*_KEYED):
             assert isinstance(call.func, cst.Attribute)
             network = call.func.value
             if not isinstance(network, cst.Name) or not self.is_wrapped(network):
@@ -264,22 +264,22 @@ class Saved:
             if not self._is_always_wrapped(network):
                 wrapped = f"isinstance({network.value}, DistributedDataParallel)"
             inner = f"({network.value}.module if {wrapped} and {code} else {network.value})"
-            self.edits += script.rewrite.replace(network, inner)
+            self.edits += script.edits.replace(network, inner)
 
     def _condition(self, network: cst.Name, tests: list[tuple[cst.If, bool]]) -> str:
         """Return the code for the test, at a place, that the script would not have wrapped."""
         script = self.script
         parts = []
         for test, answer in tests:
-            for name in script.within(test.test, cst.Name):
+            for name in script.tree.within(test.test, cst.Name):
                 there = script.scopes.lookup(name.value, script.scopes.scope(name))
                 here = script.scopes.lookup(name.value, script.scopes.scope(network))
                 if there is not here:
                     why = "whether its keys begin with `module.` depends on a test elsewhere"
-                    raise ObstacleError(script.smallest_statement(network), why)
+                    raise ObstacleError(script.tree.smallest_statement(network), why)
             if not self._is_pure(test.test):
                 raise ObstacleError(test.test, "the keys of checkpoints depend on this test")
-            code = script.argument(test.test)
+            code = script.tree.argument(test.test)
             if isinstance(test.test, (cst.BooleanOperation, cst.IfExp)):
                 code = f"({code})"
             parts.append(f"not {code}" if answer else code)
@@ -289,7 +289,7 @@ class Saved:
         """Return whether a test can be evaluated again with the same result."""
         calls = (
             call
-            for call in self.script.within(test, cst.Call)
+            for call in self.script.tree.within(test, cst.Call)
             if not (self.script.name(call.func) or "").startswith(("torch.cuda.", "builtins.len"))
         )
         return next(calls, None) is None and isinstance(test, _PURE)
@@ -306,12 +306,12 @@ class Saved:
                 each.attr.value == "module"
                 and isinstance(each.value, cst.Name)
                 and each.value.value == node.value
-                for each in script.within(outer, cst.Attribute)
+                for each in script.tree.within(outer, cst.Attribute)
             ):
                 return True
             if any(
                 script.name(call.func) in _TELLS_WRAPPED
-                for call in script.within(outer.test, cst.Call)
+                for call in script.tree.within(outer.test, cst.Call)
             ):
                 return True
         return False

@@ -59,8 +59,8 @@ class ObstacleError(Exception):
 
     def told(self, script: Script) -> str:
         """Return the line, with its file if that is another one, and the reason."""
-        place = script.place(self.node)
-        line = f"line {place.row}" if script.is_own(self.node) else f"{place}"
+        place = script.tree.place(self.node)
+        line = f"line {place.row}" if script.tree.is_own(self.node) else f"{place}"
         code = script.code(self.node).strip().splitlines()[0]
         short = code if len(code) <= 48 else f"{code[:45]}..."
         return f"{line}, `{short}`: {self.why}"
@@ -100,7 +100,7 @@ class Shape(NamedTuple):
 
 def wraps(script: Script) -> list[cst.Call]:
     """Return the calls that wrap a network in `DataParallel`."""
-    return [site.node for site in script.calls(DATA_PARALLEL)]
+    return [site.node for site in script.calls.of(DATA_PARALLEL)]
 
 
 def shape_of(script: Script, call: cst.Call) -> Shape:
@@ -112,10 +112,10 @@ def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
     """Return a call with the chained methods that return the same network."""
     whole: cst.BaseExpression = call
     while True:
-        attribute = script.parent(whole)
+        attribute = script.tree.parent(whole)
         if not isinstance(attribute, cst.Attribute) or attribute.value is not whole:
             return whole
-        outer = script.parent(attribute)
+        outer = script.tree.parent(attribute)
         if not isinstance(outer, cst.Call) or attribute.attr.value not in _CHAINED:
             return whole
         whole = outer
@@ -139,7 +139,8 @@ class _Reader:
         entry = self.program.entry(call)
         if entry is None:
             raise ObstacleError(
-                self.script.function(call) or call, "where the script enters it is not in sight"
+                self.script.scopes.function(call) or call,
+                "where the script enters it is not in sight",
             )
         self._refuse_end(entry)
         batches = self._batches(entry)
@@ -172,15 +173,15 @@ class _Reader:
             raise ObstacleError(call, "what is wrapped is not spelled out")
         self._refuse_device_ids(call)
         whole = chain_of(script, call)
-        assign = script.parent(whole)
-        statement = script.statement(call)
+        assign = script.tree.parent(whole)
+        statement = script.tree.statement(call)
         if (
             not isinstance(assign, cst.Assign)
             or assign.value is not whole
             or len(assign.targets) != 1
             or not isinstance(assign.targets[0].target, cst.Name)
             or not isinstance(statement, cst.SimpleStatementLine)
-            or not script.rewrite.stands_alone(statement)
+            or not script.edits.stands_alone(statement)
         ):
             raise ObstacleError(call, "the wrapped network is not assigned to a plain name")
         for outer in script.tree.ancestors(statement):
@@ -191,7 +192,7 @@ class _Reader:
         return Wrap(call, whole, assign.targets[0].target, statement)
 
     def _refuse_device_ids(self, call: cst.Call) -> None:
-        site = self.script.call(call)
+        site = self.script.calls.at(call)
         if site.has_splat:
             raise ObstacleError(call, "its arguments are not spelled out")
         for name, position in (("output_device", 2), ("dim", 3)):
@@ -201,13 +202,13 @@ class _Reader:
         ids = site.given("device_ids", 1)
         if ids is None:
             return
-        text = self.script.code_of(ids.value).replace(" ", "")
+        text = self.script.values.code_of(ids.value).replace(" ", "")
         every = ("range(torch.cuda.device_count())", "list(range(torch.cuda.device_count()))")
         if text not in ("None", *every):
             raise ObstacleError(ids, "GPUs are chosen by number")
 
     def _refuse_processes(self) -> None:
-        for call in self.script.all(cst.Call):
+        for call in self.script.tree.all(cst.Call):
             name = self.script.name(call.func)
             if name in _SPAWNS:
                 raise ObstacleError(call, "the script starts processes of its own")
@@ -217,21 +218,21 @@ class _Reader:
                 )
             if name == "torch.optim.LBFGS":
                 raise ObstacleError(call, "its line search would differ between processes")
-        for handler in self.script.all(cst.ExceptHandler):
-            if any(self.script.is_step(c) for c in self._tried(handler)):
+        for handler in self.script.tree.all(cst.ExceptHandler):
+            if any(self.script.loops.is_step(c) for c in self._tried(handler)):
                 raise ObstacleError(handler, "a process that skips a step stops all the others")
 
     def _tried(self, handler: cst.ExceptHandler) -> Iterator[cst.Call]:
-        outer = self.script.parent(handler)
-        if isinstance(outer, cst.Try) and self.script.batch_loop(outer) is not None:
-            yield from self.script.within(outer.body, cst.Call)
+        outer = self.script.tree.parent(handler)
+        if isinstance(outer, cst.Try) and self.script.loops.batch_loop(outer) is not None:
+            yield from self.script.tree.within(outer.body, cst.Call)
 
     def _refuse_end(self, entry: Start) -> None:
         last = entry.block.body[-1]
         simple = isinstance(entry.block, cst.SimpleStatementSuite)
         if simple and len(entry.block.body) > 1:
             raise ObstacleError(last, "it shares its line with other statements")
-        for call in self.script.within(last, cst.Call):
+        for call in self.script.tree.within(last, cst.Call):
             if self.script.name(call.func) in ("sys.exit", "builtins.exit", "builtins.quit"):
                 raise ObstacleError(call, "it leaves before the process group can be closed")
 
@@ -244,7 +245,7 @@ class _Reader:
         if len(loops) > 1:
             raise ObstacleError(loops[1].node, "there is a second training loop")
         loop = loops[0]
-        drawn = isinstance(loop.node, cst.For) and self.script.kinds.loader(loop.node.iter)
+        drawn = isinstance(loop.node, cst.For) and self.script.values.kinds.loader(loop.node.iter)
         if not drawn:
             raise ObstacleError(loop.node, "the loop does not run over a DataLoader in sight")
         if self.script.scopes.class_of(loop.node) is not None:
@@ -260,17 +261,17 @@ class _Reader:
         loader = self.program.loader_call(loop.loader)
         if loader is None:
             raise ObstacleError(loop.loader, "it is not one DataLoader made in this file")
-        assign = script.parent(loader)
-        line = script.statement(loader)
+        assign = script.tree.parent(loader)
+        line = script.tree.statement(loader)
         if (
             not isinstance(assign, cst.Assign)
             or len(assign.targets) != 1
             or not isinstance(assign.targets[0].target, cst.Name)
             or not isinstance(line, cst.SimpleStatementLine)
-            or not script.rewrite.stands_alone(line)
+            or not script.edits.stands_alone(line)
         ):
             raise ObstacleError(loader, "the training loader is not assigned to a plain name")
-        if next(script.loops_around(loader), None) is not None:
+        if next(script.loops.around(loader), None) is not None:
             raise ObstacleError(loader, "the training loader is made in a loop")
         if self.program.entry(loader) is None:
             raise ObstacleError(
@@ -287,7 +288,7 @@ class _Reader:
         """Return the call of a sampler that is equivalent to `shuffle=True`."""
         if not isinstance(sampler, cst.Call) or not isinstance(dataset, (cst.Name, cst.Attribute)):
             return None
-        site = self.script.call(sampler)
+        site = self.script.calls.at(sampler)
         alone = len(sampler.args) == 1 and not site.has_splat
         if site.name != _RANDOM_SAMPLER or not alone:
             return None
@@ -297,7 +298,7 @@ class _Reader:
     def _loader_arguments(
         self, loader: cst.Call
     ) -> tuple[cst.BaseExpression, bool, cst.Arg, cst.Call | None]:
-        site = self.script.call(loader)
+        site = self.script.calls.at(loader)
         dataset = site.given("dataset", 0)
         if dataset is None:
             raise ObstacleError(loader, "its dataset is not spelled out")
@@ -336,14 +337,14 @@ class _Reader:
         return (
             isinstance(shuffle, cst.Comparison)
             and isinstance(shuffle.comparisons[0].operator, cst.Is)
-            and self.script.value_of(shuffle.left).equals(None)
-            and self.script.value_of(shuffle.comparisons[0].comparator).equals(None)
+            and self.script.values.value_of(shuffle.left).equals(None)
+            and self.script.values.value_of(shuffle.comparisons[0].comparator).equals(None)
         )
 
     def _epochs(self, batches: Loop) -> cst.For | None:
         loop = self.program.epoch_loop(batches)
         if loop is None:
-            home = self.script.function(batches.node)
+            home = self.script.scopes.function(batches.node)
             if home is not None and len(self.script.functions.callers(home)) > 1:
                 raise ObstacleError(home, "it is run from several places")
             return None
@@ -352,7 +353,7 @@ class _Reader:
             not isinstance(node, cst.For)
             or not isinstance(node.target, cst.Name)
             or not isinstance(node.body, cst.IndentedBlock)
-            or not self.script.iteration.counts(node.iter)
+            or not self.script.values.iteration.counts(node.iter)
         ):
             raise ObstacleError(node, "the epoch loop counts no epochs")
         return node
@@ -372,15 +373,15 @@ class _Reader:
         return node.value in self.names
 
     def _refuse_network(self, wrap: Wrap) -> None:
-        for attribute in self.script.all(cst.Attribute):
+        for attribute in self.script.tree.all(cst.Attribute):
             if attribute.attr.value in _MODULE_API or not isinstance(attribute.value, cst.Name):
                 continue
             behind = self.script.tree.order(attribute) > self.script.tree.order(wrap.call)
             if behind and attribute.value.value == wrap.target.value:
                 if self._is_network(attribute.value):
                     raise ObstacleError(attribute, "a wrapped network has it behind `.module` only")
-        for mention in (*self.script.all(cst.Attribute), *self.script.all(cst.Name)):
-            holder = self.script.parent(mention)
+        for mention in (*self.script.tree.all(cst.Attribute), *self.script.tree.all(cst.Name)):
+            holder = self.script.tree.parent(mention)
             if self.script.name(mention) == DATA_PARALLEL and isinstance(holder, cst.Comparison):
                 raise ObstacleError(holder, "the type of the network is compared")
 
@@ -388,7 +389,7 @@ class _Reader:
         script = self.script
         made = [
             call
-            for call in script.all(cst.Call)
+            for call in script.tree.all(cst.Call)
             if script.kind(call) is Kind.OPTIMIZER
             and (script.name(call.func) or "").startswith("torch.optim.")
         ]
@@ -408,7 +409,7 @@ class _Reader:
         """Yield the networks in an expression, following its names."""
         if not depth:
             return
-        for name in self.script.within(node, cst.Name):
+        for name in self.script.tree.within(node, cst.Name):
             if self.script.kind(name) is Kind.MODULE:
                 yield name
                 continue
@@ -423,26 +424,28 @@ class _Reader:
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value in _WITHOUT_GRADIENT:
                 continue
-            inner = any(a.attr.value == "module" for a in script.within(func, cst.Attribute))
+            inner = any(a.attr.value == "module" for a in script.tree.within(func, cst.Attribute))
             forward = func.attr.value == "forward" and self._is_network(func.value)
             if forward or (inner and script.kind(func.value) in (Kind.MODULE, Kind.UNKNOWN)):
                 raise ObstacleError(
                     call, "it goes past the wrapper, which then shares no gradients"
                 )
-        criteria = [call for call in script.all(cst.Call) if script.kind(call) is Kind.CRITERION]
+        criteria = [
+            call for call in script.tree.all(cst.Call) if script.kind(call) is Kind.CRITERION
+        ]
         for call in (*criteria, *own):
             for name in ("reduction", "size_average"):
-                given = script.call(call).given(name)
-                if given is not None and not script.value_of(given.value).equals("mean"):
-                    if not script.value_of(given.value).equals(True):
+                given = script.calls.at(call).given(name)
+                if given is not None and not script.values.value_of(given.value).equals("mean"):
+                    if not script.values.value_of(given.value).equals(True):
                         raise ObstacleError(given, "gradients are averaged over the processes")
-        for value in script.kinds.losses.values:
+        for value in script.values.kinds.losses.values:
             self._refuse_loss(value)
 
     def _refuse_loss(self, value: cst.BaseExpression) -> None:
         script = self.script
         values = [value]
-        for name in script.within(value, cst.Name):
+        for name in script.tree.within(value, cst.Name):
             values += [
                 binding.value
                 for binding in script.scopes.reaching(name)
@@ -466,11 +469,11 @@ class _Reader:
 
     def _refuse_draws(self) -> None:
         """Refuse random draws that would split or build the data differently in each process."""
-        called = {self.script.name(call.func) for call in self.script.all(cst.Call)}
+        called = {self.script.name(call.func) for call in self.script.tree.all(cst.Call)}
         for library, draws in _INDEX_DRAWS.items():
             if called & set(_SEEDS[library]):
                 continue
-            for call in self.script.all(cst.Call):
+            for call in self.script.tree.all(cst.Call):
                 if self.script.name(call.func) not in draws or self._allowed_draw(call):
                     continue
                 seed = _SEEDS[library][0]
@@ -481,7 +484,7 @@ class _Reader:
             return True
         if self.script.scopes.class_of(call) is not None:
             return True
-        return self.script.batch_loop(call) is not None
+        return self.script.loops.batch_loop(call) is not None
 
     def _refuse_batch_size(self, shape: Shape) -> None:
         """Refuse a second use of the batch size that means the batch size of one process."""
@@ -491,13 +494,13 @@ class _Reader:
         text = self.script.code(size)
         regions = self.script.functions.reached(shape.batches.node.body)
         for kind in (cst.Name, cst.Attribute):
-            for use in self.script.all(kind):
+            for use in self.script.tree.all(kind):
                 if self.script.code(use) != text or not self.script.scopes.reads(use):
                     continue
                 if any(self.script.tree.inside(use, region) for region in regions):
                     if not self._printed(use):
                         raise ObstacleError(use, "the batch size is read in the training loop")
-                call = self.script.parent(self.script.parent(use) or use)
+                call = self.script.tree.parent(self.script.tree.parent(use) or use)
                 if isinstance(call, cst.Call) and self.script.kind(call) is Kind.MODULE:
                     raise ObstacleError(use, "the network is built for this batch size")
 
