@@ -35,7 +35,7 @@ class EvaluationOutsideAutocast(Rule):
 
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings in loops that train or evaluate, as a flag says."""
-        flags = script.flagged_evaluations
+        flags = script.evaluations.flagged
         for loop, branch in {id(e.loop.node): (e.loop, e.branch) for e in flags.all}.values():
             for call in flags.forwards(loop, branch):
                 network = script.loops.module_call(call)

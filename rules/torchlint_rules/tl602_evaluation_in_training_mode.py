@@ -51,7 +51,7 @@ class EvaluationInTrainingMode(Rule):
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for loops that train or evaluate, as a flag says."""
         seen: set[int] = set()
-        for each in script.flagged_evaluations.all:
+        for each in script.evaluations.flagged.all:
             if id(each.loop.node) in seen or not (names := _never_in_eval(script, each)):
                 continue
             seen.add(id(each.loop.node))
@@ -120,7 +120,7 @@ def _head(script: Script, loop: cst.For | cst.While) -> Span:
 def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
     """Return the networks of an evaluation that heed their mode and never leave training."""
     found: dict[str, None] = {}
-    for call in script.flagged_evaluations.forwards(evaluation.loop, evaluation.branch):
+    for call in script.evaluations.flagged.forwards(evaluation.loop, evaluation.branch):
         network = script.loops.module_call(call)
         if network is None or not DELIBERATE.isdisjoint(script.names.words(script.code(network))):
             continue

@@ -91,7 +91,7 @@ def _lines(script: Script) -> Iterator[_Line]:
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         if script.loops.is_round(loop):
             continue
-        for region in script.code_of_pass(loop):
+        for region in script.readings.waits.code_of_pass(loop):
             for line in script.tree.within(region.body, cst.Expr):
                 if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
                     continue

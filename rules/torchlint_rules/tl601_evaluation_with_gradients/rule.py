@@ -44,8 +44,8 @@ class EvaluationWithGradients(Rule):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
-        for each in script.flagged_evaluations.all:
-            if script.flagged_evaluations.records(each):
+        for each in script.evaluations.flagged.all:
+            if script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
         for call in metrics(script):
             yield self._aside(script, call, "a metric only")

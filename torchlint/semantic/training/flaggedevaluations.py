@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.calls import Calls
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.updates import Act, Updates
+from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.values import Values
 
@@ -130,8 +130,8 @@ class FlaggedEvaluations:
         """Return whether the code around a loop chooses itself when to record."""
         home = self.scopes.function(loop.node) or self.tree.module
         return any(
-            self.tree.inside(call, home) and not self._stands_aside(call, loop)
-            for call in self.calls.of(_GRADS)
+            self.tree.inside(site.node, home) and not self._stands_aside(site.node, loop)
+            for site in self.calls.of(*_GRADS)
         ) or any(
             mark in self.tree.code(decorator)
             for decorator in getattr(home, "decorators", ())
